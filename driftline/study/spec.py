@@ -207,11 +207,13 @@ class Resources(Section):
         gpu: GPUs for each pack, or a share of one; "auto" uses a GPU if there is one.
         cpus: CPU cores for each pack.
         packs: Trials trained together in one pack; "auto" chooses.
+        pool: Pool of workers on Kubernetes; None lets the service choose. Ignored where there are no pools.
     """
 
     gpu: Annotated[float | Literal["auto"], auto_or_number(least=0, most=1e6)] = "auto"
     cpus: Real = Key(default=1.0, gt=0, le=1e6)
     packs: Annotated[int | Literal["auto"], auto_or_number(least=1, most=MOST_TRIALS, whole=True)] = "auto"
+    pool: Annotated[str, AfterValidator(_name)] | None = None
 
 
 class Study(Section):
@@ -348,6 +350,8 @@ class Study(Section):
             del document["budget"]["rungs"]
         if self.objective.scale is None:
             del document["objective"]["scale"]
+        if self.resources.pool is None:
+            del document["resources"]["pool"]
         for name, default in (("asking", "generations"), ("searches", 1)):
             if document["budget"][name] == default:
                 del document["budget"][name]

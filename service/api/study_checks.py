@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec
-from driftline.study.spec import Study
+from driftline.study.spec import Resources, Study
 from driftline.wire.budgets import CheckedStudy, Extension
+from service.launchers.worker_pools import FACT, WorkerPools
+from service.store.store import Store
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +33,24 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
         _LOG.warning("a study could not be checked", exc_info=error)
         raise InvalidSpec("task", f"its sizes must fit this computer, got {type(error).__name__}: {error}") from error
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=outlook)
+
+
+def with_pool_checked(store: Store, project: str, checked: CheckedStudy) -> CheckedStudy:
+    """Checks the pool of workers that a study names, and remarks that it is ignored where there are none.
+
+    Raises:
+        InvalidSpec: The project's studies may not use this pool, or not without GPUs.
+    """
+    resources = Resources.from_json(checked.spec.get("resources", {}))
+    stored = store.facts.get(FACT) if resources.pool is not None else None
+    if stored is None:  # no pool is named, or no scheduler has run yet
+        return checked
+    pools = WorkerPools.from_json(json.loads(stored))
+    if pools.gpus:
+        pools.choose(project, resources.pool, None if resources.gpu == "auto" else resources.gpu)
+        return checked
+    remark = "resources.pool: ignored, this service has no pools of workers"
+    return checked.model_copy(update={"remarks": [*checked.remarks, remark]})
 
 
 def extended(spec: Mapping[str, Any], extension: Extension) -> dict[str, Any]:

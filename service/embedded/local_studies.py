@@ -186,6 +186,8 @@ class LocalStudies:
             require_room(study)
         except InvalidSpec as error:  # it may be meant for another computer
             remarks.append(f"{error.path}: this computer cannot run the study: {error.problem}")
+        if study.resources.pool is not None:
+            remarks.append("resources.pool: ignored, this computer has no pools of workers")
         checked = CheckedStudy(
             spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=study.outlook()
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from driftline.study.validation import Section
+from service.launchers.worker_pools import WorkerPools
 from trainers import Registry
 
 
@@ -26,6 +27,7 @@ class Launch:
             name starts one driver.
         cpus: CPU cores that a pack needs, above 0.
         gpus: GPUs that a pack needs, below 1 a share of one; None ("auto") uses one if there is one.
+        pool: The pool of workers that the study names; None leaves it to the launcher.
     """
 
     study_id: str
@@ -35,6 +37,7 @@ class Launch:
     attempt: int
     cpus: float = 1.0
     gpus: float | None = None
+    pool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,12 @@ class Launcher(Protocol):
     Attributes:
         own_cluster: Whether every study has its own Ray cluster, so that studies do not wait for one another.
         start_seconds: How long a driver may take to acquire its study.
+        pools: The pools of workers that studies may name; without any, what a study names is ignored.
     """
 
     own_cluster: bool = False
     start_seconds: float = 600.0
+    pools: WorkerPools = WorkerPools()
 
     @abstractmethod
     def start(self, launch: Launch) -> None:

@@ -313,6 +313,7 @@ class Scheduler:
             attempt=attempt,
             cpus=resources.cpus,
             gpus=None if resources.gpu == "auto" else resources.gpu,
+            pool=resources.pool,
         )
 
     def _collect(self) -> None:

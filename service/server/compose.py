@@ -22,6 +22,7 @@ from service.api.http_server import Server
 from service.api.probes import create_probes
 from service.api.rate_limits import Limits
 from service.launchers.base import Launcher, LauncherModule, launchers
+from service.launchers.worker_pools import FACT
 from service.recorder.recorder_loop import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.server.home import ADMIN_TOKEN, SECRET, kept
@@ -151,6 +152,7 @@ class Service:
         # if everything runs in this process, the drivers' API ends with it
         end = partial(launcher.end, DRIVERS_S) if together else launcher.close
         self._closers.append(("the launcher", end))
+        store.facts.put(FACT, launcher.pools.model_dump_json())
         connection = Connection(api_url)
         self._closers.append(("the connection to the API", connection.close))
         scheduler = Scheduler(

@@ -7,7 +7,7 @@ from service.store.session import Session
 
 
 class Facts:
-    """Facts that are set once, such as the study that a database belongs to."""
+    """Facts such as the study that a database belongs to."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -30,3 +30,10 @@ class Facts:
             if stored is None:
                 connection.execute(sa.insert(META).values(key=key, value=value))
             return value if stored is None else stored
+
+    def put(self, key: str, value: str) -> None:
+        """Set a fact, in place of an earlier value."""
+        with self._session.write() as connection:
+            self._session.database.turn(connection, f"meta/{key}")
+            connection.execute(sa.delete(META).where(META.c.key == key))
+            connection.execute(sa.insert(META).values(key=key, value=value))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from driftline.errors import InvalidSpec
 from service.launchers.base import launchers
 from service.server.compose import Service
 from service.settings import read_service
@@ -18,6 +19,7 @@ from tests.waiting import until
 LAUNCHER = '''
 from driftline.study.validation import Section
 from service.launchers.base import Launcher, Seen
+from service.launchers.worker_pools import WorkerPools
 
 __all__ = ["CALLS", "Queue"]
 CALLS = []
@@ -29,6 +31,7 @@ class Queue(Launcher):
     """Starts nothing that would ever take a study."""
     own_cluster = True
     start_seconds = 0.0
+    pools = WorkerPools(gpus={"long": 0, "short": 0})
     def start(self, launch):
         CALLS.append(("start", launch.study_id))
     def seen(self, study_id):
@@ -77,6 +80,8 @@ def test_a_service_with_a_launcher_of_another_package(tmp_path: Path, calls: lis
             first, second = client.create(STUDY).id, client.create({**STUDY, "name": "another"}).id
             until(lambda: {("start", first), ("start", second)} <= set(calls))  # each has a cluster of its own
             until(lambda: {("kill", first), ("kill", second)} <= set(calls))  # neither took its study in 0 s
+            with pytest.raises(InvalidSpec, match="must be one of long, short, got gpu"):
+                client.create({**STUDY, "resources": {"pool": "gpu"}})  # the launcher's pools
     finally:
         service.close()
     assert calls[0] == ("build", "long")

@@ -100,6 +100,9 @@ def test_a_local_client_checks_and_estimates_without_starting_anything(
         large = Study.from_json(digits(4).to_json() | {"resources": {"gpu": 64}})
         (remark,) = client.validate(large, estimate=False).remarks
         assert remark.startswith("resources.gpu: this computer cannot run the study: a pack needs ")
+        pooled = Study.from_json(digits(4).to_json() | {"resources": {"pool": "a100"}})
+        (remark,) = client.validate(pooled, estimate=False).remarks
+        assert remark == "resources.pool: ignored, this computer has no pools of workers"
         wrong = Study.from_json(digits(4).to_json() | {"task": {"name": "digits", "clients": 0}})
         with pytest.raises(InvalidSpec, match="clients"):
             client.validate(wrong)

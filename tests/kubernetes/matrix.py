@@ -50,6 +50,34 @@ MATRIX = {
             }
         },
     },
+    "pools": {
+        "networkPolicy": {"egress": {"enabled": True}},
+        "studies": {
+            "image": {"tag": "1-cuda"},
+            "pools": {
+                "a100": {
+                    "gpus": 2,
+                    "max": 4,
+                    "idleSeconds": 60,
+                    "limitCpu": False,
+                    "runtimeClass": "nvidia",
+                    "priorityClassName": "large",
+                    **PLACED,
+                },
+                "mig": {
+                    "gpus": 1,
+                    "gpuResource": "nvidia.com/mig-1g.10gb",
+                    "queue": "slices",
+                    "queuePriorityClass": "low",
+                },
+                "cpu": {"cpu": "16", "image": {"tag": "1"}},
+            },
+            "projects": {
+                "vision": {"pools": ["mig", "cpu"], "queuePriorityClass": "high"},
+                "speech": {"namespace": "speech", "pools": ["default", "a100"]},
+            },
+        },
+    },
     "together": {"studies": {"namespace": "ns"}, "data": {"enabled": True, "download": DOWNLOAD}},
     "external": {
         "postgresql": {"enabled": False},

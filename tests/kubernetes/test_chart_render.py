@@ -8,13 +8,13 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from service.launchers.kubernetes.config import Config
+from service.launchers.kubernetes.config import Config, Workers
 from service.launchers.kubernetes.naming import OWN_POLICY
 
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER
 from .foreign import KINDS, schema
-from .matrix import EXTENSIONS, MATRIX
+from .matrix import EXTENSIONS, MATRIX, PLACED
 
 VALID: set[tuple[str, str]] = set()  # what several entries of the matrix have in common is checked once
 VERSIONS = ("1.27", "1.31", "1.35")
@@ -158,6 +158,35 @@ def test_a_gpu_pool_reaches_the_launcher(rendered):
     assert read.priority_class == "ns.r-driftline-studies"
     assert {mount["mountPath"] for mount in read.volume_mounts} == {"/dev/shm", "/checkpoints", "/data"}
     assert read.labels == {"cost-centre": "research", "team": "federated"}
+
+
+def test_pools_reach_the_launcher(rendered):
+    read = Config.from_json(yaml.load(rendered["pools"]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    assert read.workers == Workers(), "defaults of the chart and of the launcher are the same"
+    a100, mig, cpu = (read.of("other", name) for name in ("a100", "mig", "cpu"))
+    one = a100.workers
+    assert (one.gpus, one.min, one.max, one.idle_seconds, one.limit_cpu) == (2, 1, 4, 60, False)
+    assert (one.runtime_class, one.affinity, one.cpu) == ("nvidia", PLACED["affinity"], "4")
+    assert [PLACED["nodeSelector"], PLACED["tolerations"]] == [one.node_selector, list(one.tolerations)]
+    assert (a100.priority_class, mig.priority_class) == ("large", "")
+    assert (mig.workers.gpu_resource, mig.queue, mig.queue_priority_class) == (
+        "nvidia.com/mig-1g.10gb",
+        "slices",
+        "low",
+    )
+    assert read.of("vision", "mig").queue_priority_class == "high"
+    assert read.worker_pools().projects == {"vision": ("mig", "cpu"), "speech": ("default", "a100")}
+    assert [one.image.rpartition("/")[2] for one in (read, a100, mig, cpu)] == ["driftline:1-cuda"] * 3 + [
+        "driftline:1"
+    ]
+
+
+def test_what_one_pool_needs_of_kubernetes_is_given(rendered):
+    """`a100` scales, so its heads must reach Kubernetes; `mig` has a queue, so the scheduler must see Workloads."""
+    assert ("NetworkPolicy", "r-driftline-heads-egress") in rendered["pools"]
+    assert ("NetworkPolicy", "r-driftline-heads-egress") not in rendered["projects"]
+    rules = rendered["pools"]["Role", "r-driftline-scheduler"]["rules"]
+    assert any(rule["resources"] == ["workloads"] for rule in rules)
 
 
 def test_scaling_leaves_replicas_to_the_autoscaler(rendered):
@@ -439,4 +468,7 @@ def test_every_value_is_described_and_used():
     templates = "\n".join(path.read_text() for path in (CHART / "templates").rglob("*.*"))
     for key, _, text in described((CHART / "values.yaml").read_text()):
         assert text, key
-        assert key.rpartition(".")[2] in templates, f"{key} is used by no template"
+        whole = key.startswith(
+            "studies.workers."
+        )  # passed on as it is: the launcher refuses a key that it has no use for
+        assert whole or key.rpartition(".")[2] in templates, f"{key} is used by no template"

@@ -29,6 +29,11 @@ WRONG = {
     "studies.workers.gpus=0.5": "gpus",
     "studies.workers.cpu=lots": "cpu",
     "studies.workers.tolerations[0].keys=x": "tolerations",
+    "studies.pools.a.gpu=1": "gpu",
+    "studies.pools.a.gpus=half": "gpus",
+    "studies.pools.A_b.gpus=1": "A_b",
+    "studies.pools.a.image.name=x": "name",
+    "studies.projects.a.pools=x": "pools",
     "studies.volumes[0].name=x": "volumes",
     "studies.env.A=1": "env",
     "checkpoints.url=/checkpoints": "url",
@@ -134,7 +139,9 @@ TOGETHER = {
     "studies.labels must not hold kueue.x-k8s.io/queue-name": {
         "studies": {"labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
     },
-    "studies.queue needs studies.workers.min equal to": {"studies": {"queue": "gpu", "workers": {"max": 4}}},
+    "a queue needs studies.workers.min equal to studies.workers.max, got 1 and 4": {
+        "studies": {"queue": "gpu", "workers": {"max": 4}}
+    },
     "data.download.url needs data.enabled": {"data": {"download": {"url": "https://example.org/x.tar"}}},
     "data.download.sha256": {"data": {"enabled": True, "download": {"url": "https://example.org/x.tar"}}},
     "studies.queue needs studies.launcher": {
@@ -160,8 +167,23 @@ TOGETHER = {
     "studies.projects.a and studies.projects.b are both in the namespace x": {
         "studies": {"projects": {name: {"namespace": "x", "quota": {"pods": 1}} for name in "ab"}}
     },
-    "studies.queue needs studies.workers.min equal to studies.workers.max, got 1 and 2": {
+    "a queue needs studies.workers.min equal to studies.workers.max, got 1 and 2": {
         "studies": {"workers": {"max": 2}, "projects": {"a": {"queue": "x"}}}
+    },
+    "studies.pools must not hold default, which is the name of the pool studies.workers": {
+        "studies": {"pools": {"default": {"gpus": 1}}}
+    },
+    "studies.pools.a.min must be at most studies.pools.a.max, got 3 and 1": {"studies": {"pools": {"a": {"min": 3}}}},
+    "a queue needs studies.pools.a.min equal to studies.pools.a.max, got 0 and 1": {
+        "studies": {"pools": {"a": {"min": 0}}, "projects": {"p": {"queue": "x", "pools": ["a"]}}}
+    },
+    "studies.pools.a.queuePriorityClass needs a queue": {"studies": {"pools": {"a": {"queuePriorityClass": "low"}}}},
+    "studies.projects.p.pools must be among a, default, got b": {
+        "studies": {"pools": {"a": {}}, "projects": {"p": {"pools": ["b"]}}}
+    },
+    "studies.pools.a needs studies.launcher: kubernetes": {
+        "studies": {"launcher": "local", "pools": {"a": {}}},
+        "scheduler": {"replicaCount": 1},
     },
 }
 

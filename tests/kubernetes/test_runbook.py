@@ -4,7 +4,10 @@ tests/kubernetes_cluster follows."""
 import re
 
 import pytest
+import yaml
 
+from service.launchers.kubernetes.config import Config
+from service.launchers.kubernetes.doctor.kuberay import KUBERAY, NEWEST_KUBERAY
 from tests.kubernetes_cluster.page import commands, values
 from tests.kubernetes_cluster.release import changes
 
@@ -24,7 +27,7 @@ FOREIGN = {
     "Conflict": "a kind of error",
 }
 FILLED = r"\.\.\.|\b\d+/\d+ nodes are available:.*|\d+Gi|\b\d+\b|\(ImagePullBackOff\)"
-FILLED += r"|(?<=takes )a worker|(?<=of )the head|resources\.gpu:"
+FILLED += r"|(?<=takes )a worker|(?<=of )the head|resources\.(?:gpu|pool):"
 FILLED += r"|(?<=the last error: )|(?<=cannot be started for now: )"  # what follows is a message of its own
 
 
@@ -75,12 +78,20 @@ def test_the_cluster_test_follows_every_section_with_commands(tmp_path):
     assert sum("data" in one for one in values(PAGE)) == 1
 
 
-def test_the_projects_of_the_page_are_accepted(helm):
-    (shown,) = [one for one in values(PAGE) if "studies" in one]
+def test_the_projects_and_pools_of_the_page_are_accepted(helm):
+    shown, pools = [one for one in values(PAGE) if "studies" in one]
+    launcher = helm.objects(pools)["ConfigMap", "r-driftline"]["data"]["launcher.yaml"]
+    assert Config.from_json(yaml.safe_load(launcher)).pools.keys() == pools["studies"]["pools"].keys()
     objects = helm.objects(shown)
     roles = [item for (kind, name), item in objects.items() if kind == "Role" and name.endswith("-scheduler")]
     named = {project["namespace"] for project in shown["studies"]["projects"].values()}
     assert named < {item["metadata"]["namespace"] for item in roles}
+
+
+def test_the_page_names_the_versions_of_kuberay_that_are_checked():
+    oldest, newest = (".".join(map(str, version)) for version in (KUBERAY, NEWEST_KUBERAY))
+    assert f"\n- KubeRay {oldest} or {newest}" in PAGE
+    assert f"--namespace kuberay --create-namespace --version {newest}." in PAGE
 
 
 def test_commands_go_on_after_a_backslash_and_fences_are_none():

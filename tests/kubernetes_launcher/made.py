@@ -39,6 +39,26 @@ FULL = {
     "ttl_seconds": 30,
     "deadline_seconds": 86400,
 }
+TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+MIG = "nvidia.com/mig-1g.10gb"
+MIXED = {
+    "workers": {"gpus": 1, "cpu": 8, "tolerations": [TOLERATION]},
+    "pools": {
+        "a100": {
+            "gpus": 2,
+            "min": 1,
+            "max": 4,
+            "node_selector": {"kind": "a100"},
+            "tolerations": [TOLERATION],
+            "runtime_class": "nvidia",
+            "image": "driftline:cuda",
+            "priority_class": "large",
+        },
+        "mig": {"gpus": 1, "gpu_resource": MIG, "queue": "slices", "queue_priority_class": "low"},
+        "cpu": {"cpu": 16, "max": 2},
+    },
+}
+"""Pools of a cluster of which only some nodes have GPUs."""
 
 
 def config(**values):

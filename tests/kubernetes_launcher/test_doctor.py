@@ -24,7 +24,7 @@ from tests.kubernetes_launcher.fake_cluster import (
     operator,
     storage_class,
 )
-from tests.kubernetes_launcher.made import config
+from tests.kubernetes_launcher.made import MIG, MIXED, config
 
 CLAIM = "/api/v1/namespaces/studies/persistentvolumeclaims/checkpoints"
 QUEUE = "/apis/kueue.x-k8s.io/v1beta2/namespaces/studies/localqueues/gpus"
@@ -93,6 +93,7 @@ def test_kuberays_crds_must_be_there_and_know_tokens():
         ([operator("quay.io/kuberay/operator:v1.5.1")], "problem", "operator:v1.5.1"),
         ([operator("registry:5000/kuberay/operator@sha256:0123")], "unknown", "no version in its tag"),
         ([operator("registry:5000/kuberay/operator:v1.6.0@sha256:0123")], "ok", "v1.6.0"),
+        ([operator("quay.io/kuberay/operator:v1.8.0")], "unknown", "newer than KubeRay 1.7"),
         ([operator(args=["--watch-namespace", "a,b"])], "problem", "watches a, b only, not studies"),
         ([operator(args=["--watch-namespace=a,studies"])], "ok", "v1.7.0"),
     ],
@@ -121,6 +122,17 @@ def test_a_rayjob_is_tried_in_the_namespace_of_each_project():
     projects = {"a": {"namespace": "team-a"}, "b": {"namespace": "team-a"}, "c": {"checkpoints": "s3://c/x"}}
     tried = findings({"/apis/ray.io/v1/namespaces/team-a/rayjobs": {}}, release(projects=projects))["rayjob"]
     assert [finding.text.rpartition(" ")[2] for finding in tried] == ["studies", "team-a"]
+
+
+def test_a_rayjob_of_each_pool_is_tried():
+    api = FakeApi(WELL)
+    of = release(**MIXED)
+    texts = [finding.text for finding in diagnose(api, of) if finding.check == "rayjob"]
+    assert texts == ["a study's RayJob would be accepted in studies"] + [
+        f"the RayJob of a study in the pool {pool} would be accepted in studies" for pool in ("a100", "mig", "cpu")
+    ]
+    bodies = [str(body) for _, path, _, body in api.asked if path == RAYJOBS]
+    assert [MIG in body for body in bodies] == [False, False, True, False]
 
 
 def test_kinds_that_the_cluster_does_not_know():
@@ -250,6 +262,24 @@ def test_nodes_for_workers(nodes, workers, status, text):
     assert text in finding.text
 
 
+def test_nodes_for_each_pool():
+    slices = f"cpu 4, memory 16Gi, 1 {MIG}"
+    labelled = node({"cloud.google.com/gke-accelerator": "nvidia-l4"}, gpu="4")
+    of = release(**MIXED)
+
+    def seen(*nodes):
+        every = findings({"/api/v1/nodes": {"items": list(nodes)}}, of)
+        return {check: (one.status, one.text) for check, (one, *_) in every.items() if check.startswith("worker nodes")}
+
+    assert seen(labelled, node({"kind": "a100"}, gpu="4"), node()) == {
+        "worker nodes": ("ok", "2 of 3 nodes are large enough for cpu 8, memory 16Gi, 1 nvidia.com/gpu"),
+        "worker nodes a100": ("ok", "1 of 3 nodes are large enough for cpu 4, memory 16Gi, 2 nvidia.com/gpu"),
+        "worker nodes mig": ("problem", f"none of 3 nodes is large enough for {slices}: too little {MIG}"),
+        "worker nodes cpu": ("ok", "2 of 3 nodes are large enough for cpu 16, memory 16Gi"),
+    }
+    assert seen(labelled)["worker nodes cpu"] == ("unknown", "there is no node without GPUs")
+
+
 def test_gpus_are_counted_slices_too():
     slices = node()
     slices["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
@@ -308,6 +338,17 @@ def test_the_queue_of_studies(answers, status, text):
     finding = one("kueue", answers, release(queue="gpus"))
     assert finding.status == status
     assert text in finding.text
+
+
+def test_the_queues_and_priorities_of_projects_and_pools():
+    of = release(**MIXED, projects={"vision": {"queue": "gpus", "pools": ["mig"], "queue_priority_class": "high"}})
+    classes = "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses"
+    seen = findings({**KUEUE, QUEUE: local_queue("True"), f"{classes}/low": {}}, of)["kueue"]
+    assert [(finding.status, finding.text) for finding in seen] == [
+        ("problem", "there is no LocalQueue slices in studies"),
+        ("ok", "LocalQueue gpus in studies is active"),
+        ("problem", "there is no WorkloadPriorityClass high"),
+    ]
 
 
 def test_autoscaling_needs_metrics():

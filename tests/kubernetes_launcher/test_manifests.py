@@ -11,7 +11,7 @@ from driftline.errors import InvalidSpec
 from service.launchers.kubernetes import manifests
 from service.launchers.kubernetes.config import Config
 from service.launchers.kubernetes.naming import LONGEST, job_name
-from tests.kubernetes_launcher.made import FULL, STUDY, config, launch
+from tests.kubernetes_launcher.made import FULL, MIXED, STUDY, config, launch
 
 URL, FOLDER = "http://driftline-api:8080", "s3://bucket/checkpoints"
 
@@ -61,6 +61,12 @@ def made(values=None, asked=None):
 @pytest.mark.parametrize("gpus", [None, 0, 0.25])
 def test_the_rayjob_is_what_the_crd_allows(schema, values, gpus):
     schema.validate(made(values, launch(gpus=gpus)))
+
+
+@pytest.mark.parametrize("pool", ["default", "a100", "mig", "cpu"])
+def test_the_rayjob_of_each_pool_is_what_the_crd_allows(schema, pool):
+    settings = config(**MIXED).of("default", pool)
+    schema.validate(manifests.rayjob(settings, launch(), "n", "studies", url=URL, folder=FOLDER))
 
 
 @pytest.mark.parametrize(

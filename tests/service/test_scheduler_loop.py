@@ -74,11 +74,13 @@ def test_what_a_launcher_says_of_a_study_that_trains_is_told(store: Store, clock
 
 def test_a_launch_says_what_the_study_needs_and_collect_which_there_are(store: Store, clock: Clock) -> None:
     clock.now += 1
-    with_gpu = store.studies.create(SPEC | {"resources": {"gpu": 0.5, "cpus": 2}}, "f" * 64, project="vision").id
+    with_gpu = store.studies.create(
+        SPEC | {"resources": {"gpu": 0.5, "cpus": 2, "pool": "a100"}}, "f" * 64, project="vision"
+    ).id
     launcher = FakeLauncher()
     scheduler(store, launcher).step()
     token = f"token {with_gpu} vision"
-    assert launcher.launches == [Launch(with_gpu, "small", "vision", token, 1, cpus=2.0, gpus=0.5)]
+    assert launcher.launches == [Launch(with_gpu, "small", "vision", token, 1, cpus=2.0, gpus=0.5, pool="a100")]
     assert launcher.known == {with_gpu}
 
 

@@ -53,6 +53,12 @@ def test_facts_are_set_once(store: Store) -> None:
     assert store.facts.get("fingerprint") == "abc"
 
 
+def test_facts_may_be_replaced(store: Store) -> None:
+    for value in ("one", "two"):
+        store.facts.put("pools", value)
+        assert store.facts.get("pools") == value
+
+
 def test_of_many_first_comers_one_is_first(store: Store) -> None:
     names = [f"first-comer-{number}" for number in range(6)]
     assert len(set(together([partial(store.facts.setdefault, "fingerprint", name) for name in names]))) == 1

@@ -93,6 +93,13 @@ def test_python_and_yaml_agree():
     assert made == study()
 
 
+def test_a_pool_is_a_resource_and_is_left_out_where_none_is_named():
+    assert study().to_json()["resources"] == {"gpu": "auto", "cpus": 1.0, "packs": 4}  # which older drivers read, too
+    chosen = study(TEXT.replace("packs: 4", "packs: 4, pool: a100"))
+    assert chosen.to_json()["resources"]["pool"] == "a100"
+    assert chosen.fingerprint() == study().fingerprint()
+
+
 def test_canonical_json_round_trips_through_text_in_any_key_order():
     one = study()
     document = json.loads(json.dumps(one.to_json(), sort_keys=True))
@@ -228,6 +235,7 @@ BAD = [
     ("gpu: auto", "gpu: some", 'resources.gpu: must be auto or a number of at least 0, got "some"'),
     ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),
     ("packs: 4", "cpus: 0", "resources.cpus: must be above 0, got cpus=0"),
+    ("packs: 4", "pool: a b", "resources.pool: must be 1 to 100 letters, digits, '.', '_' or '-'"),
     ("clients_per_round: 10", "seed: -1", "seed: must be at least 0, got seed=-1"),
     ("clients_per_round: 10", "sampler: tpee", 'sampler: no sampler "tpee": did you mean tpe?'),
     ("clients_per_round: 10", "sampler: 3", "sampler: must be the name of a sampler, or a mapping of its name and"),

@@ -21,6 +21,15 @@
 {{- include "driftline.image" (merge (dict "otherwise" .Chart.AppVersion) .Values.image) -}}
 {{- end -}}
 
+{{/* Image of studies, if the values name one. Arguments: root, image (of all studies, or of a pool) */}}
+{{- define "driftline.studiesImage" -}}
+{{- if or .image.repository .image.tag .image.digest -}}
+{{- $repository := .image.repository | default .root.Values.studies.image.repository | default .root.Values.image.repository -}}
+{{- $given := dict "otherwise" .root.Chart.AppVersion "repository" $repository -}}
+{{- include "driftline.image" (merge $given (dict "tag" .image.tag "digest" .image.digest)) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Arguments: root, component */}}
 {{- define "driftline.selector" -}}
 app.kubernetes.io/name: {{ include "driftline.name" .root }}
@@ -69,6 +78,24 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- else if eq .Values.studies.launcher "local" -}}{{ .Release.Namespace }}
 {{- else -}}{{ ternary $name (printf "%s-%s" .Release.Namespace $name) (eq $name .Release.Namespace) | trunc 55 | trimSuffix "-" }}-studies
 {{- end -}}
+{{- end -}}
+
+{{/* All pools of workers, as JSON: name to values */}}
+{{- define "driftline.pools" -}}
+{{- merge (dict "default" .Values.studies.workers) (.Values.studies.pools | default dict) | toJson -}}
+{{- end -}}
+
+{{/* Whether Ray's autoscaler adds and removes workers of a pool. Argument: its values */}}
+{{- define "driftline.scales" -}}
+{{- if ne (dig "min" 1 . | int) (dig "max" 1 . | int) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Whether studies may wait in a queue of Kueue: of all, of a project or of a pool */}}
+{{- define "driftline.queued" -}}
+{{- $queued := .Values.studies.queue -}}
+{{- range .Values.studies.projects -}}{{- $queued = or $queued .queue -}}{{- end -}}
+{{- range .Values.studies.pools -}}{{- $queued = or $queued .queue -}}{{- end -}}
+{{- if $queued -}}yes{{- end -}}
 {{- end -}}
 
 {{/* All namespaces of studies, as a JSON list that begins with the one above */}}

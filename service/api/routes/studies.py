@@ -14,7 +14,7 @@ from service.api.dependencies import Allowed, Asked, Context, ReadableStudy, Wri
 from service.api.pagination import BY_ID, PageSize, PageToken, page, position
 from service.api.request_bodies import CheckedRoute, SubmissionRoute
 from service.api.response_cache import NOT_MODIFIED, Body
-from service.api.study_checks import extended, request_hash
+from service.api.study_checks import extended, request_hash, with_pool_checked
 from service.api.study_estimate import estimate
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
@@ -58,14 +58,18 @@ async def create(
     return await asked.checking.run(lambda: _created(asked, allowed, body, key))
 
 
+def _checked(asked: Context, allowed: Access, body: dict[str, Any]) -> CheckedStudy:
+    return with_pool_checked(asked.store, allowed.project, asked.check(body))
+
+
 def _validated(asked: Context, allowed: Access, body: dict[str, Any]) -> Response:
-    checked = asked.check(body)
+    checked = _checked(asked, allowed, body)
     cost = estimate(asked.store, allowed.project, checked.spec)
     return _json(checked.model_copy(update={"estimate": cost}))
 
 
 def _created(asked: Context, allowed: Access, body: dict[str, Any], key: str | None) -> Response:
-    checked = asked.check(body)
+    checked = _checked(asked, allowed, body)
     study = asked.store.studies.create(
         checked.spec,
         checked.fingerprint,
@@ -138,7 +142,7 @@ async def extend(study_id: WritableStudy, body: Extension, asked: Asked, allowed
 def _extended(asked: Context, allowed: Access, study_id: str, body: Extension) -> StudyRecord:
     while True:
         was = asked.store.studies.get(study_id)
-        checked = asked.check(extended(was.spec, body))
+        checked = _checked(asked, allowed, extended(was.spec, body))
         try:
             record = asked.store.studies.extend(
                 study_id,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
 from kubernetes.utils.quantity import parse_quantity
 from pydantic import BeforeValidator, Field, model_validator
@@ -13,6 +14,33 @@ from pydantic import BeforeValidator, Field, model_validator
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole
 from service.launchers.kubernetes import kueue
+from service.launchers.worker_pools import WorkerPools
+
+DEFAULT_POOL = "default"
+"""The name of the pool `workers`."""
+
+GPU_LABELS = {
+    "nvidia.com/gpu.present": "true",
+    **dict.fromkeys(
+        (
+            "nvidia.com/gpu.product",
+            "amd.com/gpu.product-name",
+            "cloud.google.com/gke-accelerator",
+            "kubernetes.azure.com/accelerator",
+            "karpenter.k8s.aws/instance-gpu-count",
+            "eks.amazonaws.com/instance-gpu-count",
+        )
+    ),
+}
+"""Labels that operators and clouds give to nodes with GPUs, with the value that says so; None is any."""
+
+_NO_GPUS = [
+    {"key": key, "operator": "NotIn", "values": [value]} if value else {"key": key, "operator": "DoesNotExist"}
+    for key, value in GPU_LABELS.items()
+]
+NO_GPU_NODES = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": _NO_GPUS}]}
+}
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -55,6 +83,12 @@ class Placement(Section):
     tolerations: tuple[dict[str, Any], ...] = ()
     affinity: dict[str, Any] = Field(default_factory=dict)
     runtime_class: str | None = None
+
+    def off_gpu_nodes(self) -> Self:
+        """The same pods, but not on nodes with GPUs; unchanged if the settings choose nodes themselves."""
+        if self.node_selector or "nodeAffinity" in self.affinity:
+            return self
+        return self.model_copy(update={"affinity": {**self.affinity, "nodeAffinity": NO_GPU_NODES}})
 
 
 class Head(Placement):
@@ -106,16 +140,34 @@ class Workers(Placement):
         return self
 
 
+class WorkerPool(Workers):
+    """A pool of workers for studies that name it.
+
+    Attributes:
+        image: Image of head and workers; None is that of all other studies.
+        queue: Kueue's LocalQueue in the namespace of each project that uses the pool.
+        queue_priority_class: Kueue's WorkloadPriorityClass.
+        priority_class: PriorityClass of the pods.
+    """
+
+    image: str | None = Field(None, min_length=1)
+    queue: Name | None = None
+    queue_priority_class: Name | None = None
+    priority_class: str | None = Field(None, min_length=1)
+
+
 class Project(Section):
     """What differs for the studies of one project; the rest is as for all others.
 
     Attributes:
+        pools: The pools that its studies may use, in order of preference; None is all.
         namespace: Namespace of its RayJobs.
         queue: Kueue's LocalQueue in that namespace.
         queue_priority_class: Kueue's WorkloadPriorityClass of its studies in the queue.
         checkpoints: URL of its folder for checkpoints, or a path on a volume that all pods mount.
     """
 
+    pools: tuple[str, ...] | None = Field(None, min_length=1)
     namespace: Name | None = None
     queue: Name | None = None
     queue_priority_class: Name | None = None
@@ -141,7 +193,8 @@ class Config(Section):
             KubeRay's operator on port 8265 of the heads.
         ray_version: Version of Ray in the image.
         head: The head's pod.
-        workers: The pods that train.
+        workers: The pods that train, in the pool `default`.
+        pools: Further pools of workers by name; what one leaves out has the default of its type, not of `workers`.
         env: Environment variables of all pods, such as DATA_DIR.
         env_from: Secrets and ConfigMaps whose keys become environment variables, as in a container.
         volumes: Volumes of all pods, as in a pod.
@@ -177,6 +230,7 @@ class Config(Section):
     ray_version: str = Field(default_factory=lambda: importlib.metadata.version("ray"))
     head: Head = Head()
     workers: Workers = Workers()
+    pools: dict[Name, WorkerPool] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
     env_from: tuple[dict[str, Any], ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()
@@ -197,30 +251,72 @@ class Config(Section):
     orphan_seconds: Whole = Field(120, ge=0)
 
     @model_validator(mode="after")
+    def _known_pools(self) -> Config:
+        if DEFAULT_POOL in self.pools:
+            raise InvalidSpec(f"pools.{DEFAULT_POOL}", "must have another name: this is the pool of `workers`")
+        for name, project in self.projects.items():
+            for pool in project.pools or ():
+                if pool != DEFAULT_POOL and pool not in self.pools:
+                    rule = f"must be among {', '.join((DEFAULT_POOL, *self.pools))}"
+                    raise InvalidSpec(f"projects.{name}.pools", f"{rule}, got {pool}")
+        return self
+
+    @model_validator(mode="after")
     def _queued(self) -> Config:
-        for place, config in self._all():
-            if config.queue_priority_class and not config.queue:
+        variants = list(self.variants())
+        queued = [(project, pool) for project, pool, config in variants if config.queue]
+        sections: dict[str, tuple[Config | Project | WorkerPool, bool]] = {"": (self, bool(queued))}
+        for name, project in self.projects.items():
+            sections[f"projects.{name}."] = (project, name in {one for one, _ in queued})
+        for name, pool in self.pools.items():
+            sections[f"pools.{name}."] = (pool, name in {one for _, one in queued})
+        for place, (section, waits) in sections.items():
+            if section.queue_priority_class and not waits:
                 raise InvalidSpec(f"{place}queue_priority_class", "must have queue set as well, got none")
         for key in (kueue.QUEUE, kueue.PRIORITY):
             if key in self.labels:
                 raise InvalidSpec("labels", f"must not hold {key}: set queue and queue_priority_class instead")
         elastic = self.annotations.get(kueue.ELASTIC) == "true"
-        queued = any(config.queue for _, config in self._all())
-        if queued and self.workers.min != self.workers.max and not elastic:
-            got = f"min={self.workers.min} and max={self.workers.max}"
-            raise InvalidSpec(
-                "workers", f"must have min equal to max in a queue, since Kueue refuses Ray's autoscaler, got {got}"
-            )
+        for _, name, config in variants:
+            if config.queue and config.workers.min != config.workers.max and not elastic:
+                got = f"min={config.workers.min} and max={config.workers.max}"
+                raise InvalidSpec(
+                    "workers" if name == DEFAULT_POOL else f"pools.{name}",
+                    f"must have min equal to max in a queue, since Kueue refuses Ray's autoscaler, got {got}",
+                )
         return self
 
-    def _all(self) -> list[tuple[str, Config]]:
-        """These settings and those of each project, with the beginning of their place in the file."""
-        return [("", self), *((f"projects.{name}.", self.of(name)) for name in self.projects)]
+    def worker_pools(self) -> WorkerPools:
+        """The pools among which studies choose."""
+        return WorkerPools(
+            gpus={name: workers.gpus for name, workers in self._workers().items()},
+            projects={name: project.pools for name, project in self.projects.items() if project.pools},
+        )
 
-    def of(self, project: str) -> Config:
-        """The settings for the studies of a project."""
-        own = self.projects.get(project, Project()).model_dump(exclude={"checkpoints"}, exclude_none=True)
-        return self.model_copy(update=own)
+    def variants(self) -> Iterator[tuple[str, str, Config]]:
+        """Each project ("" is all without settings) with each pool that its studies may use, and the settings there."""
+        pools = self.worker_pools()
+        for project in ("", *self.projects):
+            for pool in pools.of(project):
+                yield project, pool, self.of(project, pool)
+
+    def of(self, project: str, pool: str = DEFAULT_POOL) -> Config:
+        """The settings for the studies of a project in a pool; what both set is the project's."""
+        pools = self._workers()
+        workers, head = pools[pool], self.head
+        if not workers.gpus and any(other.gpus for other in pools.values()):
+            workers, head = workers.off_gpu_nodes(), head.off_gpu_nodes()
+        change: dict[str, Any] = {"workers": workers, "head": head}
+        if isinstance(workers, WorkerPool):
+            change |= workers.model_dump(
+                include=WorkerPool.model_fields.keys() - Workers.model_fields.keys(), exclude_none=True
+            )
+        own = self.projects.get(project, Project())
+        change |= own.model_dump(exclude={"checkpoints", "pools"}, exclude_none=True)
+        return self.model_copy(update=change)
+
+    def _workers(self) -> dict[str, Workers]:
+        return {DEFAULT_POOL: self.workers, **self.pools}
 
     def namespaces(self, own: str) -> set[str]:
         """All namespaces of RayJobs; `own` is that of projects that name none."""

@@ -70,6 +70,7 @@ class KubernetesLauncher(Launcher):
     own_cluster = True
 
     def __init__(self, config: Config, api: Api, *, url: str, folder: str) -> None:
+        self.pools = config.worker_pools()
         self._config = config
         self._spaces = Namespaces(api, config.namespaces(api.namespace), config.instance)
         self._url = url
@@ -83,12 +84,14 @@ class KubernetesLauncher(Launcher):
         """Creates the RayJob of a driver; does nothing if it is running or waits in a queue.
 
         Raises:
-            InvalidSpec: A pack of the study fits no worker, or the API server refuses the RayJob.
+            InvalidSpec: The study may not use its pool, a pack fits no worker of it, or the API server refuses the
+                RayJob.
             Forbidden: This service may not create it, or a quota does not allow it.
             Unavailable: The API server does not answer.
         """
-        config = self._config.of(launch.project)
-        manifests.check(config, launch)
+        pool = self.pools.choose(launch.project, launch.pool, launch.gpus)
+        config = self._config.of(launch.project, pool)
+        manifests.check(config, launch, f"a worker of the pool {pool}" if self._config.pools else "a worker")
         space = self._spaces.named(config.namespace)
         rayjobs, _ = space.api.items("rayjobs", selector(config.instance, launch.study_id))
         living = sorted((job for job in rayjobs if not finished(job)), key=attempt_of)

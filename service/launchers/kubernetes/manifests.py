@@ -40,17 +40,17 @@ def labels(config: Config, launch: Launch) -> dict[str, str]:
     return {**config.labels, **own}
 
 
-def check(config: Config, launch: Launch) -> None:
-    """Checks that a pack of the study fits a worker.
+def check(config: Config, launch: Launch, worker: str = "a worker") -> None:
+    """Checks that a pack of the study fits a worker, which messages call `worker`.
 
     Raises:
         InvalidSpec: It does not fit; the message says what a worker has.
     """
     workers = config.workers
     if launch.cpus > workers.cores:
-        raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what a worker has, got {launch.cpus:g}")
+        raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what {worker} has, got {launch.cpus:g}")
     if (launch.gpus or 0) > workers.gpus:
-        raise InvalidSpec("resources.gpu", f"must be at most {workers.gpus}, what a worker has, got {launch.gpus:g}")
+        raise InvalidSpec("resources.gpu", f"must be at most {workers.gpus}, what {worker} has, got {launch.gpus:g}")
 
 
 def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: str, folder: str) -> dict[str, Any]:

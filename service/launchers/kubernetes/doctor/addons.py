@@ -52,28 +52,33 @@ def check_policies(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
 
 
 def check_kueue(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
-    """Whether the queues that studies wait in exist and are active; nothing without queues."""
-    for namespace, _, config in release.namespaces(cluster):
-        if not config.queue:
-            continue
-        version = cluster.preferred(kueue.GROUP)
+    """Whether the queues and priorities of studies exist, and the queues are active; nothing without queues."""
+    variants = [(namespace, config) for namespace, _, _, config in release.variants(cluster) if config.queue]
+    version = cluster.preferred(kueue.GROUP) if variants else None
+    for namespace, queue_name in dict.fromkeys((namespace, config.queue) for namespace, config in variants):
         if version is None:
-            text = f"studies of {namespace} wait in {config.queue}, but the cluster does not know {kueue.GROUP}"
+            text = f"studies of {namespace} wait in {queue_name}, but the cluster does not know {kueue.GROUP}"
             yield Finding("kueue", "problem", text, "install Kueue, or set no queue")
             return
         try:
-            queue = cluster.get(f"/apis/{kueue.GROUP}/{version}/namespaces/{namespace}/localqueues/{config.queue}")
+            queue = cluster.get(f"/apis/{kueue.GROUP}/{version}/namespaces/{namespace}/localqueues/{queue_name}")
         except NotFound:
-            text = f"there is no LocalQueue {config.queue} in {namespace}"
+            text = f"there is no LocalQueue {queue_name} in {namespace}"
             yield Finding("kueue", "problem", text, "create it: studies wait until it is there")
             continue
         active = {one["type"]: one for one in queue.get("status", {}).get("conditions") or []}.get("Active", {})
-        name = f"LocalQueue {config.queue} in {namespace}"
+        name = f"LocalQueue {queue_name} in {namespace}"
         if active.get("status") == "True":
             yield Finding("kueue", "ok", f"{name} is active")
         else:
             why = active.get("message", "Kueue has not said that it is active")
             yield Finding("kueue", "problem", f"{name}: {why}", "kubectl describe it and its ClusterQueue")
+    for name in dict.fromkeys(config.queue_priority_class for _, config in variants if config.queue_priority_class):
+        try:
+            cluster.get(f"/apis/{kueue.GROUP}/{version}/workloadpriorityclasses/{name}")
+        except NotFound:
+            text = f"there is no WorkloadPriorityClass {name}"
+            yield Finding("kueue", "problem", text, "create it: studies wait until it is there")
 
 
 def check_metrics(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:

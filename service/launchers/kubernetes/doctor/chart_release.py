@@ -31,15 +31,10 @@ class ChartRelease:
         """The objects of a kind."""
         return [item for item in self.objects if item["kind"] == kind]
 
-    def namespaces(self, cluster: ClusterAccess) -> Iterator[tuple[str, str, Config]]:
-        """Each namespace of studies once: its name, a project that uses it ("" for all others), its settings."""
-        seen: set[str] = set()
-        for project in ("", *self.settings.projects) if self.settings else ():
-            config = self.settings.of(project) if self.settings else None
-            namespace = (config.namespace if config else None) or cluster.namespace
-            if config and namespace not in seen:
-                seen.add(namespace)
-                yield namespace, project, config
+    def variants(self, cluster: ClusterAccess) -> Iterator[tuple[str, str, str, Config]]:
+        """Each project with each of its pools, as `Config.variants`, after the namespace of their studies."""
+        for project, pool, config in self.settings.variants() if self.settings else ():
+            yield config.namespace or cluster.namespace, project, pool, config
 
 
 def read_manifest(text: str) -> ChartRelease:

@@ -9,6 +9,7 @@ from typing import Any
 from driftline.errors import Forbidden, InvalidSpec, NotFound
 from service.launchers.base import Launch
 from service.launchers.kubernetes import manifests
+from service.launchers.kubernetes.config import DEFAULT_POOL
 from service.launchers.kubernetes.doctor.chart_release import ChartRelease
 from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 from service.launchers.kubernetes.naming import job_name
@@ -16,6 +17,8 @@ from service.launchers.kubernetes.naming import job_name
 KUBERNETES = (1, 27)
 KUBERAY = (1, 6)
 """Oldest versions that are supported, as in docs/kubernetes.md."""
+NEWEST_KUBERAY = (1, 7)
+"""The newest version that RayJobs were checked against."""
 _OPERATOR_LABEL = "app.kubernetes.io/component=kuberay-operator"
 _CRDS = {
     "rayjobs": ("spec", "rayClusterSpec", "authOptions", "secretName"),
@@ -49,7 +52,8 @@ def check_crds(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Findin
     old = [name for name, field in _CRDS.items() if not _has(_schema(cluster, name), field)]
     if old:
         text = f"the CRDs of {' and '.join(old)} are older than KubeRay {_dotted(KUBERAY)}"
-        how = "kubectl apply --server-side -k 'github.com/ray-project/kuberay/ray-operator/config/crd?ref=v1.7.0'"
+        crds = f"github.com/ray-project/kuberay/ray-operator/config/crd?ref=v{_dotted(NEWEST_KUBERAY)}.0"
+        how = f"kubectl apply --server-side -k '{crds}'"
         yield Finding("kuberay crds", "problem", text, f"upgrade them (helm upgrade does not): {how}")
     else:
         yield Finding("kuberay crds", "ok", f"those of KubeRay {_dotted(KUBERAY)} or newer")
@@ -60,7 +64,7 @@ def check_operator(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
     pods = cluster.listed("/api/v1/pods", _OPERATOR_LABEL)
     if not pods:
         yield Finding("kuberay operator", "problem", f"no pod has the label {_OPERATOR_LABEL}", _INSTALL)
-    wanted = [namespace for namespace, _, _ in release.namespaces(cluster)]
+    wanted = dict.fromkeys(namespace for namespace, *_ in release.variants(cluster))
     for pod in pods:
         about, container = pod["metadata"], pod["spec"]["containers"][0]
         image = str(container["image"])
@@ -80,20 +84,26 @@ def check_operator(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
             yield Finding("kuberay operator", "unknown", f"{text}: no version in its tag", advice)
         elif version < KUBERAY:
             yield Finding("kuberay operator", "problem", text, f"upgrade to KubeRay {_dotted(KUBERAY)} or newer")
+        elif version > NEWEST_KUBERAY:
+            text = f"{text}: newer than KubeRay {_dotted(NEWEST_KUBERAY)}, which Driftline was checked against"
+            yield Finding("kuberay operator", "unknown", text, "run helm test")
         else:
             yield Finding("kuberay operator", "ok", text)
 
 
 def check_rayjob(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
     """Whether the API server, with its admission controllers, accepts a RayJob of a study; none is created."""
-    for namespace, project, config in release.namespaces(cluster):
+    kinds = {(namespace, pool): (project, config) for namespace, project, pool, config in release.variants(cluster)}
+    for (namespace, pool), (project, config) in kinds.items():
+        whose = "a study's RayJob" if pool == DEFAULT_POOL else f"the RayJob of a study in the pool {pool}"
         launch = Launch("doctor", "doctor", project or "default", "", 1)
         name = job_name(launch.study_id, launch.attempt)
         body = manifests.rayjob(config, launch, name, namespace, url="http://driftline", folder="/checkpoints")
         try:
             cluster.try_create(f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs", body)
         except InvalidSpec as error:
-            yield Finding("rayjob", "problem", f"a study's RayJob is refused in {namespace}: {error.message}", _INSTALL)
+            text = f"{whose} is refused in {namespace}: {error.message}"
+            yield Finding("rayjob", "problem", text, _INSTALL)
         except NotFound:
             text = f"no RayJob could be tried in {namespace}, which does not exist yet, or has no RayJobs"
             yield Finding("rayjob", "unknown", text, "run this again after the installation")
@@ -101,7 +111,7 @@ def check_rayjob(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Find
             advice = "if this is no missing right of your own account, studies will be refused, too"
             yield Finding("rayjob", "unknown", f"no RayJob could be tried in {namespace}: {error.message}", advice)
         else:
-            yield Finding("rayjob", "ok", f"a study's RayJob would be accepted in {namespace}")
+            yield Finding("rayjob", "ok", f"{whose} would be accepted in {namespace}")
 
 
 def _version(text: str) -> tuple[int, int] | None:

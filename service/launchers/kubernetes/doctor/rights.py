@@ -49,7 +49,7 @@ def check_rights(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Find
 
 
 def _of_launcher(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Right]:
-    for namespace, _, config in release.namespaces(cluster):
+    for namespace, _, _, config in release.variants(cluster):
         needed = dict(LAUNCHER)
         if not config.service_account:
             needed["", "serviceaccounts"] = ("create", "patch")
