@@ -3,7 +3,7 @@
 import pytest
 
 from service.launchers.kubernetes.doctor import ChartRelease, diagnose, read_manifest
-from tests.kubernetes_launcher.made import config
+from tests.kubernetes_launcher.made import MIXED, config
 from tests.kubernetes_launcher.test_api import allow_scheduler
 from tests.waiting import until
 
@@ -56,6 +56,14 @@ def test_a_rayjob_that_the_crd_refuses_is_a_problem(plane):
     namespace = plane.namespace()
     release = ChartRelease(settings=config(namespace=namespace, volumes=[{"name": "x", "emptyDir": "large"}]))
     assert "emptyDir" in seen(plane.api(namespace), release)["rayjob"][1]
+
+
+def test_a_rayjob_of_each_pool_is_accepted(plane):
+    namespace = plane.namespace()
+    api = plane.api(namespace)
+    release = ChartRelease(settings=config(namespace=namespace, **MIXED))
+    assert [one.status for one in diagnose(api, release) if one.check == "rayjob"] == ["ok"] * 4
+    api.close()
 
 
 def test_the_schedulers_account_may_run_studies_and_sees_little_else(plane):
