@@ -8,23 +8,34 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, RoundBatches, client_major, replicas
+from trainers.engine.oracles.frame import Frame, Motion
+from trainers.engine.oracles.oracle import (
+    Batch,
+    DistinctExamples,
+    Group,
+    Oracle,
+    RoundBatches,
+    client_major,
+    replicas,
+)
+
+
+_WORTH_A_TRY = 2  # arithmetic of large products, as a multiple of the arithmetic of small products that they replace
 
 
 class Loss(Protocol):
-    """A loss of scores (..., outputs, examples) against targets of the same shape."""
+    """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """(..., examples) losses."""
+    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+        """The losses, without that axis."""
         ...
 
-    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The derivatives of the losses with respect to the scores; may overwrite the scores."""
         ...
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """The second derivatives with respect to the scores, times a change of the scores."""
+        """The second derivatives with respect to the scores (..., outputs, examples), times a change of the scores."""
         ...
 
 
@@ -99,28 +110,41 @@ class Stacked(Oracle):
 
 
 class ExampleSpace(Stacked):
-    """Runs the local loop with full batches on the scores of the clients' examples instead of the parameters.
+    """Runs the local loop on the scores of the clients' examples instead of the parameters.
 
     Gradients are linear combinations of a client's inputs, also after sums, pulls and weights. So a running sum of
     gradients is kept as one coefficient per output and example. Scores are updated with the inner products of the
-    inputs, which all trials share. This is faster if clients have fewer examples than inputs.
+    inputs, which all trials share. This is faster if clients use fewer examples in a round than there are inputs, or
+    take many steps over them.
     """
-
-    full_batches_only = True
 
     def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
         super().__init__(loss, outputs, columns)
         self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
-    def frame(self, batches: RoundBatches, motion: Motion) -> Coefficients | None:
-        """A frame for full batches from the broadcast model; None if it does not apply or would not be faster."""
-        if not batches.always_full or motion.shift is not None or motion.start.shape[1] > 1:
+    def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
+        """A frame from the broadcast model; None if it does not apply or would take more arithmetic."""
+        if motion.shift is not None or motion.start.shape[1] > 1:
             return None
-        batch = batches.full()
+        if batches.always_full:
+            return self._of_full_batches(batches.full(), motion)
+        examples = batches.distinct()
+        return None if examples is None else self._of_mini_batches(examples, motion)
+
+    def _of_full_batches(self, batch: Batch, motion: Motion) -> Coefficients | None:
         shapes = [group.data["inputs"].shape for group in batch]
         here = sum(clients * examples**2 for clients, examples, _ in shapes)
         there = sum(2 * clients * examples * self.columns for clients, examples, _ in shapes)
         return Coefficients(self, batch, motion) if here <= there else None
+
+    def _of_mini_batches(self, distinct: DistinctExamples, motion: Motion) -> ChosenCoefficients | None:
+        scores, here, there = motion.start.shape[0] * self.outputs, 0, 0
+        for group, places in zip(distinct.batch, distinct.places, strict=True):
+            clients, examples, _ = group.data["inputs"].shape
+            drawn = places.shape[0] * places.shape[2]
+            here += clients * examples * (scores * (2 * self.columns + drawn) + examples * self.columns)
+            there += clients * 2 * drawn * scores * self.columns
+        return ChosenCoefficients(self, distinct, motion) if here <= _WORTH_A_TRY * there else None
 
     def products(self, group: Group) -> Tensor:
         """(m, examples, examples) inner products of a group's inputs; cached while the group exists."""
@@ -182,4 +206,70 @@ class Coefficients:
             rows = summed.transpose(0, 1).reshape(clients, trials * outputs, examples)
             out = client_major(total, group).view(clients, trials * outputs, -1)
             torch.bmm(rows, group.data["inputs"], out=out)
+        return total
+
+
+class ChosenCoefficients:
+    """Like `Coefficients`, for mini-batches: each step reads and changes the coefficients of its own examples.
+
+    Coefficients are (clients, examples, T, outputs), so that those of an example lie together.
+
+    Args:
+        oracle: oracle of the model.
+        distinct: the examples of the round.
+        motion: motion of the models, without a shift.
+    """
+
+    def __init__(self, oracle: ExampleSpace, distinct: DistinctExamples, motion: Motion) -> None:
+        self.oracle = oracle
+        self.distinct = distinct
+        self.motion = motion
+        self.scores = [self._start(group) for group in distinct.batch]
+        self.held = [torch.zeros_like(scores) for scores in self.scores]
+        self.totals = [held.flatten(0, 1).transpose(0, 1) for held in self.held]
+        self.rate = motion.client_lr.view(1, 1, -1, 1)
+        self.scale = None if motion.scale is None else motion.scale.view(1, 1, -1, 1)
+
+    def _start(self, group: Group) -> Tensor:
+        """(m, examples, T, outputs) scores of the broadcast models."""
+        oracle, inputs, start = self.oracle, group.data["inputs"], self.motion.start
+        models = start.reshape(start.shape[0] * oracle.outputs, -1)[:, : oracle.columns]
+        scores = inputs.flatten(0, 1)[:, : oracle.columns] @ models.T
+        return scores.view(*inputs.shape[:2], start.shape[0], oracle.outputs)
+
+    def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
+        """Advances the sums by one step; returns the losses if `want_loss`."""
+        losses, loss = [], self.oracle.loss
+        for group, places, first, whole in zip(
+            self.distinct.batch, self.distinct.places, self.scores, self.held, strict=True
+        ):
+            clients = min(group.stop, busy) - group.start
+            if clients <= 0:
+                break
+            examples, outputs = whole.shape[1], whole.shape[3]
+            own = examples * torch.arange(clients, device=places.device)[:, None]
+            rows = (own + places[step, :clients]).flatten()
+            held = whole[:clients, :, :width]
+            scores = first.flatten(0, 1)[:, :width].index_select(0, rows)
+            if step > 0 and self.motion.moving:
+                near = self.oracle.products(group).flatten(0, 1).index_select(0, rows).view(clients, -1, examples)
+                moved = torch.bmm(near, held.flatten(2)).view(scores.shape)
+                scores = scores.addcmul_(moved, self.rate[0, :, :width], value=-1)
+            wanted = group.data["wanted"].transpose(1, 2).flatten(0, 1).index_select(0, rows)[:, None]
+            if want_loss:
+                losses.append(loss.losses(scores, wanted, -1).view(clients, -1, width).mean(1).T)
+            if step > 0 and self.scale is not None:
+                held.mul_(self.scale[:, :, :width])
+            slopes = loss.slopes_(scores, wanted, -1)
+            whole.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / places.shape[2])
+        return torch.cat(losses, 1) if want_loss else None
+
+    def lift(self, sums: list[Tensor]) -> Tensor:
+        """Converts sums to gradients (T, M, P)."""
+        start = self.motion.start
+        total = replicas(start, start.shape[0], self.distinct.batch[-1].stop, start.shape[-1])
+        for group, held, summed in zip(self.distinct.batch, self.held, sums, strict=True):
+            rows = summed.transpose(0, 1).reshape(*held.shape[:2], -1)
+            out = client_major(total, group).view(rows.shape[0], rows.shape[2], -1)
+            torch.bmm(rows.transpose(1, 2), group.data["inputs"], out=out)
         return total
