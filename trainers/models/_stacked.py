@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,6 @@ from trainers.engine.oracles.oracle import (
     client_major,
     replicas,
 )
-
 
 _WORTH_A_TRY = 2  # arithmetic of large products, as a multiple of the arithmetic of small products that they replace
 
@@ -212,8 +212,6 @@ class Coefficients:
 class ChosenCoefficients:
     """Like `Coefficients`, for mini-batches: each step reads and changes the coefficients of its own examples.
 
-    Coefficients are (clients, examples, T, outputs), so that those of an example lie together.
-
     Args:
         oracle: oracle of the model.
         distinct: the examples of the round.
@@ -222,54 +220,73 @@ class ChosenCoefficients:
 
     def __init__(self, oracle: ExampleSpace, distinct: DistinctExamples, motion: Motion) -> None:
         self.oracle = oracle
-        self.distinct = distinct
         self.motion = motion
-        self.scores = [self._start(group) for group in distinct.batch]
-        self.held = [torch.zeros_like(scores) for scores in self.scores]
-        self.totals = [held.flatten(0, 1).transpose(0, 1) for held in self.held]
-        self.rate = motion.client_lr.view(1, 1, -1, 1)
-        self.scale = None if motion.scale is None else motion.scale.view(1, 1, -1, 1)
-
-    def _start(self, group: Group) -> Tensor:
-        """(m, examples, T, outputs) scores of the broadcast models."""
-        oracle, inputs, start = self.oracle, group.data["inputs"], self.motion.start
-        models = start.reshape(start.shape[0] * oracle.outputs, -1)[:, : oracle.columns]
-        scores = inputs.flatten(0, 1)[:, : oracle.columns] @ models.T
-        return scores.view(*inputs.shape[:2], start.shape[0], oracle.outputs)
+        pairs = zip(distinct.batch, distinct.places, strict=True)
+        self.chosen = [Chosen.of(group, places, oracle, motion.start) for group, places in pairs]
+        self.totals = [chosen.held.flatten(0, 1).transpose(0, 1) for chosen in self.chosen]
+        self.rate = motion.client_lr.view(-1, 1)
+        self.scale = None if motion.scale is None else motion.scale.view(-1, 1)
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
         losses, loss = [], self.oracle.loss
-        for group, places, first, whole in zip(
-            self.distinct.batch, self.distinct.places, self.scores, self.held, strict=True
-        ):
-            clients = min(group.stop, busy) - group.start
+        for chosen in self.chosen:
+            clients = min(chosen.group.stop, busy) - chosen.group.start
             if clients <= 0:
                 break
-            examples, outputs = whole.shape[1], whole.shape[3]
-            own = examples * torch.arange(clients, device=places.device)[:, None]
-            rows = (own + places[step, :clients]).flatten()
-            held = whole[:clients, :, :width]
-            scores = first.flatten(0, 1)[:, :width].index_select(0, rows)
+            rows = chosen.rows[step, :clients].flatten()
+            held = chosen.held[:clients, :, :width]
+            scores = chosen.scores[:, :width].index_select(0, rows)
             if step > 0 and self.motion.moving:
-                near = self.oracle.products(group).flatten(0, 1).index_select(0, rows).view(clients, -1, examples)
-                moved = torch.bmm(near, held.flatten(2)).view(scores.shape)
-                scores = scores.addcmul_(moved, self.rate[0, :, :width], value=-1)
-            wanted = group.data["wanted"].transpose(1, 2).flatten(0, 1).index_select(0, rows)[:, None]
+                near = self.oracle.products(chosen.group).flatten(0, 1).index_select(0, rows)
+                moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2))
+                scores.addcmul_(moved.view(scores.shape), self.rate[:width], value=-1)
+            wanted = chosen.wanted.index_select(0, rows)[:, None]
             if want_loss:
                 losses.append(loss.losses(scores, wanted, -1).view(clients, -1, width).mean(1).T)
             if step > 0 and self.scale is not None:
-                held.mul_(self.scale[:, :, :width])
+                held.mul_(self.scale[:width])
             slopes = loss.slopes_(scores, wanted, -1)
-            whole.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / places.shape[2])
+            chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / chosen.rows.shape[2])
         return torch.cat(losses, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
         start = self.motion.start
-        total = replicas(start, start.shape[0], self.distinct.batch[-1].stop, start.shape[-1])
-        for group, held, summed in zip(self.distinct.batch, self.held, sums, strict=True):
-            rows = summed.transpose(0, 1).reshape(*held.shape[:2], -1)
-            out = client_major(total, group).view(rows.shape[0], rows.shape[2], -1)
-            torch.bmm(rows.transpose(1, 2), group.data["inputs"], out=out)
+        total = replicas(start, start.shape[0], self.chosen[-1].group.stop, start.shape[-1])
+        for chosen, summed in zip(self.chosen, sums, strict=True):
+            clients, examples = chosen.held.shape[:2]
+            rows = summed.transpose(0, 1).reshape(clients, examples, -1).transpose(1, 2)
+            out = client_major(total, chosen.group).view(*rows.shape[:2], -1)
+            torch.bmm(rows, chosen.group.data["inputs"], out=out)
         return total
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a group of clients computes with in example space. Rows are the examples of one client after the other.
+
+    Args:
+        group: the clients' distinct examples.
+        rows: (steps, m, batch_size) of each step.
+        wanted: (rows, outputs) targets.
+        scores: (rows, T, outputs) of the broadcast models.
+        held: (m, examples, T, outputs) coefficients; those of one example lie together.
+    """
+
+    group: Group
+    rows: Tensor
+    wanted: Tensor
+    scores: Tensor
+    held: Tensor
+
+    @staticmethod
+    def of(group: Group, places: Tensor, oracle: ExampleSpace, start: Tensor) -> Chosen:
+        """At the start of a round, with the models `start` (T, 1, P)."""
+        inputs = group.data["inputs"]
+        clients, examples, _ = inputs.shape
+        models = start.reshape(start.shape[0] * oracle.outputs, -1)[:, : oracle.columns]
+        scores = (inputs.flatten(0, 1)[:, : oracle.columns] @ models.T).view(-1, start.shape[0], oracle.outputs)
+        rows = places + examples * torch.arange(clients, device=places.device)[:, None]
+        wanted = group.data["wanted"].transpose(1, 2).flatten(0, 1)
+        return Chosen(group, rows, wanted, scores, torch.zeros_like(scores).view(clients, examples, *scores.shape[1:]))

@@ -122,8 +122,9 @@ class Central:
         """
         return self._data.batches(self._round_index, batch_size)
 
-    def oracle(self, batches: RoundBatches) -> Oracle:
-        """The oracle of the server's loss on these batches."""
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the server's loss."""
         return self._data.oracle
 
     def peek(self, params: Tensor, loss_weight: Tensor, data: str, batch_size: int | None = None) -> Tensor:
