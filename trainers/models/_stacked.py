@@ -21,6 +21,7 @@ from trainers.engine.oracles.oracle import (
 )
 
 _WORTH_A_TRY = 2  # arithmetic of large products, as a multiple of the arithmetic of small products that they replace
+_MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of replicas of the model
 
 
 class Loss(Protocol):
@@ -123,7 +124,7 @@ class ExampleSpace(Stacked):
         self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
-        """A frame from the broadcast model; None if it does not apply or would take more arithmetic."""
+        """A frame from the broadcast model; None if it does not apply or clearly would not pay."""
         if motion.shift is not None or motion.start.shape[1] > 1:
             return None
         if batches.always_full:
@@ -138,13 +139,16 @@ class ExampleSpace(Stacked):
         return Coefficients(self, batch, motion) if here <= there else None
 
     def _of_mini_batches(self, distinct: DistinctExamples, motion: Motion) -> ChosenCoefficients | None:
-        scores, here, there = motion.start.shape[0] * self.outputs, 0, 0
+        scores, here, there, held = motion.start.shape[0] * self.outputs, 0, 0, 0
         for group, places in zip(distinct.batch, distinct.places, strict=True):
-            clients, examples, _ = group.data["inputs"].shape
+            clients, examples, row = group.data["inputs"].shape
             drawn = places.shape[0] * places.shape[2]
             here += clients * examples * (scores * (2 * self.columns + drawn) + examples * self.columns)
             there += clients * 2 * drawn * scores * self.columns
-        return ChosenCoefficients(self, distinct, motion) if here <= _WORTH_A_TRY * there else None
+            held += clients * examples * (examples + 2 * scores + row)
+        models = 2 * distinct.batch[-1].stop * motion.start.shape[0] * motion.start.shape[2]
+        worth = here <= _WORTH_A_TRY * there and held <= _MORE_MEMORY * models
+        return ChosenCoefficients(self, distinct, motion) if worth else None
 
     def products(self, group: Group) -> Tensor:
         """(m, examples, examples) inner products of a group's inputs; cached while the group exists."""
