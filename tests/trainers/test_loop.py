@@ -209,21 +209,27 @@ def test_full_batches_make_a_pass_one_step():
 
 
 @pytest.mark.parametrize("pulls", [{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
-@pytest.mark.parametrize("name", ["softmax", "linear"])
-def test_example_space_is_the_same_local_work(name, pulls):
+@pytest.mark.parametrize("name", ["softmax", "many classes", "linear"])
+@pytest.mark.parametrize(("batch_size", "batching"), [(None, "shuffled"), (3, "shuffled"), (4, "with_replacement")])
+def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching):
     generator = np.random.default_rng(4)
     sizes = np.array([5, 1, 8, 3, 8, 2])
     offsets = np.cumsum(sizes) - sizes
-    targets = generator.integers(0, 3, 27) if name == "softmax" else generator.normal(size=(27, 2))
+    classes = {"softmax": 3, "many classes": 20, "linear": 0}[name]
+    targets = generator.integers(0, classes, 27) if classes else generator.normal(size=(27, 2))
     data = Examples(generator.normal(size=(27, 9)), targets, offsets, sizes)
-    module = {"softmax": softmax, "linear": linear}[name]
-    model = module.build(Problem(name, data), torch.float64, torch.device("cpu"))
+    module = softmax if classes else linear
+    settings = {"classes": classes} if classes else {}
+    model = module.build(Problem(name, data, model_settings=settings), torch.float64, torch.device("cpu"))
     vectors = torch.randn(5, 1, model.layout.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     params = model.layout.row(vectors)
     weights = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [2, 0, 1, 0, 0], [1, 1, 1, 0, 0.0]])
     rates = column([0.1, 0.2, 0.0, 0.05, 0.3])
     held = {key: column(values) for key, values in pulls.items()}
-    batches = model.source(0, None, "shuffled").round(0, np.arange(6))
+    batches = model.source(0, batch_size, batching).round(0, np.arange(6))
+    batches.prepare(9)
+    motion = Motion(params, rates, None, None, moving=True)
+    assert model.oracles["example_space"].frame(batches, motion) is not None
     for work in (
         LocalWork(rates, gradient_weights=weights, **held),
         LocalWork(rates, steps([1, 5, 2, 5, 3]), **held),
@@ -247,13 +253,44 @@ def test_example_space_is_left_where_it_does_not_apply_or_pay():
         params = model.layout.row(torch.zeros(1, 1, 10, dtype=torch.float64))
         given = {"start": params, "client_lr": column([0.1]), "scale": None, "shift": None, "moving": True, **motion}
         batches = model.source(0, batch_size, "shuffled").round(0, np.arange(2))
+        batches.prepare(3)
         return model.oracles["example_space"].frame(batches, Motion(**given))
 
     assert frame(20, None) is not None
     assert frame(21, None) is None  # more products of examples than two passes over 10 columns cost
-    assert frame(5, 2) is None
-    assert frame(5, None, shift=torch.zeros(1, 1, 16)) is None
-    assert frame(5, None, start=torch.zeros(1, 2, 16)) is None
+    assert frame(2, 2) is not None
+    assert frame(9, 9) is None  # more than twice the arithmetic, with one trial of one output
+    for size in (None, 5):
+        assert frame(5, size) is not None
+        assert frame(5, size, shift=torch.zeros(1, 1, 16)) is None
+        assert frame(5, size, start=torch.zeros(1, 2, 16)) is None
+
+
+@pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])
+def test_distinct_examples_are_those_that_the_steps_draw(batching):
+    sizes = np.array([5, 300, 1, 7])
+    offsets = np.cumsum(sizes) - sizes
+    data = Examples(np.arange(313.0)[:, None], np.zeros(313), offsets, sizes)
+    model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
+    batches = model.source(0, 30, batching).round(0, np.array([3, 0, 1, 2]))
+    assert batches.distinct() is None  # nothing is drawn yet
+    batches.prepare(6)
+    distinct = batches.distinct()
+    assert len(distinct.batch) > 1
+    seen = 0
+    for group, places in zip(distinct.batch, distinct.places, strict=True):
+        for step in range(6):
+            (drawn,) = batches.batch(step, 4)
+            for client in range(group.stop - group.start):
+                chosen = group.data["inputs"][client, places[step, client]]
+                assert torch.equal(chosen, drawn.data["inputs"][group.start + client])
+                used = set(places[:, client].flatten().tolist())
+                assert used == set(range(len(used)))
+                assert len({row[0] for row in group.data["inputs"][client].tolist()}) == len(used)
+                seen += 1
+    assert seen == 6 * 4
+    batches.prepare(7)
+    assert batches.distinct().places[0].shape[0] == 7
 
 
 def test_what_to_do_must_be_said_once():

@@ -287,7 +287,7 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     spent["example_space"] = 0.19  # not clearly faster
     assert Pack.from_spec(parse(document(batch_size=None, members=[{}, {}]))).plan.oracle == "stacked"
     assert Pack.from_spec(parse(document())).plan.oracle == "stacked"
-    assert len(timed) == 2 * count  # mini-batches leave one candidate: nothing to time
+    assert len(timed) == 3 * count  # another width, another kind of batch
 
 
 GPU, CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)

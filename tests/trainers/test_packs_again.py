@@ -99,6 +99,7 @@ KINDS = {
     "softmax stacked": (fedavg(), "stacked"),
     "softmax full": (fedavg(batch_size=None, task={**DIGITS, "clients": 100}), "stacked"),
     "softmax example_space": (fedavg(batch_size=None, task={**DIGITS, "clients": 100}), "example_space"),
+    "softmax example_space in mini-batches": (fedavg(batch_size=3, task={**DIGITS, "clients": 100}), "example_space"),
     "softmax autograd": (fedavg(**FEW), "autograd"),
     "quadratic": (fedavg(QUADRATIC), "closed_form"),
     "quadratic with noise": (fedavg({**QUADRATIC, "gradient_noise": 0.1}), "closed_form"),

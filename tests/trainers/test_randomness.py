@@ -19,17 +19,33 @@ def test_keys_differ_in_every_coordinate():
     assert len(keys) == 3 * 3 * len(randomness.Purpose)
 
 
-def test_cohort_has_no_client_twice_and_depends_on_seed_and_round_only():
-    first = randomness.cohort(3, 7, 100, 10)
+@pytest.mark.parametrize("clients", [100, 1_000_000])
+def test_cohort_has_no_client_twice_and_depends_on_seed_and_round_only(clients):
+    first = randomness.cohort(3, 7, clients, 10)
     assert len(set(first.tolist())) == 10
     assert first.tolist() == sorted(first.tolist())
-    assert (first == randomness.cohort(3, 7, 100, 10)).all()
-    assert (first != randomness.cohort(3, 8, 100, 10)).any()
-    assert (first != randomness.cohort(4, 7, 100, 10)).any()
+    assert (first == randomness.cohort(3, 7, clients, 10)).all()
+    assert (first != randomness.cohort(3, 8, clients, 10)).any()
+    assert (first != randomness.cohort(4, 7, clients, 10)).any()
 
 
-def test_a_smaller_cohort_is_part_of_a_larger_one():
-    assert set(randomness.cohort(0, 0, 50, 5)) <= set(randomness.cohort(0, 0, 50, 20))
+@pytest.mark.parametrize(("clients", "most"), [(50, 20), (70_000, 35_000)])
+def test_a_smaller_cohort_is_part_of_a_larger_one(clients, most):
+    larger = randomness.cohort(0, 0, clients, most)
+    assert len(set(larger.tolist())) == most
+    assert set(randomness.cohort(0, 0, clients, 5)) <= set(larger)
+
+
+def test_more_than_half_of_a_large_population():
+    drawn = randomness.cohort(0, 0, 70_000, 69_999)
+    assert len(set(drawn.tolist())) == 69_999
+
+
+def test_clients_of_a_large_population_are_drawn_equally_often():
+    """Chi-square over 100 blocks of clients: 99 degrees of freedom, standard deviation 14."""
+    drawn = np.concatenate([randomness.cohort(0, number, 1_000_000, 1000) for number in range(100)])
+    counts = np.bincount(drawn // 10_000, minlength=100)
+    assert 99 - 4 * 14.1 < ((counts - 1000) ** 2 / 1000).sum() < 99 + 4 * 14.1
 
 
 def test_all_clients_are_in_order():

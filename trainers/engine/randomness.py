@@ -18,6 +18,7 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _INDEX_BITS = 20  # for the position of an example within its client
 _HASH_BITS = 24
+_LARGE_POPULATION = 1 << 16  # from here on a cohort costs what it has, not what the population has
 
 
 class Purpose(IntEnum):
@@ -65,6 +66,9 @@ def cohort(
 ) -> NDArray[np.int64]:
     """The clients of a round, drawn without replacement, in ascending order.
 
+    The clients with the smallest random bits; in a population of over 65,536, the first different ones of a sequence of
+    random clients. Either way a smaller cohort of a round is part of a larger one, while it has at most half of all.
+
     Args:
         seed: seed of the trial.
         round_index: from 0.
@@ -75,10 +79,12 @@ def cohort(
     Returns:
         (clients_per_round,) client ids.
     """
-    everyone = np.arange(clients, dtype=np.int64)
     if clients_per_round == clients:
-        return everyone
-    words = hashed(key(seed, round_index, purpose), everyone)
+        return np.arange(clients, dtype=np.int64)
+    base = key(seed, round_index, purpose)
+    if clients > _LARGE_POPULATION and clients_per_round <= clients // 2:
+        return np.sort(_first_different(base, clients, clients_per_round))
+    words = hashed(base, np.arange(clients, dtype=np.int64))
     return np.sort(np.argsort(words, kind="stable")[:clients_per_round])
 
 
@@ -167,6 +173,17 @@ def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -
     angle = 2.0 * np.pi * _uniform(hashed(base, clients[:, None, None], step, 2 * pair + 1))
     both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1)
     return both.reshape(len(clients), steps, -1)[..., :dimension]
+
+
+def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
+    """The first `count` different numbers of a random sequence in [0, below); count is at most below / 2."""
+    drawn = np.empty(0, np.int64)
+    while True:
+        more = np.arange(len(drawn), len(drawn) + count + count // 2 + 8, dtype=np.int64)
+        drawn = np.concatenate([drawn, (hashed(base, more) % np.uint64(below)).astype(np.int64)])
+        numbers, first = np.unique(drawn, return_index=True)
+        if len(numbers) >= count:
+            return np.asarray(drawn[np.sort(first)[:count]])
 
 
 def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:

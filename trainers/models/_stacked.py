@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, RoundBatches, client_major, replicas
+from trainers.engine.oracles.frame import Frame, Motion
+from trainers.engine.oracles.oracle import (
+    Batch,
+    DistinctExamples,
+    Group,
+    Oracle,
+    RoundBatches,
+    client_major,
+    replicas,
+)
+
+_WORTH_A_TRY = 2  # arithmetic of large products, as a multiple of the arithmetic of small products that they replace
+_MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of replicas of the model
 
 
 class Loss(Protocol):
-    """A loss of scores (..., outputs, examples) against targets of the same shape."""
+    """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """(..., examples) losses."""
+    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+        """The losses, without that axis."""
         ...
 
-    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The derivatives of the losses with respect to the scores; may overwrite the scores."""
         ...
 
     def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """The second derivatives with respect to the scores, times a change of the scores."""
+        """The second derivatives with respect to the scores (..., outputs, examples), times a change of the scores."""
         ...
 
 
@@ -99,28 +111,44 @@ class Stacked(Oracle):
 
 
 class ExampleSpace(Stacked):
-    """Runs the local loop with full batches on the scores of the clients' examples instead of the parameters.
+    """Runs the local loop on the scores of the clients' examples instead of the parameters.
 
     Gradients are linear combinations of a client's inputs, also after sums, pulls and weights. So a running sum of
     gradients is kept as one coefficient per output and example. Scores are updated with the inner products of the
-    inputs, which all trials share. This is faster if clients have fewer examples than inputs.
+    inputs, which all trials share. This is faster if clients use fewer examples in a round than there are inputs, or
+    take many steps over them.
     """
-
-    full_batches_only = True
 
     def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
         super().__init__(loss, outputs, columns)
         self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
-    def frame(self, batches: RoundBatches, motion: Motion) -> Coefficients | None:
-        """A frame for full batches from the broadcast model; None if it does not apply or would not be faster."""
-        if not batches.always_full or motion.shift is not None or motion.start.shape[1] > 1:
+    def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
+        """A frame from the broadcast model; None if it does not apply or clearly would not pay."""
+        if motion.shift is not None or motion.start.shape[1] > 1:
             return None
-        batch = batches.full()
+        if batches.always_full:
+            return self._of_full_batches(batches.full(), motion)
+        examples = batches.distinct()
+        return None if examples is None else self._of_mini_batches(examples, motion)
+
+    def _of_full_batches(self, batch: Batch, motion: Motion) -> Coefficients | None:
         shapes = [group.data["inputs"].shape for group in batch]
         here = sum(clients * examples**2 for clients, examples, _ in shapes)
         there = sum(2 * clients * examples * self.columns for clients, examples, _ in shapes)
         return Coefficients(self, batch, motion) if here <= there else None
+
+    def _of_mini_batches(self, distinct: DistinctExamples, motion: Motion) -> ChosenCoefficients | None:
+        scores, here, there, held = motion.start.shape[0] * self.outputs, 0, 0, 0
+        for group, places in zip(distinct.batch, distinct.places, strict=True):
+            clients, examples, row = group.data["inputs"].shape
+            drawn = places.shape[0] * places.shape[2]
+            here += clients * examples * (scores * (2 * self.columns + drawn) + examples * self.columns)
+            there += clients * 2 * drawn * scores * self.columns
+            held += clients * examples * (examples + 2 * scores + row)
+        models = 2 * distinct.batch[-1].stop * motion.start.shape[0] * motion.start.shape[2]
+        worth = here <= _WORTH_A_TRY * there and held <= _MORE_MEMORY * models
+        return ChosenCoefficients(self, distinct, motion) if worth else None
 
     def products(self, group: Group) -> Tensor:
         """(m, examples, examples) inner products of a group's inputs; cached while the group exists."""
@@ -183,3 +211,86 @@ class Coefficients:
             out = client_major(total, group).view(clients, trials * outputs, -1)
             torch.bmm(rows, group.data["inputs"], out=out)
         return total
+
+
+class ChosenCoefficients:
+    """Like `Coefficients`, for mini-batches: each step reads and changes the coefficients of its own examples.
+
+    Args:
+        oracle: oracle of the model.
+        distinct: the examples of the round.
+        motion: motion of the models, without a shift.
+    """
+
+    def __init__(self, oracle: ExampleSpace, distinct: DistinctExamples, motion: Motion) -> None:
+        self.oracle = oracle
+        self.motion = motion
+        pairs = zip(distinct.batch, distinct.places, strict=True)
+        self.chosen = [Chosen.of(group, places, oracle, motion.start) for group, places in pairs]
+        self.totals = [chosen.held.flatten(0, 1).transpose(0, 1) for chosen in self.chosen]
+        self.rate = motion.client_lr.view(-1, 1)
+        self.scale = None if motion.scale is None else motion.scale.view(-1, 1)
+
+    def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
+        """Advances the sums by one step; returns the losses if `want_loss`."""
+        losses, loss = [], self.oracle.loss
+        for chosen in self.chosen:
+            clients = min(chosen.group.stop, busy) - chosen.group.start
+            if clients <= 0:
+                break
+            rows = chosen.rows[step, :clients].flatten()
+            held = chosen.held[:clients, :, :width]
+            scores = chosen.scores[:, :width].index_select(0, rows)
+            if step > 0 and self.motion.moving:
+                near = self.oracle.products(chosen.group).flatten(0, 1).index_select(0, rows)
+                moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2))
+                scores.addcmul_(moved.view(scores.shape), self.rate[:width], value=-1)
+            wanted = chosen.wanted.index_select(0, rows)[:, None]
+            if want_loss:
+                losses.append(loss.losses(scores, wanted, -1).view(clients, -1, width).mean(1).T)
+            if step > 0 and self.scale is not None:
+                held.mul_(self.scale[:width])
+            slopes = loss.slopes_(scores, wanted, -1)
+            chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / chosen.rows.shape[2])
+        return torch.cat(losses, 1) if want_loss else None
+
+    def lift(self, sums: list[Tensor]) -> Tensor:
+        """Converts sums to gradients (T, M, P)."""
+        start = self.motion.start
+        total = replicas(start, start.shape[0], self.chosen[-1].group.stop, start.shape[-1])
+        for chosen, summed in zip(self.chosen, sums, strict=True):
+            clients, examples = chosen.held.shape[:2]
+            rows = summed.transpose(0, 1).reshape(clients, examples, -1).transpose(1, 2)
+            out = client_major(total, chosen.group).view(*rows.shape[:2], -1)
+            torch.bmm(rows, chosen.group.data["inputs"], out=out)
+        return total
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a group of clients computes with in example space. Rows are the examples of one client after the other.
+
+    Args:
+        group: the clients' distinct examples.
+        rows: (steps, m, batch_size) of each step.
+        wanted: (rows, outputs) targets.
+        scores: (rows, T, outputs) of the broadcast models.
+        held: (m, examples, T, outputs) coefficients; those of one example lie together.
+    """
+
+    group: Group
+    rows: Tensor
+    wanted: Tensor
+    scores: Tensor
+    held: Tensor
+
+    @staticmethod
+    def of(group: Group, places: Tensor, oracle: ExampleSpace, start: Tensor) -> Chosen:
+        """At the start of a round, with the models `start` (T, 1, P)."""
+        inputs = group.data["inputs"]
+        clients, examples, _ = inputs.shape
+        models = start.reshape(start.shape[0] * oracle.outputs, -1)[:, : oracle.columns]
+        scores = (inputs.flatten(0, 1)[:, : oracle.columns] @ models.T).view(-1, start.shape[0], oracle.outputs)
+        rows = places + examples * torch.arange(clients, device=places.device)[:, None]
+        wanted = group.data["wanted"].transpose(1, 2).flatten(0, 1)
+        return Chosen(group, rows, wanted, scores, torch.zeros_like(scores).view(clients, examples, *scores.shape[1:]))

@@ -19,11 +19,11 @@ TARGETS = "numbers"
 class _HalfSquares:
     """0.5 |scores - wanted|^2."""
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        """(..., examples) losses."""
-        return 0.5 * (scores - wanted).square().sum(-2)
+    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+        """The losses, without the axis of the outputs."""
+        return 0.5 * (scores - wanted).square().sum(axis)
 
-    def slopes_(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """Derivatives with respect to the scores; may overwrite the scores."""
         return scores.sub_(wanted)
 

@@ -173,6 +173,9 @@ class _Round:
         """Exact losses."""
         return (Group(0, len(self.clients), self.data),)
 
+    def distinct(self) -> None:
+        """None: there are no examples."""
+
 
 class _ClosedForm(Oracle):
     """Loss, gradient and Hessian-vector products in closed form.

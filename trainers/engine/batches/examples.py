@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainers.engine import randomness
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import Batch, Group, RoundBatches
+from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches
 
 _KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
 _GROUP_COST = 64  # cost of one more group in calls, expressed in examples
@@ -137,6 +137,7 @@ class ExampleRound:
         self.always_full = source.batch_size is None and source.vary is None
         self._base = randomness.key(source.seed, round_index, source.purpose)
         self._rows: Tensor | None = None
+        self._distinct: DistinctExamples | None = None
         self._words: Tensor | None = None
 
     def prepare(self, local_steps: int) -> None:
@@ -150,6 +151,7 @@ class ExampleRound:
         picked = source.draw(self._base, self.clients, sizes, local_steps, source.batch_size)
         rows = (picked + source.offsets[self.clients][:, None, None]).transpose(1, 0, 2)
         self._rows = torch.as_tensor(np.ascontiguousarray(rows), device=source.like.device)
+        self._distinct = None
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps that each client needs for `local_epochs` passes over its own data, rounded up."""
@@ -173,6 +175,34 @@ class ExampleRound:
     def full(self) -> Batch:
         """All data of every client."""
         return self.source.full(self.clients)
+
+    def distinct(self) -> DistinctExamples | None:
+        """The examples of the steps drawn by `prepare`; None for full or varied batches."""
+        if self._rows is None or self.source.vary is not None:
+            return None
+        if self._distinct is None:
+            self._distinct = self._distinct_of(self._rows.cpu().numpy())
+        return self._distinct
+
+    def _distinct_of(self, rows: NDArray[np.int64]) -> DistinctExamples:
+        """Each of the rows (steps, M, batch_size) once.
+
+        Clients own neighbouring rows, so rows sorted by client and row need one sort of (client's place, row).
+        """
+        clients, every = rows.shape[1], int(rows.max()) + 1
+        owned_rows, slots = np.unique(rows + every * np.arange(clients)[:, None], return_inverse=True)
+        counts = np.bincount(owned_rows // every, minlength=clients)
+        first = np.cumsum(counts) - counts
+        slots = slots.reshape(rows.shape) - first[:, None]
+        groups, places = [], []
+        for start, stop in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
+            here = np.minimum(np.arange(counts[start:stop].max()), counts[start:stop, None] - 1)
+            held = owned_rows[first[start:stop, None] + here] % every
+            data = self.source.gather(torch.as_tensor(held, device=self.source.like.device))
+            groups.append(Group(start, stop, data))
+            inside = np.ascontiguousarray(slots[:, start:stop])
+            places.append(torch.as_tensor(inside, device=self.source.like.device))
+        return DistinctExamples(tuple(groups), places)
 
     def _varied(self, step: int) -> Batch:
         """All data of every client, randomized for one step."""
@@ -229,3 +259,7 @@ class Remembered:
     def full(self) -> Batch:
         """All data of every client."""
         return self.batches.full()
+
+    def distinct(self) -> DistinctExamples | None:
+        """The examples of the steps drawn by `prepare`."""
+        return self.batches.distinct()

@@ -54,3 +54,6 @@ class JoinedRound:
         batch = JoinedBatch(self._batches.full())
         batch.central = self._central.full()
         return batch
+
+    def distinct(self) -> None:
+        """None: a step's batches are of two kinds."""

@@ -45,6 +45,19 @@ Batch = Sequence[Group]
 """The batches of one step for the first clients of a cohort. Groups are in order and leave no client out."""
 
 
+@dataclass(frozen=True, eq=False)
+class DistinctExamples:
+    """The examples that the mini-batches of a round use, each once, however often it is drawn.
+
+    Args:
+        batch: groups of clients with these examples, filled up to equal numbers by repeating a client's last one.
+        places: for each group, (steps, stop - start, batch_size) where the examples of each step are in the group.
+    """
+
+    batch: Batch
+    places: Sequence[Tensor]
+
+
 class LocalGradients(Protocol):
     """Gradients for the local loop: one required method, and two optional fast paths.
 
@@ -71,12 +84,10 @@ class Oracle(LocalGradients, Protocol):
 
     Attributes:
         reference: used only if a plan names it or the model has no other oracle.
-        full_batches_only: requires all data of every client in every step.
         accelerators_only: never timed on a CPU, hence chosen there only by a plan that names it.
     """
 
     reference: bool = False
-    full_batches_only: bool = False
     accelerators_only: bool = False
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
@@ -117,6 +128,10 @@ class RoundBatches(Protocol):
 
     def full(self) -> Batch:
         """All data of every client."""
+        ...
+
+    def distinct(self) -> DistinctExamples | None:
+        """The examples of the steps drawn by `prepare`; None if batches are no plain choice of few examples."""
         ...
 
 

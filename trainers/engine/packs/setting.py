@@ -66,6 +66,7 @@ class PackSetting:
         self.source = self.model.source(spec.seed, spec.batch_size, spec.batching)
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.weights = client_weights(spec, self.model)
+        self._weights_total = self.weights.sum()
         self.reports = [reports()[name] for name in spec.report if name in reports()]
         self.monitor = spec.schedule.structural.get("monitor", "loss")
         self.first_model = first_model(spec, self.model).to(self.like)
@@ -94,7 +95,7 @@ class PackSetting:
         return Draw(
             Remembered(batches) if several else batches,
             owned(weights, self.like),
-            float(total / self.weights.sum()),
+            float(total / self._weights_total),
             examples,
         )
 

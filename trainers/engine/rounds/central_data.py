@@ -78,14 +78,10 @@ class CentralData:
         """Whether the server's loss is over examples; False for a formula that needs no data."""
         return self._model.examples is not None
 
-    def oracle(self, batches: RoundBatches) -> Oracle:
-        """The clients' oracle, or another one if that needs full batches and these are not full."""
-        chosen = self._model.oracles[self._oracle]
-        if batches.always_full or not chosen.full_batches_only:
-            return chosen
-        return next(
-            oracle for oracle in self._model.oracles.values() if not oracle.full_batches_only and not oracle.reference
-        )
+    @property
+    def oracle(self) -> Oracle:
+        """The clients' oracle."""
+        return self._model.oracles[self._oracle]
 
 
 class Central:
@@ -114,7 +110,7 @@ class Central:
                 full batches.
         """
         batches = self._data.batches(self._round_index, batch_size)
-        done = run_local_steps(self._data.oracle(batches), batches, params, work, self.alive)
+        done = run_local_steps(self._data.oracle, batches, params, work, self.alive)
         self._count(done.steps[:, 0], batch_size)
         return done
 
@@ -126,9 +122,10 @@ class Central:
         """
         return self._data.batches(self._round_index, batch_size)
 
-    def oracle(self, batches: RoundBatches) -> Oracle:
-        """The oracle of the server's loss on these batches."""
-        return self._data.oracle(batches)
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the server's loss."""
+        return self._data.oracle
 
     def peek(self, params: Tensor, loss_weight: Tensor, data: str, batch_size: int | None = None) -> Tensor:
         """The gradient of the server's weighted loss, (T, 1, P), for a report.
@@ -140,7 +137,7 @@ class Central:
             batch_size: examples of a batch, as in `local`.
         """
         batches = self.batches(None if data == "full" else batch_size)
-        oracle = self._data.oracle(batches)
+        oracle = self._data.oracle
         batch = batches.full() if data == "full" else batches.batch(0, 1)
         return loss_weight * oracle.value_and_grad(params, batch)[1]
 
@@ -184,7 +181,7 @@ class Central:
         batches = self._data.batches(self._round_index, batch_size)
         batches.prepare(step + 1)
         self._count(np.ones(len(self.alive), np.int64) if taking is None else taking.astype(np.int64), batch_size)
-        return loss_weight * self._data.oracle(batches).value_and_grad(params, batches.batch(step, 1))[1]
+        return loss_weight * self._data.oracle.value_and_grad(params, batches.batch(step, 1))[1]
 
     def gradient(
         self,

@@ -195,7 +195,7 @@ class Cohort:
         work = self._with_optimizer(work)
         if work.weight_decay is not None and not work.decoupled:
             work = replace(work, weight_decay=weights[0] * work.weight_decay)  # a part of the clients' losses
-        gradients = with_central(self._oracle, self.central.oracle(shared), *weights)
+        gradients = with_central(self._oracle, self.central.oracle, *weights)
         done = self._work(gradients, JoinedRound(self._batches, shared), params, work)
         self._loss = (params, done.first_loss)
         both = self._examples + self.central.examples(batch_size)  # a step takes a gradient on each batch
