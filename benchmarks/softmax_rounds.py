@@ -1,0 +1,115 @@
+"""What a round of softmax regression costs: in example space beside replicas of the model, and by the population.
+
+    OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9]
+
+Rounds of FedAvg with 10 clients, single precision, one thread. First table: 100 clients with 100 examples of 784
+numbers each, shuffled batches of 20. The same pack is trained with the oracles "stacked" and "example_space" in turns;
+times are processor milliseconds per trial, a ratio is the median over the repeats with its extremes. A pack of several
+local steps has them in turn (1, 5, 10, 50, 1, ...). Second table: one trial, one local step, 2 examples of 20 numbers
+for each client, in populations of different sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
+from trainers.trial.document import parse
+
+MIXED = [1, 5, 10, 50]
+CASES = [
+    (classes, trials, steps)
+    for classes in (10, 62)
+    for trials in (1, 8, 16)
+    for steps in ([5], [10], [50], MIXED)
+    if trials > 1 or len(steps) == 1
+]
+POPULATIONS = (1_000, 10_000, 100_000, 1_000_000)
+ORACLES = ("stacked", "example_space")
+
+
+def data(path: Path, clients: int, examples: int, features: int, classes: int) -> None:
+    """A file of random examples; the last five are for testing."""
+    generator = np.random.default_rng(0)
+    rows = clients * examples
+    inputs = generator.random((rows, features), dtype=np.float32)
+    owners = np.arange(rows) // examples
+    np.savez(path, x=inputs, y=generator.integers(0, classes, rows), client=owners, test=np.arange(rows) >= rows - 5)
+
+
+def pack(path: Path, steps: Sequence[int], trials: int, batch_size: int, oracle: str) -> Pack:
+    """A pack that is trained with one oracle."""
+    spec: dict[str, Any] = {
+        "task": {"name": "npz", "path": str(path), "test": "test", "model": "softmax"},
+        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": steps[0]},
+        "clients_per_round": 10,
+        "batch_size": batch_size,
+        "batching": "shuffled",
+        "rounds": 10**6,
+        "eval_every": 10**6,
+        "members": [{"local_steps": steps[one % len(steps)]} for one in range(trials)],
+    }
+    made = Pack.from_spec(parse(spec), device="cpu", plan=Plan(oracle, trials, 1, "cpu", "float32", 10**6))
+    made.advance(2)
+    return made
+
+
+def spent(made: Pack, rounds: int) -> float:
+    """Processor milliseconds of a round."""
+    start = time.process_time()
+    made.advance(rounds)
+    return 1e3 * (time.process_time() - start) / rounds
+
+
+def oracles(folder: Path, repeats: int) -> None:
+    """The first table."""
+    print("| classes | trials | local steps | stacked, CPU-ms | example space, CPU-ms | example space / stacked |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for classes, trials, steps in CASES:
+        path = folder / f"{classes}.npz"
+        if not path.exists():
+            data(path, 100, 100, 784, classes)
+        packs = [pack(path, steps, trials, 20, oracle) for oracle in ORACLES]
+        times = [[spent(made, 2) / trials for made in packs] for _ in range(repeats)]
+        ratios = [there / here for here, there in times]
+        middle = [statistics.median(column) for column in zip(*times, strict=True)]
+        print(
+            f"| {classes} | {trials} | {', '.join(map(str, steps))} | {middle[0]:.2f} | {middle[1]:.2f} "
+            f"| **{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f}) |",
+            flush=True,
+        )
+
+
+def populations(folder: Path, repeats: int) -> None:
+    """The second table."""
+    print("\n| clients | a round, CPU-ms |\n|---|---|", flush=True)
+    for clients in POPULATIONS:
+        path = folder / "population.npz"
+        data(path, clients, 2, 20, 10)
+        made = pack(path, [1], 1, 1, "stacked")
+        times = [spent(made, 50) for _ in range(repeats)]
+        print(f"| {clients:,} | {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f}) |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=9)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        oracles(Path(folder), options.repeats)
+        populations(Path(folder), options.repeats)
+
+
+if __name__ == "__main__":
+    main()
