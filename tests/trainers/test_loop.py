@@ -221,16 +221,25 @@ def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching)
     module = softmax if classes else linear
     settings = {"classes": classes} if classes else {}
     model = module.build(Problem(name, data, model_settings=settings), torch.float64, torch.device("cpu"))
-    vectors = torch.randn(5, 1, model.layout.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    params = model.layout.row(vectors)
+    random = torch.Generator().manual_seed(1)
+
+    def vectors(clients):
+        return model.layout.row(torch.randn(5, clients, model.layout.count, generator=random, dtype=torch.float64))
+
+    params, shared, own, away = (vectors(clients) for clients in (1, 1, 6, 6))
     weights = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [2, 0, 1, 0, 0], [1, 1, 1, 0, 0.0]])
     rates = column([0.1, 0.2, 0.0, 0.05, 0.3])
     held = {key: column(values) for key, values in pulls.items()}
     batches = model.source(0, batch_size, batching).round(0, np.arange(6))
     batches.prepare(9)
-    motion = Motion(params, rates, None, None, moving=True)
-    assert model.oracles["example_space"].frame(batches, motion) is not None
+    for start, shift in ((params, None), (params + away, shared), (params, own)):
+        motion = Motion(start, rates, None, shift, moving=True)
+        used = model.oracles["example_space"].frame(batches, motion) is not None
+        assert used == (batch_size is not None or shift is None)
     for work in (
+        LocalWork(rates, steps([1, 5, 2, 5, 3]), correction=shared, **held),
+        LocalWork(rates, gradient_weights=weights, correction=own, displacement=away, **held),
+        LocalWork(rates, local_epochs=3, correction=own, **held),
         LocalWork(rates, gradient_weights=weights, **held),
         LocalWork(rates, steps([1, 5, 2, 5, 3]), **held),
         LocalWork(0 * rates, steps([1, 5, 2, 5, 3]), **held),
@@ -260,10 +269,10 @@ def test_example_space_is_left_where_it_does_not_apply_or_pay():
     assert frame(21, None) is None  # more products of examples than two passes over 10 columns cost
     assert frame(2, 2) is not None
     assert frame(9, 9) is None  # more than twice the arithmetic, with one trial of one output
-    for size in (None, 5):
-        assert frame(5, size) is not None
-        assert frame(5, size, shift=torch.zeros(1, 1, 16)) is None
-        assert frame(5, size, start=torch.zeros(1, 2, 16)) is None
+    assert frame(5, None) is not None
+    assert frame(5, None, shift=torch.zeros(1, 1, 16)) is None
+    assert frame(5, None, start=torch.zeros(1, 2, 16)) is None
+    assert frame(5, 5) is not None
 
 
 @pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])

@@ -124,11 +124,10 @@ class ExampleSpace(Stacked):
         self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
-        """A frame from the broadcast model; None if it does not apply or clearly would not pay."""
-        if motion.shift is not None or motion.start.shape[1] > 1:
-            return None
+        """A frame; None if it does not apply or clearly would not pay."""
         if batches.always_full:
-            return self._of_full_batches(batches.full(), motion)
+            applies = motion.shift is None and motion.start.shape[1] == 1
+            return self._of_full_batches(batches.full(), motion) if applies else None
         examples = batches.distinct()
         return None if examples is None else self._of_mini_batches(examples, motion)
 
@@ -140,15 +139,25 @@ class ExampleSpace(Stacked):
 
     def _of_mini_batches(self, distinct: DistinctExamples, motion: Motion) -> ChosenCoefficients | None:
         scores, here, there, held = motion.start.shape[0] * self.outputs, 0, 0, 0
+        products = 2 if motion.shift is None else 3
         for group, places in zip(distinct.batch, distinct.places, strict=True):
             clients, examples, row = group.data["inputs"].shape
             drawn = places.shape[0] * places.shape[2]
-            here += clients * examples * (scores * (2 * self.columns + drawn) + examples * self.columns)
+            here += clients * examples * (scores * (products * self.columns + drawn) + examples * self.columns)
             there += clients * 2 * drawn * scores * self.columns
-            held += clients * examples * (examples + 2 * scores + row)
+            held += clients * examples * (examples + products * scores + row)
         models = 2 * distinct.batch[-1].stop * motion.start.shape[0] * motion.start.shape[2]
         worth = here <= _WORTH_A_TRY * there and held <= _MORE_MEMORY * models
         return ChosenCoefficients(self, distinct, motion) if worth else None
+
+    def scores_of_rows(self, params: Tensor, group: Group) -> Tensor:
+        """(rows, T, outputs) scores of params (T, 1 or M, P) for the examples of one client after the other."""
+        inputs, trials = group.data["inputs"][..., : self.columns], params.shape[0]
+        if params.shape[1] == 1:
+            models = params.reshape(trials * self.outputs, -1)[:, : self.columns]
+            return (inputs.flatten(0, 1) @ models.T).view(-1, trials, self.outputs)
+        models = client_major(params, group).reshape(len(inputs), trials * self.outputs, -1)[..., : self.columns]
+        return torch.bmm(inputs, models.transpose(1, 2)).view(-1, trials, self.outputs)
 
     def products(self, group: Group) -> Tensor:
         """(m, examples, examples) inner products of a group's inputs; cached while the group exists."""
@@ -216,18 +225,23 @@ class Coefficients:
 class ChosenCoefficients:
     """Like `Coefficients`, for mini-batches: each step reads and changes the coefficients of its own examples.
 
+    A shift of the motion has one coefficient per trial and client.
+
     Args:
         oracle: oracle of the model.
         distinct: the examples of the round.
-        motion: motion of the models, without a shift.
+        motion: motion of the models.
     """
 
     def __init__(self, oracle: ExampleSpace, distinct: DistinctExamples, motion: Motion) -> None:
         self.oracle = oracle
         self.motion = motion
         pairs = zip(distinct.batch, distinct.places, strict=True)
-        self.chosen = [Chosen.of(group, places, oracle, motion.start) for group, places in pairs]
+        self.chosen = [Chosen.of(group, places, oracle, motion) for group, places in pairs]
         self.totals = [chosen.held.flatten(0, 1).transpose(0, 1) for chosen in self.chosen]
+        self.shifts = motion.start.new_zeros(motion.start.shape[0], distinct.batch[-1].stop, 1)
+        if motion.shift is not None:
+            self.totals.append(self.shifts)
         self.rate = motion.client_lr.view(-1, 1)
         self.scale = None if motion.scale is None else motion.scale.view(-1, 1)
 
@@ -243,7 +257,13 @@ class ChosenCoefficients:
             scores = chosen.scores[:, :width].index_select(0, rows)
             if step > 0 and self.motion.moving:
                 near = self.oracle.products(chosen.group).flatten(0, 1).index_select(0, rows)
-                moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2))
+                moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2)).view(
+                    clients, -1, *held.shape[2:]
+                )
+                if chosen.shifted is not None:
+                    here = self.shifts[:width, chosen.group.start :][:, :clients].transpose(0, 1)
+                    shifted = chosen.shifted[:, :width].index_select(0, rows).view(moved.shape)
+                    moved.addcmul_(shifted, here[:, None])
                 scores.addcmul_(moved.view(scores.shape), self.rate[:width], value=-1)
             wanted = chosen.wanted.index_select(0, rows)[:, None]
             if want_loss:
@@ -252,18 +272,21 @@ class ChosenCoefficients:
                 held.mul_(self.scale[:width])
             slopes = loss.slopes_(scores, wanted, -1)
             chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / chosen.rows.shape[2])
+        if self.motion.scale is not None:
+            self.shifts[:width, :busy] *= self.motion.scale[:width]
+        self.shifts[:width, :busy] += 1
         return torch.cat(losses, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
-        start = self.motion.start
+        start, shift = self.motion.start, self.motion.shift
         total = replicas(start, start.shape[0], self.chosen[-1].group.stop, start.shape[-1])
-        for chosen, summed in zip(self.chosen, sums, strict=True):
+        for chosen, summed in zip(self.chosen, sums[: len(self.chosen)], strict=True):
             clients, examples = chosen.held.shape[:2]
             rows = summed.transpose(0, 1).reshape(clients, examples, -1).transpose(1, 2)
             out = client_major(total, chosen.group).view(*rows.shape[:2], -1)
             torch.bmm(rows, chosen.group.data["inputs"], out=out)
-        return total
+        return total if shift is None else total.addcmul_(shift, sums[-1])
 
 
 @dataclass(frozen=True)
@@ -274,7 +297,8 @@ class Chosen:
         group: the clients' distinct examples.
         rows: (steps, m, batch_size) of each step.
         wanted: (rows, outputs) targets.
-        scores: (rows, T, outputs) of the broadcast models.
+        scores: (rows, T, outputs) of the models at the start.
+        shifted: (rows, T, outputs) scores of the motion's shift; None without one.
         held: (m, examples, T, outputs) coefficients; those of one example lie together.
     """
 
@@ -282,15 +306,16 @@ class Chosen:
     rows: Tensor
     wanted: Tensor
     scores: Tensor
+    shifted: Tensor | None
     held: Tensor
 
     @staticmethod
-    def of(group: Group, places: Tensor, oracle: ExampleSpace, start: Tensor) -> Chosen:
-        """At the start of a round, with the models `start` (T, 1, P)."""
-        inputs = group.data["inputs"]
-        clients, examples, _ = inputs.shape
-        models = start.reshape(start.shape[0] * oracle.outputs, -1)[:, : oracle.columns]
-        scores = (inputs.flatten(0, 1)[:, : oracle.columns] @ models.T).view(-1, start.shape[0], oracle.outputs)
+    def of(group: Group, places: Tensor, oracle: ExampleSpace, motion: Motion) -> Chosen:
+        """At the start of a round."""
+        clients, examples, _ = group.data["inputs"].shape
         rows = places + examples * torch.arange(clients, device=places.device)[:, None]
         wanted = group.data["wanted"].transpose(1, 2).flatten(0, 1)
-        return Chosen(group, rows, wanted, scores, torch.zeros_like(scores).view(clients, examples, *scores.shape[1:]))
+        scores = oracle.scores_of_rows(motion.start, group)
+        shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
+        held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
+        return Chosen(group, rows, wanted, scores, shifted, held)
