@@ -1,8 +1,8 @@
 """What a round of softmax regression costs: in example space beside replicas of the model, and by the population.
 
-    OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9]
+    OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9] [--method scaffold]
 
-Rounds of FedAvg with 10 clients, single precision, one thread. First table: 100 clients with 100 examples of 784
+Rounds of FedAvg, or of another method, with 10 clients, single precision, one thread. First table: 100 clients with 100 examples of 784
 numbers each, shuffled batches of 20. The same pack is trained with the oracles "stacked" and "example_space" in turns;
 times are processor milliseconds per trial, a ratio is the median over the repeats with its extremes. A pack of several
 local steps has them in turn (1, 5, 10, 50, 1, ...). Second table: one trial, one local step, 2 examples of 20 numbers
@@ -47,11 +47,11 @@ def data(path: Path, clients: int, examples: int, features: int, classes: int) -
     np.savez(path, x=inputs, y=generator.integers(0, classes, rows), client=owners, test=np.arange(rows) >= rows - 5)
 
 
-def pack(path: Path, steps: Sequence[int], trials: int, batch_size: int, oracle: str) -> Pack:
+def pack(path: Path, steps: Sequence[int], trials: int, batch_size: int, oracle: str, method: str = "fedavg") -> Pack:
     """A pack that is trained with one oracle."""
     spec: dict[str, Any] = {
         "task": {"name": "npz", "path": str(path), "test": "test", "model": "softmax"},
-        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": steps[0]},
+        "method": {"name": method, "client_lr": 0.05, "server_lr": 0.05, "local_steps": steps[0]},
         "clients_per_round": 10,
         "batch_size": batch_size,
         "batching": "shuffled",
@@ -71,7 +71,7 @@ def spent(made: Pack, rounds: int) -> float:
     return 1e3 * (time.process_time() - start) / rounds
 
 
-def oracles(folder: Path, repeats: int) -> None:
+def oracles(folder: Path, repeats: int, method: str) -> None:
     """The first table."""
     print("| classes | trials | local steps | stacked, CPU-ms | example space, CPU-ms | example space / stacked |")
     print("|---|---|---|---|---|---|", flush=True)
@@ -79,7 +79,7 @@ def oracles(folder: Path, repeats: int) -> None:
         path = folder / f"{classes}.npz"
         if not path.exists():
             data(path, 100, 100, 784, classes)
-        packs = [pack(path, steps, trials, 20, oracle) for oracle in ORACLES]
+        packs = [pack(path, steps, trials, 20, oracle, method) for oracle in ORACLES]
         times = [[spent(made, 2) / trials for made in packs] for _ in range(repeats)]
         ratios = [there / here for here, there in times]
         middle = [statistics.median(column) for column in zip(*times, strict=True)]
@@ -104,10 +104,11 @@ def populations(folder: Path, repeats: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--method", default="fedavg", help="of the first table")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        oracles(Path(folder), options.repeats)
+        oracles(Path(folder), options.repeats, options.method)
         populations(Path(folder), options.repeats)
 
 
