@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9] [--method scaffold]
 
-Rounds of FedAvg, or of another method, with 10 clients, single precision, one thread. First table: 100 clients with 100 examples of 784
-numbers each, shuffled batches of 20. The same pack is trained with the oracles "stacked" and "example_space" in turns;
-times are processor milliseconds per trial, a ratio is the median over the repeats with its extremes. A pack of several
-local steps has them in turn (1, 5, 10, 50, 1, ...). Second table: one trial, one local step, 2 examples of 20 numbers
-for each client, in populations of different sizes.
+Rounds of FedAvg, or of another method, with 10 clients, single precision, one thread. First table: 100 clients with 100
+examples of 784 numbers each, shuffled batches of 20. The same pack is trained with the oracles "stacked" and
+"example_space" in turns; times are processor milliseconds per trial, a ratio is the median over the repeats with its
+extremes. A pack of several local steps has them in turn (1, 5, 10, 50, 1, ...). Second table: FedAvg with one trial,
+one local step and 2 examples of 20 numbers for each client, in populations of different sizes.
 """
 
 from __future__ import annotations
