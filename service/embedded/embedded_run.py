@@ -29,6 +29,7 @@ from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
 from service.embedded.folder import LOG, Folder
 from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri, stored_result
+from service.embedded.moved_folder import adopt_artifacts
 from service.embedded.thread_launcher import ThreadLauncher
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
@@ -259,6 +260,7 @@ class EmbeddedRun:
     def _recorder(self) -> Recorder:
         from service.recorder.study_recorder import Recorder
 
+        adopt_artifacts(self.folder)
         return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
 
     def _record_on(self) -> None:

@@ -20,6 +20,8 @@ from driftline.sdk.frontier import Frontier
 from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord, TrialRecord
 from service.embedded.folder import DATABASE, LOG
+from service.embedded.moved_folder import ARTIFACTS, adopt_artifacts
+from service.embedded.moved_folder import DATABASE as MLFLOW_DATABASE
 from service.store.store import Store
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -143,7 +145,7 @@ class StoredLink:
 
 
 def stored_link(folder: Path, port: int) -> StoredLink:
-    """How to open a folder's study in MLflow.
+    """How to open a folder's study in MLflow, also after the folder was moved.
 
     Args:
         folder: An output folder.
@@ -161,15 +163,17 @@ def stored_link(folder: Path, port: int) -> StoredLink:
     experiment = next((entry.run_id for entry in recorded if entry.key == "labels"), None)
     if experiment is None:
         raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")
+    if os.access(folder / MLFLOW_DATABASE, os.W_OK):
+        adopt_artifacts(folder)
     link = mlflow_link(uri, experiment, view=VIEW, port=port)
     return StoredLink(link.url, uri, artifact_root(folder))
 
 
 def mlflow_uri(folder: Path) -> str:
     """Tracking URI of a folder's MLflow database."""
-    return f"sqlite:///{(folder / 'mlflow.db').resolve()}"
+    return f"sqlite:///{(folder / MLFLOW_DATABASE).resolve()}"
 
 
 def artifact_root(folder: Path) -> str:
     """Where a folder's MLflow artifacts are."""
-    return str((folder / "mlartifacts").resolve())
+    return str((folder / ARTIFACTS).resolve())

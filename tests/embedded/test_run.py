@@ -19,6 +19,7 @@ from driftline import Client, Study, Time, compare, frontier
 from driftline.errors import Conflict, InvalidSpec
 from service.cli.main import app
 from service.embedded.embedded_run import EmbeddedRun
+from service.embedded.folder_results import stored_link
 from service.store.store import Store
 
 STUDY: dict[str, Any] = {
@@ -130,6 +131,25 @@ def test_mlflow_has_every_trial_and_label(out: Path) -> None:
     with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as mlflow:
         (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
     assert runs == 20 + 2 + 1
+
+
+@pytest.mark.parametrize("opened", ["ui", "run"])
+def test_a_moved_folder_shows_its_own_artifacts(out: Path, tmp_path: Path, opened: str) -> None:
+    """Opened in the UI, or run again: artifacts are read from the new place, and new ones are written there."""
+    moved = tmp_path / "it's moved"
+    shutil.copytree(out, moved)
+    if opened == "ui":
+        assert stored_link(moved, 5000).artifact_root == str(moved / "mlartifacts")
+    else:
+        with EmbeddedRun(moved) as run:
+            run.finish()
+    with contextlib.closing(sqlite3.connect(moved / "mlflow.db")) as connection:
+        queries = ("SELECT artifact_uri FROM runs", "SELECT artifact_location FROM experiments WHERE name != 'Default'")
+        places = [place for query in queries for (place,) in connection.execute(query)]
+    assert len(places) > 20
+    assert {Path(place).parts[: len(moved.parts) + 1] for place in places} == {(moved / "mlartifacts").parts}
+    pictures = [place for place in places if (Path(place) / "frontier.png").is_file()]
+    assert len(pictures) == 1
 
 
 def test_run_again_shows_what_is_finished(out: Path, tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""A folder that was moved, copied or unpacked elsewhere: its MLflow database holds the artifacts' old place."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+ARTIFACTS = "mlartifacts"
+DATABASE = "mlflow.db"
+
+_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"))
+
+
+def adopt_artifacts(folder: Path) -> None:
+    """Points a folder's MLflow database to the artifacts in the folder itself; does nothing if it does so already.
+
+    Args:
+        folder: An output folder, which may have no MLflow database yet.
+    """
+    database = folder / DATABASE
+    if not database.is_file():
+        return
+    here = f"{(folder / ARTIFACTS).resolve()}/"
+    with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
+        query = f"SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE '%/{ARTIFACTS}/%'"
+        places = {
+            str(place).rpartition(f"/{ARTIFACTS}/")[0] + f"/{ARTIFACTS}/" for (place,) in connection.execute(query)
+        }
+        for there in places - {here}:
+            for table, column in _PLACES:
+                change = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
+                connection.execute(change, (here, len(there) + 1, len(there), there))
