@@ -13,13 +13,12 @@ A proposal therefore remains a function of (space, constraints, seed, number, al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from driftline.errors import InvalidSpec
 from search_spaces.constraints import Constraint, all_hold
-from service.samplers.sampler import Hyperparameters, Sampler
+from service.samplers.sampler import Hyperparameters, LearnsNothing, PassesOn, Sampler
 
 MOST_DRAWS = 10_000
 """Configurations in a row that may break a constraint; `Study.check` refuses spaces where this could happen."""
@@ -41,7 +40,7 @@ def first_allowed(draws: Iterator[Hyperparameters], constraints: Sequence[Constr
     )
 
 
-class Filtered:
+class Filtered(LearnsNothing):
     """A sampler that does not learn, without the configurations that break a constraint.
 
     Args:
@@ -61,25 +60,13 @@ class Filtered:
             self._allowed.append(first_allowed(self._draws(), self._constraints))
         return dict(self._allowed[number])
 
-    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Does nothing."""
-
-    def tell(
-        self,
-        number: int,
-        hyperparameters: Mapping[str, Any],
-        values: Mapping[str, float] | None,
-        diverged: bool = False,
-    ) -> None:
-        """Does nothing."""
-
     def _draws(self) -> Iterator[Hyperparameters]:
         while True:
             self._drawn += 1
             yield self._inner.ask(self._drawn - 1)
 
 
-class Replaced:
+class Replaced(PassesOn):
     """A sampler whose proposals are replaced where they break a constraint.
 
     Args:
@@ -89,7 +76,7 @@ class Replaced:
     """
 
     def __init__(self, inner: Sampler, constraints: Sequence[Constraint], spare: Filtered) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._constraints = constraints
         self._spare = spare
 
@@ -100,17 +87,3 @@ class Replaced:
             hyperparameters = self._spare.ask(number)
             self._inner.pending(number, hyperparameters)
         return hyperparameters
-
-    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Trial `number` has been proposed and is not finished."""
-        self._inner.pending(number, hyperparameters)
-
-    def tell(
-        self,
-        number: int,
-        hyperparameters: Mapping[str, Any],
-        values: Mapping[str, float] | None,
-        diverged: bool = False,
-    ) -> None:
-        """Takes the result of trial `number`."""
-        self._inner.tell(number, hyperparameters, values, diverged)

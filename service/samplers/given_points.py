@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from service.samplers.sampler import Hyperparameters, Sampler
+from service.samplers.sampler import Hyperparameters, PassesOn, Sampler
 
 
-class Started:
+class Started(PassesOn):
     """Proposes given points first, then what an inner sampler proposes.
 
     The inner sampler is told the results of the points as if they were its own first proposals.
@@ -21,7 +20,7 @@ class Started:
     """
 
     def __init__(self, inner: Sampler, points: Sequence[Hyperparameters], ahead: int = 0) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._points = [dict(point) for point in points]
         self._ahead = ahead
 
@@ -31,17 +30,3 @@ class Started:
             return self._inner.ask(number - self._ahead)
         self._inner.pending(number, self._points[number])
         return dict(self._points[number])
-
-    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Trial `number` has been proposed and is not finished."""
-        self._inner.pending(number, hyperparameters)
-
-    def tell(
-        self,
-        number: int,
-        hyperparameters: Mapping[str, Any],
-        values: Mapping[str, float] | None,
-        diverged: bool = False,
-    ) -> None:
-        """Takes the result of trial `number`."""
-        self._inner.tell(number, hyperparameters, values, diverged)

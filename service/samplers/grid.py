@@ -15,14 +15,14 @@ from driftline.errors import InvalidSpec
 from search_spaces.parameters import Space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
-from service.samplers.sampler import Hyperparameters
+from service.samplers.sampler import Hyperparameters, LearnsNothing
 
 __all__ = ["LARGEST"]
 
 LARGEST = 1_000_000
 
 
-class Sampler:
+class Sampler(LearnsNothing):
     """Proposes every combination once; learns nothing. See `service.samplers.sampler` for the other arguments.
 
     Args:
@@ -68,15 +68,3 @@ class Sampler:
             rest, index = divmod(rest, len(points))
             hyperparameters[name] = points[index]
         return hyperparameters
-
-    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Does nothing."""
-
-    def tell(
-        self,
-        number: int,
-        hyperparameters: Mapping[str, Any],
-        values: Mapping[str, float] | None,
-        diverged: bool = False,
-    ) -> None:
-        """Does nothing."""

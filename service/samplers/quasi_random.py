@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
-from service.samplers.sampler import Hyperparameters
+from service.samplers.sampler import Hyperparameters, LearnsNothing
 
 
-class Sampler:
+class Sampler(LearnsNothing):
     """Points of a Sobol sequence scrambled by the seed; learns nothing. See `service.samplers.sampler`."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
@@ -25,18 +24,6 @@ class Sampler:
         """A configuration for trial `number`, independent of all results."""
         quantiles = dict(zip(self._free, self._point(number), strict=True))
         return {name: parameter.from_unit(quantiles.get(name, 0.0)) for name, parameter in self._space.items()}
-
-    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Does nothing."""
-
-    def tell(
-        self,
-        number: int,
-        hyperparameters: Mapping[str, Any],
-        values: Mapping[str, float] | None,
-        diverged: bool = False,
-    ) -> None:
-        """Does nothing."""
 
     def _point(self, number: int) -> list[float]:
         """Point `number` of the sequence, in [0, 1)^d."""

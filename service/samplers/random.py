@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from search_spaces.parameters import Space
-from service.samplers.sampler import Hyperparameters
+from service.samplers.sampler import Hyperparameters, LearnsNothing
 
 
-class Sampler:
+class Sampler(LearnsNothing):
     """Independent draws; learns nothing. See `service.samplers.sampler` for the arguments."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
@@ -23,15 +22,3 @@ class Sampler:
         """A configuration for trial `number`, independent of all results."""
         generator = np.random.default_rng([self._seed, number])
         return {name: parameter.sample(generator) for name, parameter in self._space.items()}
-
-    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
-        """Does nothing."""
-
-    def tell(
-        self,
-        number: int,
-        hyperparameters: Mapping[str, Any],
-        values: Mapping[str, float] | None,
-        diverged: bool = False,
-    ) -> None:
-        """Does nothing."""

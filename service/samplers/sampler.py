@@ -57,6 +57,47 @@ class Sampler(Protocol):
         ...
 
 
+class LearnsNothing:
+    """What a sampler that does not learn does with results: nothing."""
+
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
+        """Does nothing."""
+
+    def tell(
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
+    ) -> None:
+        """Does nothing."""
+
+
+class PassesOn:
+    """What a sampler around another one does with results: it passes them on.
+
+    Args:
+        inner: The sampler that proposes.
+    """
+
+    def __init__(self, inner: Sampler) -> None:
+        self._inner = inner
+
+    def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
+        """Trial `number` has been proposed and is not finished."""
+        self._inner.pending(number, hyperparameters)
+
+    def tell(
+        self,
+        number: int,
+        hyperparameters: Mapping[str, Any],
+        values: Mapping[str, float] | None,
+        diverged: bool = False,
+    ) -> None:
+        """Takes the result of trial `number`."""
+        self._inner.tell(number, hyperparameters, values, diverged)
+
+
 class SamplerModule(Protocol):
     """A module in service/samplers, or one that an entry point names.
 
