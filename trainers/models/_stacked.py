@@ -237,7 +237,7 @@ class ChosenCoefficients:
         self.oracle = oracle
         self.motion = motion
         pairs = zip(distinct.batch, distinct.places, strict=True)
-        self.chosen = [Chosen.of(group, places, oracle, motion) for group, places in pairs]
+        self.chosen = [ChosenRows.of(group, places, oracle, motion) for group, places in pairs]
         self.totals = [chosen.held.flatten(0, 1).transpose(0, 1) for chosen in self.chosen]
         self.shifts = motion.start.new_zeros(motion.start.shape[0], distinct.batch[-1].stop, 1)
         if motion.shift is not None:
@@ -290,7 +290,7 @@ class ChosenCoefficients:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenRows:
     """What a group of clients computes with in example space. Rows are the examples of one client after the other.
 
     Args:
@@ -310,7 +310,7 @@ class Chosen:
     held: Tensor
 
     @staticmethod
-    def of(group: Group, places: Tensor, oracle: ExampleSpace, motion: Motion) -> Chosen:
+    def of(group: Group, places: Tensor, oracle: ExampleSpace, motion: Motion) -> ChosenRows:
         """At the start of a round."""
         clients, examples, _ = group.data["inputs"].shape
         rows = places + examples * torch.arange(clients, device=places.device)[:, None]
@@ -318,4 +318,4 @@ class Chosen:
         scores = oracle.scores_of_rows(motion.start, group)
         shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
         held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
-        return Chosen(group, rows, wanted, scores, shifted, held)
+        return ChosenRows(group, rows, wanted, scores, shifted, held)
