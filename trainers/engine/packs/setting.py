@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -66,7 +67,6 @@ class PackSetting:
         self.source = self.model.source(spec.seed, spec.batch_size, spec.batching)
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.weights = client_weights(spec, self.model)
-        self._weights_total = self.weights.sum()
         self.reports = [reports()[name] for name in spec.report if name in reports()]
         self.monitor = spec.schedule.structural.get("monitor", "loss")
         self.first_model = first_model(spec, self.model).to(self.like)
@@ -98,6 +98,11 @@ class PackSetting:
             float(total / self._weights_total),
             examples,
         )
+
+    @cached_property
+    def _weights_total(self) -> float:
+        """Of all clients: a sum over the population, made once."""
+        return float(self.weights.sum())
 
     def evaluate(self, params: Tensor, number: int) -> dict[str, Tensor]:
         """Metrics (T,) of broadcast models (T, 1, P), on the round's sample of held-out clients if the trial has one.
