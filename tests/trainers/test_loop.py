@@ -211,7 +211,7 @@ def test_full_batches_make_a_pass_one_step():
 @pytest.mark.parametrize("pulls", [{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
 @pytest.mark.parametrize("name", ["softmax", "many classes", "linear"])
 @pytest.mark.parametrize(("batch_size", "batching"), [(None, "shuffled"), (3, "shuffled"), (4, "with_replacement")])
-def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching):
+def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching, small_examples):
     generator = np.random.default_rng(4)
     sizes = np.array([5, 1, 8, 3, 8, 2])
     offsets = np.cumsum(sizes) - sizes
@@ -231,9 +231,8 @@ def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching)
     rates = column([0.1, 0.2, 0.0, 0.05, 0.3])
     held = {key: column(values) for key, values in pulls.items()}
     batches = model.source(0, batch_size, batching).round(0, np.arange(6))
-    batches.prepare(9)
     for start, shift in ((params, None), (params + away, shared), (params, own)):
-        motion = Motion(start, rates, None, shift, moving=True)
+        motion = Motion(start, rates, None, shift, moving=True, steps=9)
         used = model.oracles["example_space"].frame(batches, motion) is not None
         assert used == (batch_size is not None or shift is None)
     for work in (
@@ -256,23 +255,25 @@ def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching)
 
 
 def test_example_space_is_left_where_it_does_not_apply_or_pay():
-    def frame(size, batch_size, **motion):
-        data = Examples(np.ones((2 * size, 9)), np.zeros(2 * size), np.array([0, size]), np.array([size, size]))
+    def frame(size, batch_size, columns=10, steps=9, outputs=1, **motion):
+        inputs, targets = np.ones((2 * size, columns - 1)), np.zeros((2 * size, outputs))
+        data = Examples(inputs, targets, np.array([0, size]), np.array([size, size]))
         model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
-        params = model.layout.row(torch.zeros(1, 1, 10, dtype=torch.float64))
+        params = model.layout.row(torch.zeros(1, 1, outputs * columns, dtype=torch.float64))
         given = {"start": params, "client_lr": column([0.1]), "scale": None, "shift": None, "moving": True, **motion}
         batches = model.source(0, batch_size, "shuffled").round(0, np.arange(2))
-        batches.prepare(3)
-        return model.oracles["example_space"].frame(batches, Motion(**given))
+        return model.oracles["example_space"].frame(batches, Motion(**given, steps=steps))
 
     assert frame(20, None) is not None
     assert frame(21, None) is None  # more products of examples than two passes over 10 columns cost
-    assert frame(2, 2) is not None
-    assert frame(9, 9) is None  # more than twice the arithmetic, with one trial of one output
     assert frame(5, None) is not None
     assert frame(5, None, shift=torch.zeros(1, 1, 16)) is None
     assert frame(5, None, start=torch.zeros(1, 2, 16)) is None
-    assert frame(5, 5) is not None
+    assert frame(5, 5) is None  # not much to compute
+    assert frame(20, 20, 5000, 500, 50) is not None
+    assert frame(20, 20, 5000, 500, 50, moving=False) is None
+    assert frame(200, 20, 5000, 20, 50) is None  # the products of 200 inputs cost more than the steps
+    assert frame(20, 20, 5000, 500) is None  # 20 inputs take more memory than two models
 
 
 @pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])
@@ -282,9 +283,8 @@ def test_distinct_examples_are_those_that_the_steps_draw(batching):
     data = Examples(np.arange(313.0)[:, None], np.zeros(313), offsets, sizes)
     model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
     batches = model.source(0, 30, batching).round(0, np.array([3, 0, 1, 2]))
-    assert batches.distinct() is None  # nothing is drawn yet
-    batches.prepare(6)
-    distinct = batches.distinct()
+    batches.prepare(9)
+    distinct = batches.distinct(6)
     assert len(distinct.batch) > 1
     seen = 0
     for group, places in zip(distinct.batch, distinct.places, strict=True):
@@ -298,8 +298,8 @@ def test_distinct_examples_are_those_that_the_steps_draw(batching):
                 assert len({row[0] for row in group.data["inputs"][client].tolist()}) == len(used)
                 seen += 1
     assert seen == 6 * 4
-    batches.prepare(7)
-    assert batches.distinct().places[0].shape[0] == 7
+    assert batches.distinct(7).places[0].shape[0] == 7
+    assert model.source(0, None, batching).round(0, np.arange(4)).distinct(6) is None
 
 
 def test_what_to_do_must_be_said_once():

@@ -115,7 +115,7 @@ KINDS = {
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_bit_changes_for_any_model_and_oracle(kind, dtype):
+def test_no_bit_changes_for_any_model_and_oracle(kind, dtype, small_examples):
     given, oracle = KINDS[kind]
     law({**given, "dtype": dtype}, MEMBERS, oracle)
 

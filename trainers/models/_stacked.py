@@ -20,8 +20,13 @@ from trainers.engine.oracles.oracle import (
     replicas,
 )
 
-_WORTH_A_TRY = 2  # arithmetic of large products, as a multiple of the arithmetic of small products that they replace
-_MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of replicas of the model
+# Mini-batches run in example space only where that wins by far: which way is faster is measured, and where both are
+# nearly as fast, two runs of one study could choose different ways and differ in their last digits.
+_LEAST_GAIN = 2.0
+_BEYOND_CACHE = 2.5  # cost of arithmetic on replicas that do not fit into a cache
+_CACHE = 1 << 21  # numbers
+_LEAST_ARITHMETIC = 100_000_000  # multiplications a round, below which the cost of calls decides
+_MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of replicas
 
 
 class Loss(Protocol):
@@ -124,11 +129,11 @@ class ExampleSpace(Stacked):
         self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
-        """A frame; None if it does not apply or clearly would not pay."""
+        """A frame; None if it does not apply or would not pay, and the numbers are those of `Stacked`."""
         if batches.always_full:
             applies = motion.shift is None and motion.start.shape[1] == 1
             return self._of_full_batches(batches.full(), motion) if applies else None
-        examples = batches.distinct()
+        examples = batches.distinct(motion.steps)
         return None if examples is None else self._of_mini_batches(examples, motion)
 
     def _of_full_batches(self, batch: Batch, motion: Motion) -> Coefficients | None:
@@ -138,7 +143,9 @@ class ExampleSpace(Stacked):
         return Coefficients(self, batch, motion) if here <= there else None
 
     def _of_mini_batches(self, distinct: DistinctExamples, motion: Motion) -> ChosenCoefficients | None:
-        scores, here, there, held = motion.start.shape[0] * self.outputs, 0, 0, 0
+        """The frame if it is faster by far. Counts are of multiplications and of numbers held."""
+        trials, _, size = motion.start.shape
+        scores, here, there, held = trials * self.outputs, 0, 0, 0
         products = 2 if motion.shift is None else 3
         for group, places in zip(distinct.batch, distinct.places, strict=True):
             clients, examples, row = group.data["inputs"].shape
@@ -146,9 +153,10 @@ class ExampleSpace(Stacked):
             here += clients * examples * (scores * (products * self.columns + drawn) + examples * self.columns)
             there += clients * 2 * drawn * scores * self.columns
             held += clients * examples * (examples + products * scores + row)
-        models = 2 * distinct.batch[-1].stop * motion.start.shape[0] * motion.start.shape[2]
-        worth = here <= _WORTH_A_TRY * there and held <= _MORE_MEMORY * models
-        return ChosenCoefficients(self, distinct, motion) if worth else None
+        models = distinct.batch[-1].stop * trials * size
+        gain = there * (_BEYOND_CACHE if models > _CACHE else 1) / here
+        far = motion.moving and gain >= _LEAST_GAIN and there >= _LEAST_ARITHMETIC and held <= _MORE_MEMORY * 2 * models
+        return ChosenCoefficients(self, distinct, motion) if far else None
 
     def scores_of_rows(self, params: Tensor, group: Group) -> Tensor:
         """(rows, T, outputs) scores of params (T, 1 or M, P) for the examples of one client after the other."""

@@ -173,7 +173,7 @@ class _Round:
         """Exact losses."""
         return (Group(0, len(self.clients), self.data),)
 
-    def distinct(self) -> None:
+    def distinct(self, steps: int) -> None:
         """None: there are no examples."""
 
 

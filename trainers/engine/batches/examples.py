@@ -137,7 +137,7 @@ class ExampleRound:
         self.always_full = source.batch_size is None and source.vary is None
         self._base = randomness.key(source.seed, round_index, source.purpose)
         self._rows: Tensor | None = None
-        self._distinct: DistinctExamples | None = None
+        self._distinct: dict[int, DistinctExamples] = {}
         self._words: Tensor | None = None
 
     def prepare(self, local_steps: int) -> None:
@@ -151,7 +151,6 @@ class ExampleRound:
         picked = source.draw(self._base, self.clients, sizes, local_steps, source.batch_size)
         rows = (picked + source.offsets[self.clients][:, None, None]).transpose(1, 0, 2)
         self._rows = torch.as_tensor(np.ascontiguousarray(rows), device=source.like.device)
-        self._distinct = None
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps that each client needs for `local_epochs` passes over its own data, rounded up."""
@@ -176,13 +175,15 @@ class ExampleRound:
         """All data of every client."""
         return self.source.full(self.clients)
 
-    def distinct(self) -> DistinctExamples | None:
-        """The examples of the steps drawn by `prepare`; None for full or varied batches."""
-        if self._rows is None or self.source.vary is not None:
+    def distinct(self, steps: int) -> DistinctExamples | None:
+        """The examples of the first `steps` steps; None for full or varied batches."""
+        if self.source.batch_size is None or self.source.vary is not None:
             return None
-        if self._distinct is None:
-            self._distinct = self._distinct_of(self._rows.cpu().numpy())
-        return self._distinct
+        self.prepare(steps)
+        assert self._rows is not None
+        if steps not in self._distinct:
+            self._distinct[steps] = self._distinct_of(self._rows[:steps].cpu().numpy())
+        return self._distinct[steps]
 
     def _distinct_of(self, rows: NDArray[np.int64]) -> DistinctExamples:
         """Each of the rows (steps, M, batch_size) once.
@@ -260,6 +261,6 @@ class Remembered:
         """All data of every client."""
         return self.batches.full()
 
-    def distinct(self) -> DistinctExamples | None:
-        """The examples of the steps drawn by `prepare`."""
-        return self.batches.distinct()
+    def distinct(self, steps: int) -> DistinctExamples | None:
+        """The examples of the first `steps` steps."""
+        return self.batches.distinct(steps)

@@ -55,5 +55,5 @@ class JoinedRound:
         batch.central = self._central.full()
         return batch
 
-    def distinct(self) -> None:
+    def distinct(self, steps: int) -> None:
         """None: a step's batches are of two kinds."""

@@ -140,7 +140,7 @@ def _frame(
     pull, shift = _pulls(work, params, start)
     moving = longest > 1 and bool((work.client_lr != 0).any())
     scale = None if pull is None else 1 - work.client_lr * pull
-    motion = Motion(start, work.client_lr, scale, shift, moving, pull)
+    motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest)
     if _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
     frame = gradients.frame(batches, motion)

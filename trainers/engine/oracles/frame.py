@@ -19,6 +19,7 @@ class Motion:
         shift: (T, 1 or M, P); None is 0.
         moving: whether any model moves before its last gradient.
         pull: (T, 1, 1); None is 0.
+        steps: the largest number of steps of any trial.
     """
 
     start: Tensor
@@ -27,6 +28,7 @@ class Motion:
     shift: Tensor | None
     moving: bool
     pull: Tensor | None = None
+    steps: int = 1
 
 
 class Frame(Protocol):

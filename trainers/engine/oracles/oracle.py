@@ -130,8 +130,8 @@ class RoundBatches(Protocol):
         """All data of every client."""
         ...
 
-    def distinct(self) -> DistinctExamples | None:
-        """The examples of the steps drawn by `prepare`; None if batches are no plain choice of few examples."""
+    def distinct(self, steps: int) -> DistinctExamples | None:
+        """The examples of the first `steps` steps; None if batches are no plain choice of few examples."""
         ...
 
 
