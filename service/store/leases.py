@@ -1,7 +1,7 @@
 """Drivers' leases on studies, with attempts as fencing tokens, and what the scheduler reads and decides."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -135,7 +135,7 @@ class Leases:
             if driver is not None and driver.released and driver.attempt == attempt:
                 waits = study.state in ("PENDING", "QUEUED") and state in ("PAUSED", "SUCCEEDED")
                 if study.state == state or waits or (state == "PAUSED" and study.state == "CANCELLED"):
-                    return self._state(connection, study_id)
+                    return cast(StudyState, study.state)
                 raise StaleDriver(f"attempt {attempt} has already released study {study_id}, which is {study.state}")
             study = self._session.fenced(connection, study_id, attempt)
             target: StudyState = state
@@ -256,10 +256,6 @@ class Leases:
         if state == "PAUSED" and study.state == "PAUSING":  # keep the reason of whoever paused it
             reason = reason or study.reason
         self._session.move(connection, study, state, reason)
-
-    def _state(self, connection: sa.Connection, study_id: str) -> StudyState:
-        state: StudyState = connection.execute(sa.select(STUDIES.c.state).where(STUDIES.c.id == study_id)).scalar_one()
-        return state
 
 
 def desired(state: StudyState) -> Desired:
