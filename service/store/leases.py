@@ -11,7 +11,7 @@ from driftline.wire.records import StudyState
 from service.store import trial_rows
 from service.store.local_processes import gone
 from service.store.schema import DRIVERS, STUDIES
-from service.store.session import Session
+from service.store.session import StorePart
 from service.store.states import DRIVEN
 
 _DESIRED: dict[StudyState, Desired] = {
@@ -55,11 +55,8 @@ class Driven:
     deaths: int
 
 
-class Leases:
+class Leases(StorePart):
     """The leases: which driver holds which study, and until when."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def acquire(self, study_id: str, holder: str) -> Lease:
         """Give the study to a driver under the next attempt; running trials go back to WAITING and keep their curves.
@@ -69,7 +66,6 @@ class Leases:
             holder: The driver, as ``host/pid``. The present holder may acquire again and gets the next attempt.
 
         Raises:
-            NotFound: No such study.
             Conflict: Another driver holds the study, or the study's state needs no driver.
         """
         now = self._session.clock()
@@ -107,11 +103,7 @@ class Leases:
         return Lease(attempt=attempt, lease_seconds=self._session.lease_seconds)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
-        """Renew the lease; returns what the study's owner wants.
-
-        Raises:
-            StaleDriver: The attempt no longer holds the study.
-        """
+        """Renew the lease; returns what the study's owner wants."""
         with self._session.write() as connection:
             return desired(self._session.fenced(connection, study_id, attempt).state)
 
@@ -126,7 +118,6 @@ class Leases:
             The study's state afterwards.
 
         Raises:
-            StaleDriver: The attempt no longer holds the study.
             Conflict: SUCCEEDED with unfinished trials, or CANCELLED although the owner did not cancel.
         """
         with self._session.write() as connection:
