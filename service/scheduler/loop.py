@@ -211,7 +211,7 @@ class Scheduler:
         try:
             return self._launcher.seen(study_id)
         except DriftlineError as error:
-            _LOG.warning("the launcher cannot say for now how the driver of study %s is: %s", study_id, error)
+            _LOG.warning("the launcher cannot report the status of the driver of study %s: %s", study_id, error)
             return None
 
     def _seen(self, study_id: str, ours: Launched, study: Driven | None, now: float) -> Launched:
@@ -317,14 +317,14 @@ class Scheduler:
         )
 
     def _collect(self) -> None:
-        """Once a minute, makes the launcher end what is left of studies that no longer exist or were cancelled."""
+        """Once a minute, makes the launcher end remaining drivers of studies that were deleted or cancelled."""
         if time.monotonic() - self._collected < _COLLECT_S:
             return
         self._collected = time.monotonic()
         try:
             self._launcher.collect(self._store.studies.not_cancelled())
         except DriftlineError as error:
-            _LOG.warning("what is left of studies that no longer exist could not be ended: %s", error)
+            _LOG.warning("drivers of deleted or cancelled studies could not be ended: %s", error)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -62,7 +62,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Note:
-    """Set the reason of a running study to its launcher's message; "" clears it."""
+    """Show a message of the launcher as the reason of a running study; "" clears the reason."""
 
     study_id: str
     attempt: int

@@ -59,7 +59,7 @@ class Deletions(StorePart):
 
         Args:
             study_id: Id of the study.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
 
         Raises:
             NotFound: No such study, or it was deleted already.

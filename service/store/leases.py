@@ -244,7 +244,7 @@ class Leases(StorePart):
             trial_rows.stop(connection, study.id, "CANCELLED", now, from_states=("WAITING", "RUNNING"))
         else:
             trial_rows.stop(connection, study.id, "WAITING", now)
-        if state == "PAUSED" and study.state == "PAUSING":  # keep the reason of whoever paused it
+        if state == "PAUSED" and study.state == "PAUSING":  # keep the reason that was given for the pause
             reason = reason or study.reason
         self._session.move(connection, study, state, reason)
 

@@ -51,7 +51,7 @@ class Retries:
             project: The study's project.
             key: Idempotency key: a second request with the key changes nothing.
             request_hash: Hash of the request, stored with the key.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: As in `Studies.create`.
 
         Raises:

@@ -118,7 +118,7 @@ def check_retry(trial_id: str, state: TrialState) -> None:
 
 
 def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
-    """The state that an owner's request leads to; the same state if there is nothing to do.
+    """The state to which an owner's request leads; the present state if the request changes nothing.
 
     Args:
         study_id: For the error.

@@ -54,7 +54,7 @@ class StoredStudies:
             project: The study's project.
             key: Idempotency key: a second request with the key returns the study that the first one made.
             request_hash: Hash of the request, stored with the key.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
@@ -129,7 +129,7 @@ class StoredStudies:
         Args:
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: As in `create`; checked when a finished study becomes unfinished, or a paused study is resumed.
             reason: Why, for people.
 
@@ -175,7 +175,7 @@ class StoredStudies:
             budget: The complete new budget.
             fingerprint: Fingerprint of the extended study.
             was: Fingerprint of the study before.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: As in `create`.
 
         Raises:

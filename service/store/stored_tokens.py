@@ -35,7 +35,7 @@ class StoredTokens(StorePart):
 
         Args:
             new: What the token allows.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
 
         Returns:
             The token itself, which cannot be read again, and its record.

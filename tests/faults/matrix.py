@@ -20,7 +20,7 @@ from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]
 _POLLED = ("Locks.", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
-_POLLS = 2  # of what is done again and again, so many are enough
+_POLLS = 2  # kills at a site that every poll passes
 _ROOT = Path(__file__).parents[2]
 SCENARIOS = ("embedded", "plain", "paused", "retried", "rungs")
 """Studies that are run undisturbed. All are compared with the first, except "rungs", which is another study."""
@@ -93,7 +93,7 @@ def one_of_each(kills: Iterable[Kill]) -> list[Kill]:
 
 
 def spread(found: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of these, evenly spaced, first and last among them.
+    """At most `most` of these, evenly spaced, with the first and the last.
 
     Examples:
         >>> spread(range(10), 4)

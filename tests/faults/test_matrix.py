@@ -55,7 +55,7 @@ def deaths() -> list[Point]:
 
 
 def at_retry(matrix: Matrix) -> list[Kill]:
-    """Kills of whoever has to do with the retry of trials, at it."""
+    """Kills of the components that take part in a retry of trials, during the retry."""
     return [kill for kill in matrix.kills("retried", PARTS) if "retry" in kill[1] or "Retries." in kill[1]]
 
 
