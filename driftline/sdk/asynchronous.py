@@ -38,7 +38,7 @@ def _in_thread(
     """A method of `Job`, awaited."""
 
     @functools.wraps(method)
-    async def awaited(self: AsyncJob, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Item:
+    async def awaited(self: AsyncJob, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Item:
         return await asyncio.to_thread(method, self._job, *args, **options)
 
     return awaited
@@ -50,7 +50,7 @@ def _returning_self(
     """A method of `Job` that returns the job, awaited."""
 
     @functools.wraps(method)
-    async def awaited(self: AsyncJob, *args: _Arguments.args, **options: _Arguments.kwargs) -> AsyncJob:
+    async def awaited(self: AsyncJob, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> AsyncJob:
         await asyncio.to_thread(method, self._job, *args, **options)
         return self
 
