@@ -88,6 +88,7 @@ def sbom(out: Path) -> None:
 
 
 def main() -> None:
+    """Runs one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("check", "notes"):
