@@ -48,17 +48,20 @@ def _kept(*states: StudyState) -> dict[StudyState, StudyState]:
     return {state: state for state in states}
 
 
-_MORE = _kept("PENDING", "QUEUED", "RUNNING", "PAUSING", "PAUSED") | {"SUCCEEDED": "PENDING", "FAILED": "PENDING"}
+_MORE: Final[dict[StudyState, StudyState]] = {
+    **_kept("PENDING", "QUEUED", "RUNNING", "PAUSING", "PAUSED"), "SUCCEEDED": "PENDING", "FAILED": "PENDING",
+}  # fmt: skip
 
 _INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
-    "pause": {"PENDING": "PAUSED", "QUEUED": "PAUSED", "RUNNING": "PAUSING"} | _kept("PAUSING", "PAUSED"),
-    "resume": _kept("PENDING", "QUEUED", "RUNNING") | {"PAUSING": "RUNNING", "PAUSED": "PENDING", "FAILED": "PENDING"},
-    "cancel": {"PENDING": "CANCELLED", "QUEUED": "CANCELLED", "RUNNING": "CANCELLING", "PAUSING": "CANCELLING"}
-    | {"PAUSED": "CANCELLED"}
-    | _kept("CANCELLING", "CANCELLED"),
+    "pause": {"PENDING": "PAUSED", "QUEUED": "PAUSED", "RUNNING": "PAUSING", **_kept("PAUSING", "PAUSED")},
+    "resume": {**_kept("PENDING", "QUEUED", "RUNNING"), "PAUSING": "RUNNING", "PAUSED": "PENDING", "FAILED": "PENDING"},
+    "cancel": {
+        "PENDING": "CANCELLED", "QUEUED": "CANCELLED", "RUNNING": "CANCELLING", "PAUSING": "CANCELLING",
+        "PAUSED": "CANCELLED", **_kept("CANCELLING", "CANCELLED"),
+    },
     "extend": _MORE,
     "retry": _MORE,
-}
+}  # fmt: skip
 
 
 def check_study(study_id: str, old: StudyState, new: StudyState) -> None:
