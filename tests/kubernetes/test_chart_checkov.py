@@ -10,7 +10,7 @@ import yaml
 
 from .conftest import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FOLDER = ROOT / "build" / "checkov"
 VERSION = "3.3.30"
 RENDERED = {
