@@ -21,8 +21,9 @@ Example::
 
 Forms of a space: `search_spaces.parameters`; of `constraints`: `search_spaces.constraints`; of a sampler:
 `driftline.study.sampler`; of `start`: `driftline.study.starting_points`.
-``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
-without `space` keeps its default settings. A task, an entry, an optimizer or a schedule can be a name alone:
+``space: default`` is the method's default space, which an entry without `space` also gets, ``space: theory`` one that
+is derived from the task (`driftline.study.theory_spaces`); an optimizer or schedule without `space` keeps its default
+settings. A task, an entry, an optimizer or a schedule can be a name alone:
 ``task: digits`` stands for ``task: {name: digits}``, ``methods: [fedavg]`` for ``methods: [{name: fedavg}]``.
 """
 
@@ -356,7 +357,7 @@ class Study(Section):
             if document["budget"][name] == default:
                 del document["budget"][name]
         for entry in document["methods"]:
-            for key in ("constraints", "start", "client", "central", "merge"):
+            for key in ("constraints", "start", "prior", "client", "central", "merge", "theory"):
                 if not entry[key]:
                     del entry[key]
         return document

@@ -13,6 +13,7 @@ from search_spaces.parameters import Space
 from service.samplers import grid, quasi_random
 from service.samplers.allowed import Filtered, Replaced, first_allowed
 from service.samplers.given_points import Started
+from service.samplers.informed import Informed
 from service.samplers.optuna_base import Learner
 from service.samplers.sampler import Hyperparameters, Sampler, SamplerModule
 
@@ -26,6 +27,7 @@ def build(
     seed: int,
     start: Sequence[Mapping[str, Any]] = (),
     constraints: Sequence[Constraint] = (),
+    prior: Sequence[Mapping[str, Any]] = (),
 ) -> Sampler:
     """A new sampler, before any results.
 
@@ -38,6 +40,7 @@ def build(
             from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
             one. A grid then proposes every other configuration once.
         constraints: What every configuration satisfies.
+        prior: Configurations around which a sampler that learns draws some of its proposals.
 
     Raises:
         InvalidSpec: There is no sampler of this name, a setting is invalid, or the sampler cannot search this space.
@@ -64,6 +67,8 @@ def build(
             made = grid.Sampler(space, objectives, seed, without=points)
     if constraints:
         made = _constrained(made, constraints, samplers.learns(chosen), quasi_random.Sampler(space, objectives, seed))
+    if prior and samplers.learns(chosen):
+        made = Informed(made, space, seed, prior, constraints)
     return Started(made, points, ahead=len(points) if name == "grid" else 0) if points else made
 
 

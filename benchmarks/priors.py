@@ -1,0 +1,211 @@
+"""What priors change in a search: from an earlier study, misleading, and from theory.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.priors [--studies 20] [--trials 64] [--sampler tpe]
+    OMP_NUM_THREADS=1 python -m benchmarks.priors --train [--studies 10]
+
+Replayed from recorded tables: searches of one label without a prior, and with the starting points and the prior that
+`--warm-start` takes from an earlier study: of the same task with other seeds ("same task"), of the other task ("other
+task": another model size, other clients), and a misleading one, whose recommended and confirmed configurations are the
+worst of the table that did not diverge ("misleading"). "Theory" tries the first points of `space: theory`; its ranges
+cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted frontier
+is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 % interval of
+the mean difference, paired over studies, relative to the area without a prior.
+
+With --train, searches are really trained, in this process without Ray, with the default space and with `space: theory`:
+the share of the trials after which the search's own frontier has the area of the whole search with the default space.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.early_stopping import CONFIRM, SEEDS, TABLES, scaled
+from driftline.results.curves import Array, TrialCurve
+from driftline.results.document import Reading, frontier_document
+from driftline.results.recorded_table import RecordedTable, read
+from driftline.sdk.frontier import Frontier
+from driftline.study.spec import Budget, FixedScale, Study
+from driftline.study.theory_spaces import derived
+from service.replay.simulation import Replay
+from service.store.store import Store
+from tests.driver.stand_ins import StoreClient
+from tests.driver.test_search import Bench
+
+METHODS = ("fedavg", "fedprox")
+
+
+def earlier(table: RecordedTable, seed: int, sampler: Any) -> Frontier:
+    """The result of a replayed study of a table."""
+    study = table.study
+    budget = Budget(trials_per_method=64, rounds=study.budget.rounds, confirm=CONFIRM, seeds=SEEDS)
+    replay = Replay(table, list(study.labels), budget, sampler)
+    document = replay.document(replay.trials(seed))
+    return Frontier({**document, "specification": study.to_json()})
+
+
+def worst(table: RecordedTable) -> Frontier:
+    """A result that recommends and confirms the worst configurations that did not diverge."""
+    label = table.study.labels[0]
+    grid, quality = table.grid(label), table.study.objective.quality
+    ended = [
+        number
+        for number in grid.configurations
+        if all(grid.curves[number, seed].state == "COMPLETE" for seed in grid.seeds)
+    ]
+    last = {
+        number: float(np.mean([grid.curves[number, seed].columns[quality][-1] for seed in grid.seeds]))
+        for number in ended
+    }
+    chosen = sorted(ended, key=lambda number: -last[number])[:CONFIRM]
+    trials = [
+        replace(grid.curves[number, seed], phase=phase, number=index * SEEDS + place)
+        for index, number in enumerate(chosen)
+        for phase, seeds in (("search", grid.seeds[:1]), ("confirmation", grid.seeds[1 : 1 + SEEDS]))
+        for place, seed in enumerate(seeds)
+    ]
+    study = table.study
+    reading = Reading(quality, study.objective.cost)
+    document = frontier_document(study.name, trials, reading, study.budget.rounds, study.labels)
+    return Frontier({**document, "specification": study.to_json()})
+
+
+def from_theory(study: Study) -> Study:
+    """The study with the first points of theory, moved into its space."""
+    document = study.to_json()
+    entries = [{"name": entry["name"], "space": "theory"} for entry in document["methods"]]
+    theory = derived(Study.from_json({**document, "methods": entries}))
+    for form, entry, own in zip(document["methods"], theory.methods, study.methods, strict=True):
+        space = own.parameters()
+        form["start"] = [
+            {name: value for name, value in point.items() if space[name].contains(value)} for point in entry.start
+        ]
+    return Study.from_json(document)
+
+
+def areas(table: RecordedTable, study: Study, trials: int, studies: Sequence[int], sampler: Any) -> Array:
+    """Areas of searches with the starting points and priors of a study."""
+    budget = Budget(trials_per_method=trials, rounds=study.budget.rounds, confirm=CONFIRM, seeds=SEEDS)
+    label = study.labels[0]
+    replay = Replay(replace(table, study=study), [label], budget, sampler)
+    return np.array([replay.document(replay.trials(seed))["methods"][label]["area"] for seed in studies])
+
+
+def ratio(with_prior: Array, without: Array) -> str:
+    """The ratio of the means, with the 95 % interval of the paired differences."""
+    from scipy.stats import t
+
+    gaps = (with_prior - without) / without.mean()
+    half = float(t.ppf(0.975, len(gaps) - 1)) * gaps.std(ddof=1) / math.sqrt(len(gaps))
+    return f"{1 + gaps.mean():.3f} ± {half:.3f}"
+
+
+def replayed(given: argparse.Namespace) -> None:
+    """Prints a line for each table and kind of prior."""
+    names = [f"{task}-{method}" for task in ("digits", "mnist-by-writer") for method in METHODS]
+    tables = {name: scaled(read(TABLES / f"{name}.parquet")) for name in names}
+    budgets = [given.trials, given.trials // 2, given.trials // 3]
+    print(f"| table | prior | {' | '.join(f'{count} trials' for count in budgets)} |")
+    print(f"|---|---|{'---|' * len(budgets)}", flush=True)
+    studies = range(given.studies)
+    for name, table in tables.items():
+        task, method = name.rsplit("-", 1)
+        other = tables[f"{'mnist-by-writer' if task == 'digits' else 'digits'}-{method}"]
+        plain = table.study
+        kinds: dict[str, Study] = {
+            "none": plain,
+            "same task": earlier(table, 1000, given.sampler).warm_started(plain),
+            "other task": earlier(other, 1000, given.sampler).warm_started(plain),
+            "misleading": worst(table).warm_started(plain),
+            "theory's points": from_theory(plain),
+        }
+        without: Array | None = None
+        for kind, study in kinds.items():
+            measured = [areas(table, study, count, studies, given.sampler) for count in budgets]
+            without = measured[0] if without is None else without
+            cells = [f"{without.mean():.4f}", *(ratio(each, without) for each in measured[1:])]
+            if kind != "none":
+                cells = [ratio(each, without) for each in measured]
+            print(f"| {name} | {kind} | {' | '.join(cells)} |", flush=True)
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "digits, softmax": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
+    "digits, MLP": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}, "model": {"name": "mlp"}},
+}
+
+
+def trained(study: Study) -> list[TrialCurve]:
+    """The search trials of a study, trained in this process."""
+    with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
+        client = StoreClient(Store(Path(folder) / "driftline.db"))
+        study_id = client.submit(study)
+        Bench(client, study_id, study, Path(folder) / "checkpoints").run()
+        curves = client.store.curves.columns(study_id)
+        trials = [TrialCurve.from_record(each, curves.get(each.id) or {}) for each in client.trials(study_id)]
+        client.store.close()
+    return trials
+
+
+def train(given: argparse.Namespace) -> None:
+    """Prints a line for each task."""
+    print("| task | trials until the area of the whole search with the default space | area of the whole search |")
+    print("|---|---|---|", flush=True)
+    for name, task in TASKS.items():
+        shares, gaps = [], []
+        for seed in range(given.studies):
+            document = {
+                "name": "priors",
+                "task": task,
+                "methods": [{"label": "fedavg", "name": "fedavg", "server": {"name": "sgd", "space": "default"}}],
+                "objective": {"quality": "test_loss"},
+                "budget": {"trials_per_method": given.trials, "rounds": 60, "seeds": 0},
+                "resources": {"gpu": 0},
+                "sampler": given.sampler,
+                "seed": seed,
+                "clients_per_round": 5,
+                "batch_size": 20,
+            }
+            theory = {"label": "fedavg", "name": "fedavg", "space": "theory"}
+            theory |= {"server": {"name": "sgd", "space": "theory"}}
+            plain = trained(Study.from_json(document))
+            informed = trained(derived(Study.from_json({**document, "methods": [theory]})))
+            best = min(float(np.nanmin(trial.columns["test_loss"])) for trial in (*plain, *informed))
+            start = float(np.mean([trial.columns["test_loss"][0] for trial in plain]))
+            scale = FixedScale(start=start, best=best)
+            whole = _area(plain, scale)
+            order = sorted(informed, key=lambda trial: trial.number)
+            counts = (count for count in range(1, given.trials + 1) if _area(order[:count], scale) >= whole)
+            shares.append(next(counts, math.inf) / given.trials)
+            gaps.append(_area(informed, scale) / whole)
+        print(f"| {name} | {np.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%}) | "
+              f"{np.mean(gaps):.3f} ({min(gaps):.3f} to {max(gaps):.3f}) |", flush=True)  # fmt: skip
+
+
+def _area(trials: Sequence[TrialCurve], scale: FixedScale) -> float:
+    """Area of a search's own frontier on the whole range of rounds; 0 before a trial has ended."""
+    document = frontier_document("x", trials, Reading("test_loss", "rounds"), 60, ["fedavg"], scale=scale)
+    area = document["methods"]["fedavg"]["area"]
+    return 0.0 if area is None else float(area)
+
+
+def main() -> None:
+    """Replays searches, or trains them."""
+    parser = argparse.ArgumentParser(description="What priors change in a search.")
+    parser.add_argument("--studies", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--sampler", default="tpe")
+    parser.add_argument("--train", action="store_true", help="train searches with and without space: theory")
+    given = parser.parse_args()
+    train(given) if given.train else replayed(given)
+
+
+if __name__ == "__main__":
+    main()
