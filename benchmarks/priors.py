@@ -1,6 +1,6 @@
 """What priors change in a search: from an earlier study, misleading, and from theory.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.priors [--studies 20] [--trials 64] [--sampler tpe]
+    OMP_NUM_THREADS=1 python -m benchmarks.priors [--studies 20] [--trials 64] [--sampler tpe] [--method fedavg]
     OMP_NUM_THREADS=1 python -m benchmarks.priors --train [--studies 10]
 
 Replayed from recorded tables: searches of one label without a prior, and with the starting points and the prior that
@@ -109,9 +109,11 @@ def ratio(with_prior: Array, without: Array) -> str:
 
 def replayed(given: argparse.Namespace) -> None:
     """Prints a line for each table and kind of prior."""
-    names = [f"{task}-{method}" for task in ("digits", "mnist-by-writer") for method in METHODS]
-    tables = {name: scaled(read(TABLES / f"{name}.parquet")) for name in names}
-    budgets = [given.trials, given.trials // 2, given.trials // 3]
+    names = [f"{task}-{method}" for method in METHODS for task in ("digits", "mnist-by-writer")]
+    tables = {
+        name: scaled(read(TABLES / f"{name}.parquet")) for name in names if not given.method or given.method in name
+    }
+    budgets = [given.trials, given.trials // 3]
     print(f"| table | prior | {' | '.join(f'{count} trials' for count in budgets)} |")
     print(f"|---|---|{'---|' * len(budgets)}", flush=True)
     studies = range(given.studies)
@@ -202,6 +204,7 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--sampler", default="tpe")
+    parser.add_argument("--method", choices=METHODS, help="replay the tables of one method alone")
     parser.add_argument("--train", action="store_true", help="train searches with and without space: theory")
     given = parser.parse_args()
     train(given) if given.train else replayed(given)

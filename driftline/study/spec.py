@@ -227,7 +227,7 @@ class Study(Section):
         objective: What is traded against what; by default the quality of the task against rounds.
         budget: Trials, rounds and seeds of every entry.
         resources: GPUs and CPU cores of each pack, and its size.
-        sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
+        sampler: "tpe", "nsga2", "gp", "cmaes", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
         clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
             in a trial; None leaves them to the task.
