@@ -8,7 +8,7 @@ curvature is the smallest e_j among the directions that hold `USEFUL` of what is
 client's Hessian is from a few steps of Lanczos for all clients at once.
 
 How much is computed is a function of the trial alone, never of a clock: at most `MOST_CLIENTS` clients, `MOST_EXAMPLES`
-of each, and fewer clients where these would take more than `MOST_FLOPS` operations.
+of each, and fewer of both where these would take more than `MOST_FLOPS` operations.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from trainers.engine.packs.build import build_model, client_weights, default_dev
 from trainers.errors import SpecError
 from trainers.trial.document import TrialSpec
 
-MOST_CLIENTS = 32
-MOST_EXAMPLES = 256
-MOST_FLOPS = 4e10
+LEAST_CLIENTS, MOST_CLIENTS = 4, 32
+LEAST_EXAMPLES, MOST_EXAMPLES = 32, 256
+MOST_FLOPS, MARGIN = 4e10, 5
+"""Operations aimed at, about 5 s of one core; a model that needs `MARGIN` times more for the least is refused."""
+
 MEAN_STEPS, CLIENT_STEPS, DRAWS = 16, 8, 8
 """Steps of Lanczos for the mean loss and for each client, and batches of each client."""
 
@@ -76,7 +78,7 @@ def estimate_curvature(spec: TrialSpec) -> LossEstimate:
         spec: task, initial model, batch size, rounds and seed count; the method does not.
 
     Raises:
-        SpecError: the loss has no positive curvature in the direction of its gradient.
+        SpecError: the loss has no positive curvature in the direction of its gradient, or the model is too large.
     """
     _, model = build_model(spec, default_device("cpu"))
     oracle = next(iter(model.oracles.values()))
@@ -159,20 +161,32 @@ def useful_curvature(values: Array, squares: Array, rounds: int) -> tuple[float,
 
 def _drawn(spec: TrialSpec, model: Model) -> tuple[RoundBatches, Batch]:
     """The sampled clients with the trial's batches, and the examples on which curvature is measured."""
-    count = min(model.clients, MOST_CLIENTS)
-    size = None
+    count, size = min(model.clients, MOST_CLIENTS), None
     if model.examples is not None:
-        size = min(int(model.examples.max()), MOST_EXAMPLES)
-        flops = gradient_flops(model)
-        flops = flops if math.isfinite(flops) else 6.0 * model.layout.count
-        each = size * flops * 2 * (MEAN_STEPS + CLIENT_STEPS) + (spec.batch_size or size) * flops * DRAWS
-        count = max(min(count, int(MOST_FLOPS / max(each, 1.0))), min(2, count))
+        count, size = _sizes(spec, model)
     clients = randomness.cohort(spec.seed, 0, model.clients, count)
     batches = model.source(spec.seed, spec.batch_size, spec.batching).round(0, clients)
-    if model.examples is None or int(model.examples[clients].max()) <= MOST_EXAMPLES:
+    if model.examples is None or size is None or int(model.examples[clients].max()) <= size:
         return batches, batches.full()
     larger = model.source(spec.seed, size, "with_replacement").round(0, clients)
     return batches, larger.batch(0, len(clients))
+
+
+def _sizes(spec: TrialSpec, model: Model) -> tuple[int, int]:
+    """How many clients to measure, and on how many examples of each, so that the operations are bounded."""
+    assert model.examples is not None
+    flops = gradient_flops(model)
+    if not math.isfinite(flops):  # recurrent layers
+        flops = 6.0 * model.layout.count
+    an_example = max(2 * (MEAN_STEPS + CLIENT_STEPS) * flops, 1.0)
+    affordable = max(LEAST_EXAMPLES, int(MOST_FLOPS / LEAST_CLIENTS / an_example))
+    size = min(int(model.examples.max()), MOST_EXAMPLES, affordable)
+    a_client = size * an_example + (spec.batch_size or 0) * DRAWS * flops
+    least = min(model.clients, LEAST_CLIENTS)
+    count = max(min(model.clients, MOST_CLIENTS, int(MOST_FLOPS / a_client)), least)
+    if count * a_client > MARGIN * MOST_FLOPS:
+        raise SpecError(f"the model takes {count * a_client:.1g} operations to measure, too many", "task")
+    return count, size
 
 
 def _client_eigenvalues(oracle: Oracle, params: Tensor, batch: Batch, start: Tensor) -> Array:

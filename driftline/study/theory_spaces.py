@@ -140,12 +140,12 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
 
 
 def _values(entry: MethodEntry, name: str) -> list[Any]:
-    """What the entry's own starting points say of a hyperparameter."""
-    return [point[name] for point in entry.start if name in point]
+    """What the entry's own starting points and prior say of a hyperparameter."""
+    return [point[name] for point in (*entry.start, *entry.prior) if name in point]
 
 
 def _with(parameter: Parameter, values: list[Any], default: Parameter) -> Parameter:
-    """The space from theory, widened to the values of the user's own starting points."""
+    """The space from theory, widened to the values of the user's own starting points and prior."""
     outside = [value for value in values if not parameter.contains(value)]
     if not outside:
         return parameter

@@ -71,6 +71,9 @@ def test_the_users_own_points_come_first_and_stay_inside() -> None:
     assert entry.start[0] == point
     assert len(entry.start) > 1
     assert entry.space["client_lr"].contains(1e-3)
+    prior = derived(study({"name": "fedavg", "space": "theory", "prior": [point]})).methods[0]
+    assert prior.prior == [point]
+    assert prior.space["server_lr"].contains(10.0)
     zero = derived(study({"name": "fedavg", "space": "theory", "start": [{"client_lr": 0}]})).methods[0]
     assert zero.space["client_lr"].contains(0)
 

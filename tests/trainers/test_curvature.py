@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import trainers
+from trainers import curvature
 from trainers.curvature import CLIENT_STEPS, MOST_CLIENTS, estimate_curvature, ritz, useful_curvature
 from trainers.engine.packs.build import build_model, default_device
 
@@ -76,6 +77,17 @@ def test_what_is_measured_is_bounded_and_depends_on_the_trial_alone() -> None:
     assert estimate_curvature(digits()) == estimate_curvature(digits())
     assert estimate_curvature(digits()).clients == MOST_CLIENTS
     assert estimate_curvature(digits(task={"name": "digits", "clients": 10})).clients == 10
+
+
+def test_larger_models_are_measured_on_less_and_the_largest_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = estimate_curvature(digits())
+    monkeypatch.setattr(curvature, "MOST_FLOPS", 2e7)
+    part = estimate_curvature(digits())
+    assert curvature.LEAST_CLIENTS <= part.clients < whole.clients
+    assert part.smoothness == pytest.approx(whole.smoothness, rel=0.3)
+    monkeypatch.setattr(curvature, "MOST_FLOPS", 1e5)
+    with pytest.raises(trainers.SpecError, match=r"operations to measure, too many"):
+        estimate_curvature(digits())
 
 
 def test_ritz_values_of_a_small_matrix_are_its_eigenvalues() -> None:
