@@ -1,7 +1,6 @@
 """What priors change in a search: from an earlier study, misleading, and from theory.
 
     OMP_NUM_THREADS=1 python -m benchmarks.priors [--studies 20] [--trials 64] [--sampler tpe] [--method fedavg]
-    OMP_NUM_THREADS=1 python -m benchmarks.priors --train [--studies 10]
 
 Replayed from recorded tables: searches of one label without a prior, and with the starting points and the prior that
 `--warm-start` takes from an earlier study: of the same task with other seeds ("same task"), of the other task ("other
@@ -10,34 +9,26 @@ worst of the table that did not diverge ("misleading"). "Theory" tries the first
 cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted frontier
 is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 % interval of
 the mean difference, paired over studies, relative to the area without a prior.
-
-With --train, searches of FedAvg with momentum are really trained on digits, in this process without Ray, with the
-default space and with `space: theory`: areas of the search's own frontier, of all trials and of the first third.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.early_stopping import CONFIRM, SEEDS, TABLES, scaled
-from driftline.results.curves import Array, TrialCurve
+from driftline.results.curves import Array
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import RecordedTable, read
 from driftline.sdk.frontier import Frontier
-from driftline.study.spec import Budget, FixedScale, Study
+from driftline.study.spec import Budget, Study
 from driftline.study.theory_spaces import derived
 from service.replay.simulation import Replay
-from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
-from tests.driver.test_search import Bench
 
 METHODS = ("fedavg", "fedprox")
 
@@ -138,71 +129,14 @@ def replayed(given: argparse.Namespace) -> None:
             print(f"| {name} | {kind} | {' | '.join(cells)} |", flush=True)
 
 
-ROUNDS = 40
-TASK: dict[str, Any] = {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}}
-
-
-def trained(study: Study) -> list[TrialCurve]:
-    """The search trials of a study, trained in this process."""
-    with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
-        client = StoreClient(Store(Path(folder) / "driftline.db"))
-        study_id = client.submit(study)
-        Bench(client, study_id, study, Path(folder) / "checkpoints").run()
-        curves = client.store.curves.columns(study_id)
-        trials = [TrialCurve.from_record(each, curves.get(each.id) or {}) for each in client.trials(study_id)]
-        client.store.close()
-    return trials
-
-
-def train(given: argparse.Namespace) -> None:
-    """Prints a line for each study, and the means."""
-    third = given.trials // 3
-    print("| seed | area, default space | theory / default | theory, a third of the trials / default |")
-    print("|---|---|---|---|", flush=True)
-    rows = []
-    for seed in range(given.studies):
-        document = {
-            "name": "priors",
-            "task": TASK,
-            "methods": [{"name": "fedavg", "server": {"name": "sgd", "space": "default"}}],
-            "objective": {"quality": "test_loss"},
-            "budget": {"trials_per_method": given.trials, "rounds": ROUNDS, "seeds": 0},
-            "resources": {"gpu": 0},
-            "sampler": given.sampler,
-            "seed": seed,
-            "clients_per_round": 5,
-            "batch_size": 20,
-        }
-        theory = {"name": "fedavg", "space": "theory", "server": {"name": "sgd", "space": "theory"}}
-        plain = trained(Study.from_json(document))
-        informed = trained(derived(Study.from_json({**document, "methods": [theory]})))
-        first = [trial for trial in informed if trial.number < third]
-        start = float(np.mean([trial.columns["test_loss"][0] for trial in plain]))
-        best = min(float(np.nanmin(trial.columns["test_loss"])) for trial in (*plain, *informed))
-        scale = FixedScale(start=start, best=best)
-        rows.append([_area(plain, scale), _area(informed, scale) / _area(plain, scale), 0.0])
-        rows[-1][2] = _area(first, scale) / rows[-1][0]
-        print(f"| {seed} | {' | '.join(f'{value:.3f}' for value in rows[-1])} |", flush=True)
-    print(f"| mean | {' | '.join(f'{value:.3f}' for value in np.mean(rows, axis=0))} |")
-
-
-def _area(trials: Sequence[TrialCurve], scale: FixedScale) -> float:
-    """Area of a search's own frontier; 0 if no trial has ended."""
-    document = frontier_document("x", trials, Reading("test_loss", "rounds"), ROUNDS, ["fedavg"], scale=scale)
-    area = document["methods"]["fedavg"]["area"]
-    return 0.0 if area is None else float(area)
-
-
 def main() -> None:
-    """Replays searches, or trains them."""
+    """Replays searches."""
     parser = argparse.ArgumentParser(description="What priors change in a search.")
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--sampler", default="tpe")
     parser.add_argument("--method", choices=METHODS, help="replay the tables of one method alone")
-    parser.add_argument("--train", action="store_true", help="train searches with and without space: theory")
-    given = parser.parse_args()
-    train(given) if given.train else replayed(given)
+    replayed(parser.parse_args())
 
 
 if __name__ == "__main__":
