@@ -106,6 +106,20 @@ class Float:
             value = self.low + (self.high - self.low) * u
         return float(min(max(value, self.low), self.high))
 
+    def place(self, value: float) -> float:
+        """The fraction of the range, on its scale, at which a value inside it lies; the inverse of `at`.
+
+        Examples:
+            >>> Float(1, 4, log=True).place(2)
+            0.5
+        """
+        low, high = self.low, self.high
+        if self.complement:
+            low, high, value = math.log(1 - low), math.log(1 - high), math.log(1 - value)
+        elif self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return (value - low) / (high - low)
+
     def grid(self, points: int | None = None) -> tuple[float, ...]:
         """Extra points, then evenly spaced ones on the parameter's scale, both ends included (1 point: the middle).
 
@@ -188,6 +202,14 @@ class Int:
         else:
             value = self.low + math.floor(u * (self.high - self.low + 1))
         return int(min(max(value, self.low), self.high))
+
+    def at(self, u: float) -> int:
+        """The whole number nearest to fraction u in [0, 1] of the range, on its scale, without extra points."""
+        return round(Float(self.low, self.high, log=self.log).at(u))
+
+    def place(self, value: float) -> float:
+        """The fraction of the range, on its scale, at which a value inside it lies."""
+        return Float(self.low, self.high, log=self.log).place(value)
 
     def grid(self, points: int | None = None) -> tuple[int, ...]:
         """Extra points, then evenly spaced ones on the parameter's scale, both ends included, none twice.

@@ -7,6 +7,7 @@ The public interface, and all that `service`, `driftline` and `search_spaces` ne
     lines = pack.advance(rounds)            report lines; pack.to_bytes(), Pack.restore(spec, data) for checkpoints,
                                             Pack.split(data) by member, Pack.join(parts) for another pack
     Plan                                    how a pack is computed; enforced when a pack is restored
+    estimate_curvature(spec)                curvature and gradient noise of a task at its initial model
     run(document)                           the report lines of a whole trial
 
 The path of one round, from the document to the arithmetic:
@@ -23,8 +24,8 @@ Folders of plug-ins, one module each: methods, optimizers, schedules, reports, t
 `contracts` says what each must define. `theory` has closed forms on quadratics. Nothing in this package depends on a
 network, a database, Ray, Optuna, MLflow or Kubernetes. A package may import those to its right:
 
-    run, catalogue > methods | models | reports > engine > tasks | trial > theory | data | schedules | optimizers
-    > registry > contracts > plugins | problem > hyperparameters > spelling > values > errors
+    run, catalogue, curvature > methods | models | reports > engine > tasks | trial > theory | data | schedules
+    | optimizers > registry > contracts > plugins | problem > hyperparameters > spelling > values > errors
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainers.curvature import LossEstimate, estimate_curvature
     from trainers.data.folder import data_dir
     from trainers.engine.packs.pack import Pack
     from trainers.engine.packs.plan import Plan
@@ -67,6 +69,7 @@ _PLACES = {
     "trial.version_0_1": ("new_name",),
     "trial.sizes": ("check_models",),
     "trial.warnings": ("mixed",),
+    "curvature": ("LossEstimate", "estimate_curvature"),
     "engine.packs.pack": ("Pack",),
     "engine.packs.plan": ("Plan",),
 }
@@ -78,6 +81,7 @@ __all__ = [
     "CheckpointError",
     "Configured",
     "Hyperparameter",
+    "LossEstimate",
     "MissingDataError",
     "Pack",
     "Plan",
@@ -89,6 +93,7 @@ __all__ = [
     "check_models",
     "data_dir",
     "digits",
+    "estimate_curvature",
     "evaluation_grid",
     "evaluation_work",
     "hint",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,8 +137,8 @@ class Frontier:
         """A study of yours, which first tries what this result recommends.
 
         They become starting points (`start`), after those that the study has, of its entries with the same method and
-        optimizers: at most 8 each, those for the largest costs first. A value outside the entry's space is moved to the
-        nearest one in it.
+        optimizers: at most 8 each, those for the largest costs first. All configurations that were confirmed become its
+        `prior`. A value outside the entry's space is moved to the nearest one in it.
 
         Args:
             study: The study.
@@ -153,7 +153,8 @@ class Frontier:
         for row in reversed(self.recommendations):
             recommended[row.label].setdefault(row.configuration, row.hyperparameters)
         earlier = Study.from_json(self.data["specification"])
-        return warm_started(study, earlier, {label: list(rows.values()) for label, rows in recommended.items()})
+        good = {label: _good(method) for label, method in self.data["methods"].items()}
+        return warm_started(study, earlier, {label: list(rows.values()) for label, rows in recommended.items()}, good)
 
     def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
         """What to run for a cost: the numbers that `table` prints for it.
@@ -265,3 +266,11 @@ class Frontier:
 
         picture = base64.b64encode(frontier_png(self.data, dpi=110)).decode("ascii")
         return f'<img src="data:image/png;base64,{picture}" alt="frontier"><pre>{html.escape(self.table())}</pre>'
+
+
+def _good(method: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Configurations of a label that were good: all that were confirmed, or the Pareto set of a search, best first."""
+    rows = [row for row in method["configurations"] if not row["diverged"]]
+    if method["reported"]["phase"] == "search":
+        rows = [row for row in rows if row["pareto"]]
+    return [row["hyperparameters"] for row in sorted(rows, key=lambda row: not row["pareto"])]

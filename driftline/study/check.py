@@ -16,7 +16,7 @@ import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
-from driftline.study.sampler import name_of
+from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
 from driftline.study.validation import Errors, from_spec_error
@@ -74,6 +74,7 @@ def check(study: Study) -> list[str]:
             remarks += _step_sizes(read[:2], f"methods[{index}]")
             _check_constraints(study, index)
             remarks += [*_start(study, index), *_grid(study, index)]
+            _check_sampler(study, index)
     if first is not None:
         with errors.collected():
             _check_packs(study, first)
@@ -287,6 +288,18 @@ def _start(study: Study, index: int) -> list[str]:
         if twin != number:
             remarks.append(f"{path}: the same as start[{twin}]: one of them could be left out")
     return remarks
+
+
+def _check_sampler(study: Study, index: int) -> None:
+    """Refuses an entry that the sampler cannot search, or a prior that it would not read."""
+    entry, path = study.methods[index], f"methods[{index}]"
+    try:
+        check_suits(name_of(study.sampler), entry.parameters(), study.objective.objectives)
+    except InvalidSpec as error:
+        raise error.moved(lambda key: key if key.startswith("objective") else f"{path}.{key}") from error
+    if entry.prior and not learns(study.sampler):
+        problem = f"must be left out for sampler {name_of(study.sampler)}, which learns nothing"
+        raise InvalidSpec(f"{path}.prior", problem)
 
 
 def _check_constraints(study: Study, index: int) -> None:

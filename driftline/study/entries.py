@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, JsonValue, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
@@ -113,6 +113,31 @@ SpaceField = Annotated[
 ]
 
 
+def _from_theory(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the default space where they say `theory`, and `theory` that names these parts."""
+    server = values.get("server")
+    named = isinstance(server, dict) and server.get("space") == "theory"
+    parts = [kind for kind, asked in (("method", values.get("space") == "theory"), ("server", named)) if asked]
+    if not parts:
+        return values
+    if "method" not in parts:
+        raise InvalidSpec("server.space", "theory needs space: theory of the entry too")
+    values = values | {"space": "default", "theory": {"parts": parts}}
+    return values | ({"server": {**server, "space": "default"}} if isinstance(server, dict) and named else {})
+
+
+class TheoryOrigin(Section):
+    """That spaces of an entry are from theory; `driftline.study.theory_spaces` derives them before anything runs.
+
+    Attributes:
+        parts: Whose spaces: "method", "server".
+        measured: The curvature and noise that they were derived from; None before that.
+    """
+
+    parts: list[Literal["method", "server"]]
+    measured: dict[str, JsonValue] | None = None
+
+
 class PartEntry(Section):
     """An optimizer or a schedule with its search space.
 
@@ -181,6 +206,8 @@ class MethodEntry(Section):
         schedule: The schedule of the rates; constant by default.
         constraints: What every configuration satisfies, see `search_spaces.constraints`; nothing by default.
         start: Configurations to try first, see `driftline.study.starting_points`; none by default.
+        prior: Configurations near which good ones are believed to be; none by default.
+        theory: Where the spaces come from if they were given as "theory"; never written by hand.
     """
 
     label: Annotated[str, AfterValidator(_label)]
@@ -193,6 +220,8 @@ class MethodEntry(Section):
     schedule: ScheduleEntry = ScheduleEntry(name="constant")
     constraints: list[ConstraintField] = Key(default_factory=list, max_length=MOST_CONSTRAINTS)
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
+    prior: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
+    theory: TheoryOrigin | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -200,7 +229,7 @@ class MethodEntry(Section):
         values = _named(values)
         if not isinstance(values, dict):
             return values
-        values = {"space": "default", **_preset(values)}
+        values = _from_theory({"space": "default", **_preset(values)})
         name = values.get("name")
         values = {"label": name if isinstance(name, str) else "unnamed", **values}  # another name is reported
         return _resolve(values, "methods")
@@ -215,7 +244,8 @@ class MethodEntry(Section):
             except SpecError as error:
                 errors.add(from_spec_error(error, f"constraints[{index}]"))
         errors.raise_any()
-        object.__setattr__(self, "start", points.read(self.start, space, self.constraints))
+        for key in ("start", "prior"):
+            object.__setattr__(self, key, points.read(getattr(self, key), space, self.constraints, key))
         return self
 
     def parameters(self) -> Space:

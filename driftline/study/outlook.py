@@ -13,6 +13,7 @@ from driftline.study.entries import MethodEntry
 from driftline.study.rung_rounds import FACTOR
 from driftline.study.sampler import name_of
 from driftline.study.spec import LEAST_PAIRS, Study
+from driftline.study.theory_spaces import theory_facts
 from driftline.study.trial_document import trial_document
 from search_spaces.constraints import allowed_on_grid, allowed_share
 from search_spaces.parameters import fixed
@@ -30,7 +31,7 @@ def outlook(study: Study) -> list[str]:
     """
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
-    return [evaluated, *_constraints(study), *_rungs(study), *_claims(study)]
+    return [*theory_facts(study), evaluated, *_constraints(study), *_rungs(study), *_claims(study)]
 
 
 def evaluation_share(study: Study) -> float:

@@ -4,13 +4,14 @@
     sampler: {name: tpe, startup: 20}             # quasi-random configurations before TPE begins
     sampler: {name: nsga2, population_size: 24}   # trials in a generation
     sampler: {name: gp, cap: 100}                 # most finished trials on which the processes are fitted
+    sampler: {name: cmaes, population_size: 8}    # trials of an update; one objective, continuous spaces
 
 Omitted settings keep the sampler's defaults; a mapping without settings is the same as the plain name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Protocol
 
@@ -19,7 +20,9 @@ from pydantic import PlainValidator, WithJsonSchema
 
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole, from_spec_error
-from trainers import Hyperparameter, Registry, SpecError, hint, shown
+from search_spaces.parameters import Choice, Space, is_fixed
+from search_spaces.values import is_real
+from trainers import Hyperparameter, Registry, SpecError, hint, shown, step
 
 MOST = 1_000_000
 """The largest number in a sampler's settings: the most trials that an entry may have."""
@@ -39,6 +42,10 @@ class _Nsga2(_Plain):
     population_size: Whole | None = Key(default=None, ge=4, le=MOST)
 
 
+class _Cmaes(_Plain):
+    population_size: Whole | None = Key(default=None, ge=4, le=MOST)
+
+
 class _Gp(_Plain):
     cap: Whole | None = Key(default=None, ge=16, le=MOST)
 
@@ -50,9 +57,10 @@ _SECTIONS: dict[str, type[_Plain]] = {
     "quasi_random": _Plain,
     "nsga2": _Nsga2,
     "gp": _Gp,
+    "cmaes": _Cmaes,
 }
 NAMES = tuple(_SECTIONS)
-_LEARNERS = ("tpe", "nsga2", "gp")
+_LEARNERS = ("tpe", "nsga2", "gp", "cmaes")
 
 
 class _Settable(Protocol):
@@ -118,6 +126,37 @@ def learns(chosen: Chosen) -> bool:
     return name in _LEARNERS if name in NAMES else registry()[name].LEARNS
 
 
+def check_suits(name: str, space: Space, objectives: Sequence[str]) -> None:
+    """Refuses a study that a sampler cannot search: cmaes needs one objective and a continuous space.
+
+    Args:
+        name: Name of the sampler.
+        space: Parameters by dotted name.
+        objectives: Names of the values to maximise.
+
+    Raises:
+        InvalidSpec: It cannot; the path is a key of the study, or begins below ``space``.
+    """
+    if name != "cmaes":
+        return
+    if len(objectives) > 1:
+        problem = "must be quality or speed for sampler cmaes, which has one objective, got both"
+        raise InvalidSpec("objective.optimize", problem)
+    free = {key: parameter for key, parameter in space.items() if not is_fixed(parameter)}
+    if len(free) == 1:
+        raise InvalidSpec(
+            "space", f"must have at least 2 hyperparameters to tune for sampler cmaes, got {next(iter(free))}"
+        )
+    for key, parameter in free.items():
+        if isinstance(parameter, Choice):
+            if not all(map(is_real, parameter.options)):
+                raise InvalidSpec(f"space.{step(key)}", "must be numbers for sampler cmaes: take tpe")
+        elif parameter.also:
+            raise InvalidSpec(
+                f"space.{step(key)}.also", "must be left out for sampler cmaes: take tpe, or leave it out"
+            )
+
+
 def _known(name: Any, path: str) -> None:
     if not isinstance(name, str) or name not in registry():
         known = hint(name, registry()) if isinstance(name, str) else f"known are {', '.join(registry())}"
@@ -147,7 +186,7 @@ _SCHEMA = {
             "properties": {
                 "name": {"type": "string", "enum": list(NAMES)},
                 "startup": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "tpe"},
-                "population_size": {"type": "integer", "minimum": 4, "maximum": MOST, "description": "nsga2"},
+                "population_size": {"type": "integer", "minimum": 4, "maximum": MOST, "description": "nsga2, cmaes"},
                 "cap": {"type": "integer", "minimum": 16, "maximum": MOST, "description": "gp"},
             },
         },

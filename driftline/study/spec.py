@@ -21,8 +21,9 @@ Example::
 
 Forms of a space: `search_spaces.parameters`; of `constraints`: `search_spaces.constraints`; of a sampler:
 `driftline.study.sampler`; of `start`: `driftline.study.starting_points`.
-``space: default`` is the method's default space, which an entry without `space` also gets; an optimizer or schedule
-without `space` keeps its default settings. A task, an entry, an optimizer or a schedule can be a name alone:
+``space: default`` is the method's default space, which an entry without `space` also gets, ``space: theory`` one that
+is derived from the task (`driftline.study.theory_spaces`); an optimizer or schedule without `space` keeps its default
+settings. A task, an entry, an optimizer or a schedule can be a name alone:
 ``task: digits`` stands for ``task: {name: digits}``, ``methods: [fedavg]`` for ``methods: [{name: fedavg}]``.
 """
 
@@ -226,7 +227,7 @@ class Study(Section):
         objective: What is traded against what; by default the quality of the task against rounds.
         budget: Trials, rounds and seeds of every entry.
         resources: GPUs and CPU cores of each pack, and its size.
-        sampler: "tpe", "nsga2", "gp", "random", "grid" or "quasi_random"; or its name and settings.
+        sampler: "tpe", "nsga2", "gp", "cmaes", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
         clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
             in a trial; None leaves them to the task.
@@ -356,7 +357,7 @@ class Study(Section):
             if document["budget"][name] == default:
                 del document["budget"][name]
         for entry in document["methods"]:
-            for key in ("constraints", "start", "client", "central", "merge"):
+            for key in ("constraints", "start", "prior", "client", "central", "merge", "theory"):
                 if not entry[key]:
                     del entry[key]
         return document

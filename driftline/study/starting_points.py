@@ -5,6 +5,9 @@
 Names are dotted for optimizers and the schedule. Every value must lie in its space, and no point may break a
 constraint; the sampler fills in what a point leaves out. The points are among the entry's `trials_per_method`, so that
 all labels have the same number of trials.
+
+The `prior` of an entry has the same form: configurations near which good ones are believed to be. A sampler that learns
+draws some of its proposals around them (`service.samplers.informed`).
 """
 
 from __future__ import annotations
@@ -19,13 +22,16 @@ from search_spaces.values import plain, same
 from trainers import ROLES, hint, shown, step
 
 
-def read(points: Sequence[Any], space: Space, constraints: Sequence[Constraint] = ()) -> list[dict[str, Any]]:
+def read(
+    points: Sequence[Any], space: Space, constraints: Sequence[Constraint] = (), key: str = "start"
+) -> list[dict[str, Any]]:
     """Checks the points, and converts each value to the type of its space.
 
     Args:
         points: Mappings of dotted names to values.
         space: Search spaces by dotted name.
         constraints: What a point satisfies, as far as its values and the fixed ones of the space tell.
+        key: The key of the entry that holds them.
 
     Raises:
         InvalidSpec: A name or value outside the space, or a point that breaks a constraint; the path is like
@@ -35,11 +41,11 @@ def read(points: Sequence[Any], space: Space, constraints: Sequence[Constraint] 
         >>> read([{"client_lr": "1e-1"}], {"client_lr": Float(0.01, 1), "local_steps": Choice((1, 5))})
         [{'client_lr': 0.1}]
     """
-    read = [_point(point, space, f"start[{index}]") for index, point in enumerate(points)]
+    read = [_point(point, space, f"{key}[{index}]") for index, point in enumerate(points)]
     for index, point in enumerate(read):
         if broken := broken_by(point, space, constraints):
             values = ", ".join(f"{name}={shown(value)}" for name, value in point.items() if name in broken.names)
-            raise InvalidSpec(f"start[{index}]", f"must satisfy {broken.text}, got {values}")
+            raise InvalidSpec(f"{key}[{index}]", f"must satisfy {broken.text}, got {values}")
     return read
 
 

@@ -1,4 +1,7 @@
-"""Starting points of a study from what the result of an earlier one recommends.
+"""Starting points and a prior of a study from the result of an earlier one.
+
+The configurations that the earlier study recommends are tried first (`start`); all that it confirmed, or the Pareto set
+of a study that confirmed none, become the `prior` of a sampler that learns.
 
 An entry takes configurations from the earlier entries of the same method with the same optimizers; if one of these has
 its label, from this one alone. Settings of another schedule are left out. A value outside the entry's space becomes the
@@ -14,23 +17,29 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MethodEntry
+from driftline.study.sampler import learns
 from driftline.study.spec import Study
 from driftline.study.starting_points import broken_by
 from search_spaces.parameters import Choice, Float, Parameter
 from search_spaces.values import is_real, plain
 from trainers import ROLES
 
-MOST = 8
-"""Most configurations that an entry takes."""
+MOST, MOST_PRIOR = 8, 16
+"""Most configurations that an entry takes as starting points, and as its prior."""
+
+Configurations = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def warm_started(study: Study, earlier: Study, recommended: Mapping[str, Sequence[Mapping[str, Any]]]) -> Study:
+def warm_started(
+    study: Study, earlier: Study, recommended: Configurations, good: Configurations | None = None
+) -> Study:
     """The study, which tries the recommended configurations after its own starting points.
 
     Args:
         study: The study.
         earlier: The study that they are from.
         recommended: Configurations by label of the earlier study, most important ones first.
+        good: Configurations that were good, by label, for the prior of entries that have none.
 
     Raises:
         InvalidSpec: No entry of the study can take a configuration.
@@ -46,15 +55,19 @@ def warm_started(study: Study, earlier: Study, recommended: Mapping[str, Sequenc
                 room, taken = room - 1, taken + 1
         if start:
             form["start"] = start
+        if good and not entry.prior and learns(study.sampler):
+            prior: list[dict[str, Any]] = []
+            for point in _points(entry, earlier, good):
+                if point not in prior and len(prior) < MOST_PRIOR:
+                    prior.append(point)
+            form |= {"prior": prior} if prior else {}
     if not taken:
         problem = f"{earlier.name} recommends nothing for a method of {study.name} with the same optimizers"
         raise InvalidSpec("warm_start", f"{problem}, or there is no room for it: leave it out")
     return Study.from_json(document)
 
 
-def _points(
-    entry: MethodEntry, earlier: Study, recommended: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> list[dict[str, Any]]:
+def _points(entry: MethodEntry, earlier: Study, recommended: Configurations) -> list[dict[str, Any]]:
     """What an entry can take, most important ones first."""
     space = entry.parameters()
     sources = [other for other in earlier.methods if _algorithm(other) == _algorithm(entry)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.study.spec import Resources, Study
+from driftline.study.theory_spaces import derived
 from driftline.wire.budgets import CheckedStudy, Extension
 from service.launchers.worker_pools import FACT, WorkerPools
 from service.store.store import Store
@@ -16,13 +17,14 @@ _LOG = logging.getLogger(__name__)
 
 
 def check(body: Mapping[str, Any]) -> CheckedStudy:
-    """Finds every error in a study that can be found before it runs.
+    """Finds every error in a study that can be found before it runs, and derives its spaces from theory.
 
     Raises:
         InvalidSpec: A line for each error, with the key, the rule, and what was given.
     """
     study = Study.from_json(body)
     try:
+        study = derived(study)
         remarks = study.check()
         outlook = study.outlook()
     except DriftlineError:

@@ -11,6 +11,7 @@ from typing import IO, Any
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.study_result import FILES, StudyResult
 from driftline.study.spec import Study
+from driftline.study.theory_spaces import adopted
 from service.file_locks import acquire
 from service.store.store import Store
 from trainers import shown
@@ -69,7 +70,7 @@ class Folder:
         stored = next(iter(self.store.studies.find(limit=1)), None)
         if stored is None:
             raise InvalidSpec("out", f"{problem}, got the results of another one: choose another folder")
-        differences = dict(_differences("", stored.study.to_json(), study.to_json()))
+        differences = dict(_differences("", stored.study.to_json(), adopted(study, stored.study).to_json()))
         if not differences:  # it was extended to this budget
             return
         texts = [f"{key} is {shown(there)} there, not {shown(here)}" for key, (there, here) in differences.items()]

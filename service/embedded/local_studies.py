@@ -18,6 +18,7 @@ from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import RESTING, Job
 from driftline.sdk.progress import ProgressDisplay
 from driftline.study.spec import Study
+from driftline.study.theory_spaces import derived
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord
@@ -181,6 +182,7 @@ class LocalStudies:
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study, and times a few rounds of it here; see `driftline.Client.validate`."""
+        study = derived(study)
         remarks = study.check()
         try:
             require_room(study)

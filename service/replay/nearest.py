@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,9 +57,4 @@ def _place(parameter: Parameter, value: Any) -> tuple[float, float]:
         return float(next(index for index, option in enumerate(parameter.options) if same(option, value))), 0.0
     if value in parameter.also:
         return 1.0 + parameter.also.index(value), 0.0
-    low, high = float(parameter.low), float(parameter.high)
-    if getattr(parameter, "complement", False):
-        low, high, value = math.log(1 - low), math.log(1 - high), math.log(1 - value)
-    elif parameter.log:
-        low, high, value = math.log(low), math.log(high), math.log(value)
-    return 0.0, (value - low) / (high - low)
+    return 0.0, parameter.place(value)

@@ -202,7 +202,7 @@ class Replay:
     def _sampler(self, name: str, seed: int) -> ByRung:
         entry = self.study.entry(self.source[name])
         space, names = entry.parameters(), self.study.objective.objectives
-        given: dict[str, Any] = {"start": entry.start, "constraints": entry.constraints}
+        given: dict[str, Any] = {"start": entry.start, "prior": entry.prior, "constraints": entry.constraints}
         made = [build(self.sampler, space, names, seed, **given) for _ in self.rungs]
         return ByRung(made, enough(self.sampler, space))
 

@@ -1,9 +1,9 @@
-"""Configurations that satisfy an entry's constraints (`search_spaces.constraints`), from any sampler.
+"""Configurations that satisfy an entry's constraints (`search_spaces.constraints`) and are new, from any sampler.
 
 A configuration that breaks a constraint is drawn again before anybody hears of it:
 
 * Samplers that do not learn are sequences. Trial n gets the n-th configuration of the sequence that breaks no
-  constraint (`Filtered`).
+  constraint (`Filtered`). In a space with finitely many configurations it is the n-th different one (`Distinct`).
 * The samplers that learn draw again while they propose (`service.samplers.optuna_base`).
 * A proposal of another package's sampler that learns is replaced by the n-th such point of the quasi-random sequence
   (`Replaced`), and the sampler is told so.
@@ -18,8 +18,11 @@ from itertools import islice
 
 from driftline.errors import InvalidSpec
 from search_spaces.constraints import Constraint, all_hold
+from search_spaces.parameters import Space
 from service.samplers.sampler import Hyperparameters, LearnsNothing, PassesOn, Sampler
+from service.samplers.unused import count, unused
 
+_TRIES = 64
 MOST_DRAWS = 10_000
 """Configurations in a row that may break a constraint; `Study.check` refuses spaces where this could happen."""
 
@@ -59,6 +62,53 @@ class Filtered(LearnsNothing):
         while len(self._allowed) <= number:
             self._allowed.append(first_allowed(self._draws(), self._constraints))
         return dict(self._allowed[number])
+
+    def _draws(self) -> Iterator[Hyperparameters]:
+        while True:
+            self._drawn += 1
+            yield self._inner.ask(self._drawn - 1)
+
+
+class Distinct(LearnsNothing):
+    """A sampler that does not learn, over a finite space, without repeats while there are other configurations.
+
+    Args:
+        inner: Its proposals depend on their number alone.
+        space: Parameters by dotted name; finitely many configurations.
+        constraints: What every proposal satisfies.
+        without: Configurations that are tried anyway.
+    """
+
+    def __init__(
+        self, inner: Sampler, space: Space, constraints: Sequence[Constraint], without: Sequence[Hyperparameters] = ()
+    ) -> None:
+        self._inner = inner
+        self._space = {name: space[name] for name in sorted(space)}
+        self._constraints = constraints
+        self._drawn = 0
+        self._proposed: list[Hyperparameters] = []
+        self._tried = [dict(point) for point in without]
+
+    def ask(self, number: int) -> Hyperparameters:
+        """Different configuration `number`; after the last one, all of them come again in another order."""
+        while len(self._proposed) <= number:
+            found = self._next()
+            if found is None:
+                self._tried = []
+                found = self._next()
+            if found is None:
+                found = first_allowed(self._draws(), self._constraints)
+            self._proposed.append(found)
+            self._tried.append(found)
+        return dict(self._proposed[number])
+
+    def _next(self) -> Hyperparameters | None:
+        """A configuration that was not tried."""
+        if len(self._tried) < count(self._space):
+            for hyperparameters in islice(self._draws(), _TRIES):
+                if hyperparameters not in self._tried and all_hold(self._constraints, hyperparameters):
+                    return hyperparameters
+        return unused(self._space, self._constraints, self._tried)
 
     def _draws(self) -> Iterator[Hyperparameters]:
         while True:

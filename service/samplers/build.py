@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from math import isfinite
 from typing import Any, cast
 
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Space
-from service.samplers import grid, quasi_random
-from service.samplers.allowed import Filtered, Replaced, first_allowed
+from service.samplers import grid, quasi_random, unused
+from service.samplers.allowed import Distinct, Filtered, Replaced, first_allowed
 from service.samplers.given_points import Started
+from service.samplers.informed import Informed
 from service.samplers.optuna_base import Learner
 from service.samplers.sampler import Hyperparameters, Sampler, SamplerModule
 
@@ -26,6 +28,7 @@ def build(
     seed: int,
     start: Sequence[Mapping[str, Any]] = (),
     constraints: Sequence[Constraint] = (),
+    prior: Sequence[Mapping[str, Any]] = (),
 ) -> Sampler:
     """A new sampler, before any results.
 
@@ -38,6 +41,7 @@ def build(
             from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
             one. A grid then proposes every other configuration once.
         constraints: What every configuration satisfies.
+        prior: Configurations around which a sampler that learns draws some of its proposals.
 
     Raises:
         InvalidSpec: There is no sampler of this name, a setting is invalid, or the sampler cannot search this space.
@@ -60,11 +64,16 @@ def build(
         filler = made if name in ("grid", "random") else quasi_random.Sampler(space, objectives, seed)
         drawn = map(filler.ask, count())  # each is used once at most
         points = [first_allowed((draw | dict(point) for draw in drawn), constraints) for point in start]
-        if name == "grid":
-            made = grid.Sampler(space, objectives, seed, without=points)
-    if constraints:
+    if name == "grid":
+        made = grid.Sampler(space, objectives, seed, without=points) if points else made
+    finite = not samplers.learns(chosen) and name != "grid" and isfinite(unused.count(space))
+    if finite:
+        made = Distinct(made, space, constraints, without=points)
+    elif constraints:
         made = _constrained(made, constraints, samplers.learns(chosen), quasi_random.Sampler(space, objectives, seed))
-    return Started(made, points, ahead=len(points) if name == "grid" else 0) if points else made
+    if prior and samplers.learns(chosen):
+        made = Informed(made, space, seed, prior, constraints)
+    return Started(made, points, ahead=len(points) if finite or name == "grid" else 0) if points else made
 
 
 def _constrained(made: Sampler, constraints: Sequence[Constraint], learns: bool, spare: Sampler) -> Sampler:

@@ -29,6 +29,7 @@ from service.samplers import quasi_random
 from service.samplers.allowed import Filtered
 from service.samplers.optuna_parameters import suggest
 from service.samplers.sampler import Hyperparameters, Sampler
+from service.samplers.unused import unused
 
 if TYPE_CHECKING:
     import optuna
@@ -74,7 +75,7 @@ class Learner:
 
     def ask(self, number: int) -> Hyperparameters:
         """A configuration for trial `number`, based on all results so far; the trial is pending from now on."""
-        hyperparameters = self._propose(number) if self._free and self._ready(number) else self._first.ask(number)
+        hyperparameters = self._propose(number) if self._free and self._ready(number) else self._fresh(number)
         self._pending[number] = hyperparameters
         return dict(hyperparameters)
 
@@ -136,8 +137,7 @@ class Learner:
 
     def _propose(self, number: int) -> Hyperparameters:
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        known = [hyperparameters for hyperparameters, _ in self._finished.values()]
-        known += Learner._running(self, number).values()
+        known = self._known(number)
         with _quiet():
             study = self._study(number, seed)
             for _ in range(self.constrained_tries if self._constraints else self.tries):
@@ -147,11 +147,24 @@ class Learner:
                 }
                 if hyperparameters not in known and all_hold(self._constraints, hyperparameters):
                     return hyperparameters
+        return self._fresh(number, hyperparameters)
+
+    def _known(self, number: int) -> list[Hyperparameters]:
+        """The configurations that were tried or are running."""
+        known = [hyperparameters for hyperparameters, _ in self._finished.values()]
+        return [*known, *Learner._running(self, number).values()]
+
+    def _fresh(self, number: int, otherwise: Hyperparameters | None = None) -> Hyperparameters:
+        """A quasi-random configuration that is new, or if there is none, `otherwise`, if that breaks no constraint."""
+        known = self._known(number)
         for other in range(number, number + _FURTHER):
             fresh = self._first.ask(other)
             if fresh not in known:
                 return fresh
-        return self._first.ask(number) if self._constraints else hyperparameters  # no new configuration was found
+        last = unused(self._space, self._constraints, known)
+        if last is not None:
+            return last
+        return self._first.ask(number) if otherwise is None or self._constraints else otherwise
 
 
 @contextlib.contextmanager

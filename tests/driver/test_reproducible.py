@@ -14,6 +14,7 @@ from driftline.errors import Unavailable
 from driftline.results.trial_list import first_difference
 from driftline.study.spec import Resources, Study
 from service.api.computed_results import computed_frontier
+from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
 from service.store.schema import STUDIES
@@ -97,6 +98,36 @@ def test_constraints_hold_in_every_trial_whatever_dies(client: StoreClient, tmp_
     Bench(client, whole, study, tmp_path / "whole", slots=1).run()
     tried = [trial.hyperparameters for trial in client.store.trials.find(whole)]
     assert max(values["client_lr"] * values["local_steps"] for values in tried) <= 0.1
+    check_disturbed(client, study, tmp_path, whole, least=2)
+
+
+def test_a_prior_keeps_a_study_reproducible(client: StoreClient, tmp_path: Path) -> None:
+    prior = [{"client_lr": 0.1, "server_lr": 1.0}, {"client_lr": 0.3, "local_steps": 2}]
+    entries = [{**entry, "prior": prior} for entry in learning().to_json()["methods"]]
+    study, plain = learning(12, methods=entries), learning(12)
+    whole, without = client.submit(study), client.submit(plain)
+    for study_id, each in ((whole, study), (without, plain)):
+        Bench(client, study_id, each, tmp_path / study_id, slots=1).run()
+    assert first_difference(client.store.trials.find(whole), client.store.trials.find(without)) is not None
+    check_disturbed(client, study, tmp_path, whole, least=2)
+
+
+def test_cmaes_keeps_a_study_reproducible(client: StoreClient, tmp_path: Path) -> None:
+    """From trial 20 on, its proposals are its own."""
+    changes = {
+        "sampler": {"name": "cmaes", "population_size": 4},
+        "objective": {"quality": "loss", "optimize": "speed"},
+    }
+    study = learning(28, methods=learning().to_json()["methods"][:1], **changes)
+    whole = client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    entry = study.methods[0]
+    seed = sampler_seed(study.seed, entry.label)
+    plain = build("quasi_random", entry.parameters(), ("speed",), seed)
+    tried = [trial.hyperparameters for trial in client.store.trials.find(whole, phase="search")]
+    own = [number for number in range(28) if tried[number] != plain.ask(number)]
+    assert own
+    assert min(own) >= 16
     check_disturbed(client, study, tmp_path, whole, least=2)
 
 

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from driftline import Client, Study
 from driftline.errors import Conflict, InvalidSpec
+from driftline.study import theory_spaces
 from driftline.wire.budgets import Extension
-from service.api.study_checks import extended
+from service.api.study_checks import check, extended
 from service.cli.main import app
 from service.embedded.folder import LOG, Folder
 from service.embedded.local_studies import WatchedJob
@@ -91,6 +92,26 @@ def test_an_extended_study_may_be_run_by_its_file_with_either_budget(folder: Pat
         )
         opened.claim(study)
         opened.claim(larger)
+    finally:
+        opened.close()
+
+
+def test_a_study_with_a_space_from_theory_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = changed(methods=[{"name": "fedavg", "space": "theory"}])
+    opened = Folder(tmp_path / "out")
+    try:
+        opened.claim(written)
+        stored = opened.store.studies.create(check(written.to_json()).spec, "f" * 64)
+        assert stored.spec["methods"][0]["theory"]["measured"]["smoothness"] > 0
+        monkeypatch.setattr(theory_spaces.trainers, "estimate_curvature", lambda trial: pytest.fail("measured again"))
+        opened.claim(written)
+        opened.claim(stored.study)
+        larger = Study.from_json({**written.to_json(), "budget": {**written.to_json()["budget"], "seeds": 9}})
+        with pytest.raises(InvalidSpec, match=r"but budget\.seeds is \d there, not 9: extend it with"):
+            opened.claim(larger)
+        other = changed(methods=[{"name": "fedavg", "space": "theory", "start": [{"client_lr": 0.5}]}])
+        with pytest.raises(InvalidSpec, match=r"but methods\.fedavg\.start is"):
+            opened.claim(other)
     finally:
         opened.close()
 

@@ -45,6 +45,9 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
     try:
         assert checks(GOOD) == study_checks.check(GOOD)
         assert checks(npz(folder / "mine.npz")).fingerprint
+        theory = GOOD | {"methods": [{"name": "fedavg", "space": "theory"}]}
+        assert checks(theory).spec["methods"][0]["theory"]["measured"]
+        assert checks(theory) == study_checks.check(theory)
         for wrong in (GOOD | {"name": "a b"}, GOOD | {"budget": {"round": 5}}, npz(folder.parent / "secret.npz")):
             with pytest.raises(InvalidSpec) as caught:
                 checks(wrong)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces import spaces
+from search_spaces.constraints import Constraint
 from search_spaces.methods import fedavg
 from search_spaces.parameters import Choice, Float, Int
 from service.samplers import grid
@@ -29,6 +30,17 @@ SPACE = {
     "schedule.window": Int(5, 50, log=True, also=(1,)),
     "schedule.decay_mode": Choice(("paper", "reference")),
 }
+CONTINUOUS = {name: SPACE[name] for name in ("local_steps", "server.momentum", "prox")} | {
+    "client_lr": Float(1e-3, 10, log=True),
+    "schedule.window": Int(5, 50, log=True),
+}
+
+
+def made(name, space=SPACE, seed=7):
+    """A sampler; cmaes gets one objective, and in place of `SPACE` what is continuous in it."""
+    if name != "cmaes":
+        return build(name, space, OBJECTIVES, seed)
+    return build(name, {key: CONTINUOUS[key] for key in space if key in CONTINUOUS}, ("quality",), seed)
 
 
 def score(setting):
@@ -60,24 +72,24 @@ def trials(name, usual):
 def test_proposals_lie_inside_and_do_not_depend_on_the_spaces_order(name):
     turned = dict(reversed(SPACE.items()))
     numbers = range(trials(name, 24))
-    done, running = search(build(name, SPACE, OBJECTIVES, 7), numbers)
-    again = search(build(name, turned, OBJECTIVES, 7), numbers)
+    done, running = search(made(name), numbers)
+    again = search(made(name, turned), numbers)
     assert (done, running) == again
     for _, setting in done + running:
-        assert setting.keys() == SPACE.keys()
+        assert setting.keys() == (CONTINUOUS if name == "cmaes" else SPACE).keys()
         assert all(SPACE[key].contains(value) for key, value in setting.items())
         assert type(setting["local_steps"]) is int
-        assert type(setting["server.nesterov"]) is bool
+        assert type(setting.get("server.nesterov", True)) is bool
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rebuilt_sampler_goes_on_as_the_interrupted_one_would(name):
-    sampler = build(name, SPACE, OBJECTIVES, 7)
+    sampler = made(name)
     end = trials(name, 18)
     done, running = search(sampler, range(end))
     shuffled = [(*row, True) for row in done] + [(*row, False) for row in running]
     random.Random(0).shuffle(shuffled)
-    rebuilt = build(name, SPACE, OBJECTIVES, 7)
+    rebuilt = made(name)
     for number, setting, finished in shuffled:
         if finished:
             values = score(setting)
@@ -98,9 +110,10 @@ def test_proposals_depend_on_seed_and_number_alone(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_space_with_nothing_to_try(name):
-    sampler = build(name, {"client_lr": Choice((0.1,))}, OBJECTIVES, 0)
+    objectives = OBJECTIVES[:1]
+    sampler = build(name, {"client_lr": Choice((0.1,))}, objectives, 0)
     assert [sampler.ask(number) for number in range(20)] == [{"client_lr": 0.1}] * 20
-    assert build(name, {}, OBJECTIVES, 0).ask(0) == {}
+    assert build(name, {}, objectives, 0).ask(0) == {}
 
 
 def test_unknown_sampler():
@@ -167,6 +180,44 @@ def test_random_draws_are_spread_evenly():
 def test_default_spaces_suit_every_sampler():
     for name in spaces.names("methods"):
         space = spaces.default("methods", name)
-        for kind in NAMES:
+        for kind in set(NAMES) - {"cmaes"}:
             setting = build(kind, space, OBJECTIVES, 0).ask(0)
             assert all(space[key].contains(value) for key, value in setting.items())
+
+
+FINITE = {"a": Choice((1, 2, 3)), "b": Int(1, 4, also=(9,)), "c": Choice((0.5,))}
+"""15 configurations."""
+
+
+@pytest.mark.parametrize("rows", ["plain", "start", "constraint"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_configuration_comes_twice_while_there_are_others(name, rows):
+    """In generations of 4 whose results are told two generations later, until the whole space has been tried."""
+    space = {key: Int(1, 5) if key == "b" and name == "cmaes" else FINITE[key] for key in FINITE}
+    start = [{"a": 2, "b": 3, "c": 0.5}, {"a": 1}] if rows == "start" else []
+    constraints = [Constraint("a + b <= 5")] if rows == "constraint" else []
+    count = 15 if rows != "constraint" else sum(a + b <= 5 for a in (1, 2, 3) for b in space["b"].grid(9))
+    objectives = OBJECTIVES[:1] if name in ("cmaes", "gp") else OBJECTIVES
+    sampler = build(name, space, objectives, 11, start=start, constraints=constraints)
+    tried = []
+    while len(tried) < count:
+        for number in range(max(0, len(tried) - 8), max(0, len(tried) - 4)):
+            sampler.tell(number, tried[number], {"quality": -tried[number]["b"], "speed": tried[number]["a"]})
+        first = len(tried)
+        tried += [sampler.ask(number) for number in range(first, min(first + 4, count))]
+    assert len({(each["a"], each["b"]) for each in tried}) == count
+    assert all(space[key].contains(value) for each in tried for key, value in each.items())
+    assert sampler.ask(count).keys() == space.keys()  # afterwards they come again
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    options=st.integers(1, 4), high=st.integers(2, 6), seed=st.integers(0, 2**31), limit=st.integers(2, 9),
+    name=st.sampled_from(["random", "quasi_random", "grid", "tpe", "nsga2"]),
+)  # fmt: skip
+def test_no_configuration_of_any_small_space_comes_twice(options, high, seed, limit, name):
+    space = {"a": Choice(tuple(range(1, options + 1))), "b": Int(1, high, points=high)}
+    sampler = build(name, space, OBJECTIVES, seed, constraints=[Constraint(f"a + b <= {limit}")])
+    count = sum(a + b <= limit for a in range(1, options + 1) for b in range(1, high + 1))
+    drawn = [tuple(sampler.ask(number).values()) for number in range(count)]
+    assert len(set(drawn)) == count

@@ -46,11 +46,14 @@ def search(sampler, numbers, running):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_proposal_breaks_a_constraint_and_a_rebuilt_sampler_goes_on(name):
-    space = SPACE if name == "gp" else {**SPACE, "prox": Choice(("a", "b"))}
+    space = SPACE if name in ("gp", "cmaes") else {**SPACE, "prox": Choice(("a", "b"))}
+    if name == "cmaes":
+        space = {**SPACE, "client_lr": Float(0, 10)}
+    objectives = OBJECTIVES[:1] if name == "cmaes" else OBJECTIVES
     start = [{"local_steps": 10}, {"client_lr": 0.0}]
     more = {"start": start, "constraints": CONSTRAINTS}
     end = 12 if name == "gp" else 24
-    sampler, running = build(name, space, OBJECTIVES, 7, **more), []
+    sampler, running = build(name, space, objectives, 7, **more), []
     proposed = search(sampler, range(end), running)
     assert [setting | point for setting, point in zip(proposed, start, strict=False)] == proposed[:2]
     for setting in proposed:
@@ -59,7 +62,7 @@ def test_no_proposal_breaks_a_constraint_and_a_rebuilt_sampler_goes_on(name):
         assert all_hold(CONSTRAINTS, setting)
     if name in ("random", "quasi_random", "tpe"):
         assert len({str(setting) for setting in proposed}) == end
-    rebuilt = build(name, dict(reversed(space.items())), OBJECTIVES, 7, **more)
+    rebuilt = build(name, dict(reversed(space.items())), objectives, 7, **more)
     history = list(enumerate(proposed))
     random.Random(0).shuffle(history)
     for number, setting in history:

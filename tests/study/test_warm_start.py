@@ -21,8 +21,10 @@ def entry(label="fedavg", **changes):
     return {"name": "fedavg", "label": label, "space": SPACE, **changes}
 
 
-def make(*entries, trials=16) -> Study:
-    return quadratic(methods=list(entries), budget={"trials_per_method": trials, "rounds": 2, "seeds": 0})
+def make(*entries, trials=16, sampler="tpe") -> Study:
+    return quadratic(
+        methods=list(entries), sampler=sampler, budget={"trials_per_method": trials, "rounds": 2, "seeds": 0}
+    )
 
 
 def test_values_are_kept_moved_or_left_to_the_sampler():
@@ -114,3 +116,41 @@ def test_a_frontier_gives_its_recommendations_of_the_largest_costs_first():
     rows = {row.configuration: row.hyperparameters for row in reversed(frontier.recommendations)}
     assert start == list(rows.values())
     assert len(rows) > 1
+
+
+def test_good_configurations_become_the_prior_of_a_sampler_that_learns():
+    good = {"fedavg": [{"server_lr": float(number % 20)} for number in range(1, 40)]}
+    recommended = {"fedavg": [{"server_lr": 3.0}]}
+    started = warm_started(make(entry()), make(entry()), recommended, good)
+    prior = started.methods[0].prior
+    assert len(prior) == 11  # values beyond 10 are moved to 10, and none is there twice
+    assert {"server_lr": 10.0} in prior
+    assert started.to_json()["methods"][0]["prior"] == prior
+    assert Study.from_json(started.to_json()) == started
+    own = make(entry(prior=[{"client_lr": 0.5}]))
+    assert warm_started(own, make(entry()), recommended, good).methods[0].prior == [{"client_lr": 0.5}]
+    assert not warm_started(make(entry(), sampler="random"), make(entry()), recommended, good).methods[0].prior
+
+
+def test_a_frontier_gives_what_it_confirmed_or_its_pareto_set():
+    reading = Reading("test_accuracy", "rounds")
+    space = {name: {"float": [-1e9, 1e9]} for name in ("server_lr", "client_lr", "server.momentum")}
+    wide = make(entry(space={**SPACE, **space}, server={"name": "sgd", "space": {"momentum": {"float": [0, 1]}}}))
+    for trials in (
+        sample_trials(("fedavg",), 16, confirm=3),
+        [t for t in sample_trials(("fedavg",), 16) if t.phase == "search"],
+    ):
+        frontier = Frontier(frontier_document("digits", trials, reading, 200))
+        frontier.data["specification"] = wide.to_json()
+        rows = frontier.data["methods"]["fedavg"]["configurations"]
+        confirmed = frontier.data["methods"]["fedavg"]["reported"]["phase"] == "confirmation"
+        prior = frontier.warm_started(wide).methods[0].prior
+        assert len(prior) == sum(confirmed or row["pareto"] for row in rows)
+
+
+def test_a_prior_is_checked_as_starting_points_are():
+    with pytest.raises(InvalidSpec, match=r"^methods\[0\]\.prior\[0\]\.server_lr: must lie in its space"):
+        make(entry(prior=[{"server_lr": 11.0}]))
+    study = make(entry(prior=[{"server_lr": 1.0}]), sampler="random")
+    with pytest.raises(InvalidSpec, match=r"^methods\[0\]\.prior: must be left out for sampler random"):
+        study.check()

@@ -34,7 +34,7 @@ class Proposals:
             space = entry.parameters()
             for search in range(study.budget.searches):
                 seed = study.seed if plan.one_seed else sampler_seed(study.seed, entry.label, search)
-                given: dict[str, Any] = {"start": entry.start, "constraints": entry.constraints}
+                given: dict[str, Any] = {"start": entry.start, "prior": entry.prior, "constraints": entry.constraints}
                 made = [build_sampler(study.sampler, space, names, seed, **given) for _ in rungs]
                 self._samplers[entry.label, search] = ByRung(made, enough(study.sampler, space))
 
