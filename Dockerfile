@@ -17,8 +17,9 @@ ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 ARG WHEELHOUSE=
 # More packages, for example "s3fs" for checkpoints in an object store
 ARG EXTRA_PACKAGES=
-# At the end: packages without what nothing here runs (tests, headers, Java, an asynchronous Kubernetes client, Arrow
-# Flight), and bytecode for what the programs import; bytecode of everything would make the image a fifth larger.
+# At the end: packages without what nothing here runs (tests, C sources, Java, RLlib, an asynchronous Kubernetes client,
+# Arrow Flight, wheels of virtualenv), and bytecode for what the programs import: that of everything would make the image
+# a fifth larger.
 RUN --mount=type=bind,target=/context \
     set -eu; \
     case "${VARIANT}" in cpu|cuda) ;; *) echo "VARIANT must be cpu or cuda, got ${VARIANT}" >&2; exit 2;; esac; \
@@ -37,7 +38,10 @@ RUN --mount=type=bind,target=/context \
     find /opt/driftline -depth -type d \( -name tests -o -name __pycache__ \) -path '*/site-packages/*' \
         ! -path '*/optuna/*' ! -path '*/torch/*' -exec rm -rf {} +; \
     find /opt/driftline -path '*/torch/bin/*' ! -name torch_shm_manager -delete; \
-    for unused in torch/include torch/test ray/jars kubernetes/aio 'pyarrow/*flight*'; do rm -rf $packages/$unused; done; \
+    find /opt/driftline -path '*/site-packages/*' \( -name '*.map' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' \
+        -o -name '*.c' -o -name '*.h' -o -name '*.hpp' \) -delete; \
+    for unused in torch/include torch/test ray/jars ray/rllib ray/llm kubernetes/aio \
+        pyarrow/include 'pyarrow/*flight*' 'virtualenv/seed/wheels/embed/*.whl' sklearn/datasets/images; do rm -rf $packages/$unused; done; \
     rm -rf /tmp/source; \
     cd /tmp; \
     for folder in driftline service trainers search_spaces ray/_private ray/autoscaler ray/dashboard; do \
