@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from driftline.sdk.offline import OfflineService as OfflineService
     from driftline.sdk.shortcuts import compare as compare
     from driftline.sdk.shortcuts import frontier as frontier
+    from driftline.sdk.shortcuts import log_models as log_models
     from driftline.sdk.shortcuts import run as run
     from driftline.study.spec import Study as Study
     from search_spaces.parameters import Choice as Choice
@@ -60,6 +61,7 @@ _HOMES = {
     "Time": "driftline.results.modelled_time",
     "compare": "driftline.sdk.shortcuts",
     "frontier": "driftline.sdk.shortcuts",
+    "log_models": "driftline.sdk.shortcuts",
     "run": "driftline.sdk.shortcuts",
 }
 
@@ -78,6 +80,7 @@ __all__ = [
     "Time",
     "compare",
     "frontier",
+    "log_models",
     "run",
 ]
 

@@ -63,6 +63,7 @@ The commands in Python:
 | `frontier` | `job.best()`, `job.frontier()`, `driftline.frontier(folder)` |
 | `compare` | `job.compare(first, second)`, `driftline.compare(folder, first, second)` |
 | `compare --with` | `job.first_difference(other)` |
+| `models` | `driftline.log_models(folder)` |
 | `export` | `driftline.results.recorded_table.write(job.table(), path)` |
 | `theory` | `trainers.theory` |
 | `init`, `methods`, `tasks`, `replay`, `ui`, `whoami`, `quota`, `token` | only as commands |
@@ -105,7 +106,7 @@ _SECTIONS = (
         made=False,
     ),
     _Section("Modelled time", "", (Time,), methods=False),
-    _Section("Functions", "", (shortcuts.run, shortcuts.frontier, shortcuts.compare)),
+    _Section("Functions", "", (shortcuts.run, shortcuts.frontier, shortcuts.compare, shortcuts.log_models)),
     _Section(
         "asyncio",
         "`AsyncClient` and `AsyncJob` have the methods of `Client` and `Job`, awaited: `await job.wait()`,\n"

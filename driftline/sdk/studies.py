@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
@@ -51,6 +52,10 @@ class InProcessStudies(Studies, Protocol):
 
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
+        ...
+
+    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], None]) -> list[str]:
+        """Logs the models of an output folder; see `driftline.log_models`."""
         ...
 
 

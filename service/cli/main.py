@@ -302,17 +302,34 @@ def tasks(
 
 
 @app.command(rich_help_panel="Results")
-def ui(
+def models(
     folder: Folder,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="Only this label's models.", autocompletion=completion.labels),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train what a finished study recommends again, and log the models to MLflow, one per row of the table."""
+    from service.cli.ui import log_models
+
+    log_models(folder, label, as_json=as_json)
+
+
+@app.command(rich_help_panel="Results")
+def ui(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Output folders of `driftline run`; several open together.")
+    ],
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")
     ] = 5000,
     browser: Annotated[bool, typer.Option(help="Open the study's page in a browser.")] = True,
 ) -> None:
-    """Open a study in the MLflow UI."""
+    """Open a study in the MLflow UI, or several in one."""
     from service.cli.ui import open_ui
 
-    open_ui(folder, port, browser=browser)
+    open_ui(folders, port, browser=browser)
 
 
 @app.command(rich_help_panel="Running a service")

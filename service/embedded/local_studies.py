@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from driftline.client.environment import environment
@@ -24,7 +24,7 @@ from driftline.wire.records import StudyRecord
 from service.embedded import timing
 from service.embedded.embedded_run import EmbeddedRun, require_room
 from service.embedded.folder import is_in_use
-from service.embedded.folder_results import stored_frontier, stored_log, stored_study, stored_trials
+from service.embedded.folder_results import log_stored_models, stored_frontier, stored_log, stored_study, stored_trials
 
 
 class EmbeddedJob(Job):
@@ -212,6 +212,10 @@ class LocalStudies:
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
         return stored_frontier(folder, quality, cost)
+
+    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], None]) -> list[str]:
+        """Logs the models of an output folder; see `driftline.log_models`."""
+        return log_stored_models(folder, label, tell)
 
     def close(self) -> None:
         """Stops all running studies cleanly."""

@@ -26,6 +26,7 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the recorder retries by itself; MLflow would create a run twice
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "GIT_PYTHON_REFRESH": "quiet",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 Row = tuple[str, float, int]
