@@ -42,6 +42,10 @@ class Studies(Protocol):
         """The present records of all studies, newest first."""
         ...
 
+    def owners(self) -> dict[str, str]:
+        """Who submitted each study; see `driftline.Client.owners`."""
+        ...
+
     def close(self) -> None:
         """Releases all resources."""
         ...

@@ -46,6 +46,13 @@ def costs(incomplete: str) -> list[str]:
     return _starting(incomplete, [*get_args(Cost), "time"])
 
 
+def states(incomplete: str) -> list[str]:
+    """The states of a study."""
+    from driftline.wire.records import StudyState
+
+    return _starting(incomplete, [state.lower() for state in get_args(StudyState)])
+
+
 def studies(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the studies on the service that is set, and the ids that begin like what was typed."""
     records = _records(ctx)

@@ -14,6 +14,7 @@ from service.embedded.joined_mlflow import add_database, copy_database
 from service.embedded.moved_folder import ARTIFACTS, DATABASE, adopt_artifacts
 
 _STARTED_MS = 1_000_000
+_MOST_BANDS = 4  # more bands hide each other
 
 
 def joined_link(folders: Sequence[Path], place: Path, port: int) -> StoredLink:
@@ -52,12 +53,13 @@ def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiment
     from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view
     from service.recorder.links import charts_page
     from service.recorder.run_contents import frontier_rows
+    from service.recorder.study_recorder import KIND
     from service.recorder.tracking import Tracking, connect
 
     reading = studies[0].result.reading
     labels = list(_labels(studies))
     colours = styles([name for name, _, _ in labels])
-    together = Tracking(connect(uri), " and ".join(dict.fromkeys(one.study.name for one in studies))[:200], root, {})
+    together = Tracking(connect(uri), " and ".join(dict.fromkeys(one.study.name for one in studies))[:200], root, KIND)
     for number, (name, method, comparable) in enumerate(labels):
         tags = {"driftline.kind": "label", "mlflow.runColor": colours[name].colour}
         started = _STARTED_MS + len(labels) - number  # MLflow lists the latest first
@@ -69,9 +71,8 @@ def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiment
         f"[{one.study.name}]({charts_page(str(number), VIEW)})"
         for one, number in zip(studies, experiments, strict=True)
     )
-    together.tag_experiment(
-        {"mlflow.note.content": links, VIEW_TAG: labels_view(studies[0].result.document, reading, _STARTED_MS)}
-    )
+    view = labels_view(studies[0].result.document, reading, _STARTED_MS, band=len(labels) <= _MOST_BANDS)
+    together.tag_experiment({"mlflow.note.content": links, VIEW_TAG: view})
     return together.experiment_id
 
 

@@ -209,6 +209,10 @@ class LocalStudies:
         """All studies as they are stored now, newest first."""
         return [job.record() for job in self.jobs()]
 
+    def owners(self) -> dict[str, str]:
+        """Nobody: a folder belongs to whom the files belong."""
+        return {}
+
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
         return stored_frontier(folder, quality, cost)
