@@ -169,7 +169,7 @@ def test_a_logged_model_has_the_quality_that_was_measured(tmp_path: Path, migrat
 
 def test_a_model_that_is_another_one_is_not_logged(tmp_path: Path, migrated: Path) -> None:
     folder = folder_of(tmp_path / "a", migrated, "first", {"fedavg": [trained(error=0.01)]})
-    with pytest.raises(InvalidSpec, match="fedavg, configuration 0, seed 0: test_accuracy after . rounds must be"):
+    with pytest.raises(InvalidSpec, match=r"fedavg, configuration 0, seed 0: test_accuracy after . rounds must be"):
         log_stored_models(folder)
     client = connect(f"sqlite:///{folder / 'mlflow.db'}")
     assert list(client.search_logged_models(["1"])) == []
