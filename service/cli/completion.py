@@ -34,7 +34,7 @@ def task_names(incomplete: str) -> list[str]:
 
 def example_names(incomplete: str) -> list[str]:
     """The examples of `driftline init`."""
-    from service.cli.init import examples
+    from driftline.study.examples import examples
 
     return _starting(incomplete, examples())
 
