@@ -52,7 +52,7 @@ def frontier(folder: str | Path, *, quality: str | None = None, cost: str | Time
 
 
 def log_models(
-    folder: str | Path, label: str | None = None, *, tell: Callable[[str], None] = lambda text: None
+    folder: str | Path, label: str | None = None, *, tell: Callable[[str], object] | None = None
 ) -> list[str]:
     """Logs the models that a finished study recommends to the MLflow database of its output folder.
 
@@ -73,7 +73,7 @@ def log_models(
         Conflict: The study has not finished.
         InvalidSpec: The task has no torch model (quadratics), or training gave another quality than was measured.
     """
-    return local_studies().log_models(Path(folder), label, tell)
+    return local_studies().log_models(Path(folder), label, tell or (lambda text: None))
 
 
 def compare(

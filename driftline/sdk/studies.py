@@ -58,7 +58,7 @@ class InProcessStudies(Studies, Protocol):
         """The frontiers in an output folder; see `driftline.frontier`."""
         ...
 
-    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], None]) -> list[str]:
+    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], object]) -> list[str]:
         """Logs the models of an output folder; see `driftline.log_models`."""
         ...
 

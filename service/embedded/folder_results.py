@@ -97,7 +97,7 @@ def stored_table(folder: Path) -> RecordedTable:
 
 
 def log_stored_models(
-    folder: Path, label: str | None = None, tell: Callable[[str], None] = lambda text: None
+    folder: Path, label: str | None = None, tell: Callable[[str], object] = lambda text: None
 ) -> list[str]:
     """Trains what a folder's study recommends again, and logs the models to its MLflow database.
 

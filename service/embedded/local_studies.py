@@ -217,7 +217,7 @@ class LocalStudies:
         """The frontiers in an output folder; see `driftline.frontier`."""
         return stored_frontier(folder, quality, cost)
 
-    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], None]) -> list[str]:
+    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], object]) -> list[str]:
         """Logs the models of an output folder; see `driftline.log_models`."""
         return log_stored_models(folder, label, tell)
 

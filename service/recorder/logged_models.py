@@ -160,7 +160,7 @@ def log_models(
     result: StudyResult,
     *,
     label: str | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], object] = lambda text: None,
 ) -> list[str]:
     """Writes the model of every point to MLflow, as a LoggedModel of its label's run; those that are there stay.
 

@@ -72,7 +72,7 @@ class SignInConfig(Section):
         return scopes
 
 
-class CodeFlow:
+class OidcCodeFlow:
     """The flow with one issuer.
 
     Args:

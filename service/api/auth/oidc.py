@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from driftline.errors import Forbidden, InvalidSpec, Unauthorized
 from driftline.study.validation import Section
 from driftline.wire.access import ProjectName
-from service.api.auth.code_flow import CodeFlow, SignInConfig
+from service.api.auth.code_flow import OidcCodeFlow, SignInConfig
 from service.api.auth.issuer_answers import require_safe
 from service.api.auth.oidc_keys import IssuerKeys, asymmetric
 from service.api.auth.tokens import ISSUED, Access, Scope
@@ -100,7 +100,7 @@ class Oidc:
         self._config = config
         self._keys = IssuerKeys(config.issuer, config.jwks_url, clock=clock)
         sign_in = config.sign_in
-        self.code_flow = sign_in and CodeFlow(config.issuer, sign_in, self._person, clock=clock)
+        self.code_flow = sign_in and OidcCodeFlow(config.issuer, sign_in, self._person, clock=clock)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, clock: Callable[[], float] = time.monotonic) -> Oidc:
