@@ -24,23 +24,18 @@ class Studies(Protocol):
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`."""
-        ...
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study; see `driftline.Client.validate`."""
-        ...
 
     def job(self, study: str) -> Job:
         """Finds a study that was submitted before; see `driftline.Client.job`."""
-        ...
 
     def jobs(self) -> list[Job]:
         """All studies, newest first."""
-        ...
 
     def records(self) -> list[StudyRecord]:
         """The present records of all studies, newest first."""
-        ...
 
     def owners(self) -> dict[str, str]:
         """Who submitted each study; see `driftline.Client.owners`."""
@@ -48,7 +43,6 @@ class Studies(Protocol):
 
     def close(self) -> None:
         """Releases all resources."""
-        ...
 
 
 class InProcessStudies(Studies, Protocol):
@@ -56,7 +50,6 @@ class InProcessStudies(Studies, Protocol):
 
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
-        ...
 
     def log_models(self, folder: Path, label: str | None, tell: Callable[[str], object]) -> list[str]:
         """Logs the models of an output folder; see `driftline.log_models`."""
