@@ -17,7 +17,7 @@ from driftline.wire.access import ProjectName
 from service.api.auth.code_flow import OidcCodeFlow, SignInConfig
 from service.api.auth.issuer_answers import require_safe
 from service.api.auth.oidc_keys import IssuerKeys, asymmetric
-from service.api.auth.tokens import ISSUED, Access, Scope
+from service.api.auth.tokens import ISSUED, Access, CodeFlow, Scope
 
 LEEWAY_S = 30.0
 """Tolerated difference between the issuer's clock and this one, in seconds."""
@@ -99,8 +99,9 @@ class Oidc:
     def __init__(self, config: OidcConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._keys = IssuerKeys(config.issuer, config.jwks_url, clock=clock)
-        sign_in = config.sign_in
-        self.code_flow = sign_in and OidcCodeFlow(config.issuer, sign_in, self._person, clock=clock)
+        self.code_flow: CodeFlow | None = None
+        if config.sign_in is not None:
+            self.code_flow = OidcCodeFlow(config.issuer, config.sign_in, self._person, clock=clock)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, clock: Callable[[], float] = time.monotonic) -> Oidc:
