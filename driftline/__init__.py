@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from driftline.client.admin_client import AdminClient as AdminClient
     from driftline.errors import DriftlineError as DriftlineError
     from driftline.results.modelled_time import Time as Time
     from driftline.sdk.asynchronous import AsyncClient as AsyncClient
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from driftline.sdk.offline import OfflineService as OfflineService
     from driftline.sdk.shortcuts import compare as compare
     from driftline.sdk.shortcuts import frontier as frontier
+    from driftline.sdk.shortcuts import log_models as log_models
     from driftline.sdk.shortcuts import run as run
+    from driftline.study.examples import examples as examples
     from driftline.study.spec import Study as Study
     from search_spaces.parameters import Choice as Choice
     from search_spaces.parameters import Float as Float
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
+    "AdminClient": "driftline.client.admin_client",
     "AsyncClient": "driftline.sdk.asynchronous",
     "Choice": "search_spaces.parameters",
     "Client": "driftline.sdk.client",
@@ -59,11 +63,14 @@ _HOMES = {
     "Study": "driftline.study.spec",
     "Time": "driftline.results.modelled_time",
     "compare": "driftline.sdk.shortcuts",
+    "examples": "driftline.study.examples",
     "frontier": "driftline.sdk.shortcuts",
+    "log_models": "driftline.sdk.shortcuts",
     "run": "driftline.sdk.shortcuts",
 }
 
 __all__ = [
+    "AdminClient",
     "AsyncClient",
     "Choice",
     "Client",
@@ -77,7 +84,9 @@ __all__ = [
     "Study",
     "Time",
     "compare",
+    "examples",
     "frontier",
+    "log_models",
     "run",
 ]
 

@@ -122,6 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for one in tried:
         print(json.dumps(asdict(one)))
+    if len(tried) == 1 and tried[0].train_loss is not None:
+        print(
+            f"note: {tried[0].client_lr:g} is the largest client_lr that was tried, and it does not diverge: "
+            "try larger ones with --client-lrs",
+            file=sys.stderr,
+        )
     return 0 if tried and tried[-1].train_loss is not None else 1
 
 

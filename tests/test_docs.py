@@ -13,6 +13,9 @@ from typer.testing import CliRunner
 from driftline.study.spec import Study
 from service.cli.main import app
 from service.settings import ServiceSettings
+from service.store.store import Store
+from tests.recorder.stored import Stored
+from tests.results.samples import curve
 from trainers.registry import methods
 from trainers.trial.document import parse
 
@@ -61,6 +64,71 @@ def test_commands_and_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
         if "://" not in link:
             assert ((ROOT / page).parent / link).exists(), link
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every `driftline` command in a page's code, without the remarks beside them."""
+    found = []
+    for line in re.findall(r"^(?: +|> |\$ )(?:[A-Z_]+=\S+ )*driftline (.+)$", text, re.MULTILINE):
+        words = re.split(r"   +|\s#\s|\s&$|\s>|\s\|", line)[0].strip()
+        if words and "..." not in words:
+            found.append(shlex.split(words))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_has_the_options_that_a_page_gives_it(page: str) -> None:
+    """It is parsed as if it ran: unknown options, missing arguments and values of a wrong type are errors."""
+    for words in commands((ROOT / page).read_text(encoding="utf-8")):
+        command, rest = typer.main.get_command(app), words
+        while rest and rest[0] in (below := getattr(command, "commands", {})):
+            command, rest = below[rest[0]], rest[1:]
+        if not hasattr(
+            command, "commands"
+        ):  # typer's options of the program, such as --install-completion, are its own
+            command.make_context(" ".join(words), list(rest))
+
+
+def test_the_readme_has_commands_to_check() -> None:
+    found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {words[0] for words in found} >= {"init", "run", "frontier", "ui", "models", "serve", "submit", "theory"}
+
+
+LOCAL = ("init", "validate", "frontier", "compare", "methods", "tasks", "theory")
+
+
+def test_the_readmes_commands_about_studies_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that need no Ray, no server and no MLflow; tests/embedded and tests/commands run the others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRIFTLINE_URL", raising=False)
+    (tmp_path / "out" / "mine").mkdir(parents=True)
+    store = Store(tmp_path / "out" / "mine" / "driftline.db")
+    study = Stored(store, ["fedavg", "fedprox"], 5)
+    for label in ("fedavg", "fedprox"):
+        study.add([curve([0.0, 0.5, 0.6, 0.7, 0.7, 0.7], label=label)])
+    study.succeed()
+    store.close()
+    ran = []
+    for words in commands((ROOT / "README.md").read_text(encoding="utf-8")):
+        name = words[0]
+        if name not in LOCAL or "NAME" in words:
+            continue
+        if name == "init":
+            Path("study.yaml").unlink(missing_ok=True)
+        extra = ["--no-estimate"] if name == "validate" else []
+        result = CliRunner().invoke(app, [*words, *extra], catch_exceptions=False)
+        assert result.exit_code == 0, (words, result.output)
+        ran.append(name)
+    assert set(ran) == set(LOCAL)
+
+
+def test_every_example_of_the_gallery_is_there_with_its_picture() -> None:
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    named = re.findall(r"^    driftline run (examples/[\w-]+\.yaml)$", text, re.MULTILINE)
+    assert len(named) == 5
+    for name in named:
+        assert (ROOT / name).is_file()
+        assert (ROOT / "docs" / "gallery" / f"{Path(name).stem}.png").is_file()
 
 
 def test_the_map_names_files_that_are_there() -> None:

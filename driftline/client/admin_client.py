@@ -11,7 +11,17 @@ from driftline.wire.access import MadeToken, NewToken, ProjectQuota, Quota, Toke
 
 
 class AdminClient(Connection):
-    """A connection for an administrator; thread-safe. Arguments as in `Connection`."""
+    """Tokens and quotas of a service; most need a token with the scope admin. Thread-safe.
+
+    Args:
+        url: Address of the service.
+        token: Bearer token.
+
+    Examples:
+        >>> from driftline import AdminClient
+        >>> with AdminClient("http://127.0.0.1:8080", "...") as admin:  # doctest: +SKIP
+        ...     print(admin.whoami().scopes, admin.quota("vision").limits)
+    """
 
     def make_token(self, token: NewToken) -> MadeToken:
         """Creates a token, which is shown only once. The request is not repeated: it would create a second token."""

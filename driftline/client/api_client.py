@@ -49,6 +49,11 @@ class ApiClient(Connection):
         """All studies, newest first."""
         return [study for page in self._pages("/v1/studies", {}, StudyPage) for study in page.studies]
 
+    def owners(self) -> dict[str, str]:
+        """Study id to the name of the token that submitted the study, where it is known."""
+        pages = self._pages("/v1/studies", {"owners": "true"}, StudyPage)
+        return {study: name for page in pages for study, name in page.owners.items()}
+
     def study(self, study_id: str) -> StudyRecord:
         """The study of this id.
 

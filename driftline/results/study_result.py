@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from typing import Any
 
 from driftline.errors import InvalidSpec
@@ -22,6 +23,9 @@ from trainers import hint, shown
 
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
+
+FORMAT = 1
+"""Version of frontier.json; grows when a key is removed or changes its meaning."""
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "frontier.svg", "trials.csv")
 """Names of the files of a result."""
@@ -154,6 +158,7 @@ def study_result(
 
         document = with_theory(document, whole, curves, reading, rounds)
     document["specification"] = whole.to_json()
+    document["made_by"] = {"driftline": version("driftline"), "format": FORMAT}
     document["trial_list"] = trial_list(study, records)
     return StudyResult(document, curves, reading, rounds)
 

@@ -155,6 +155,10 @@ class AsyncClient:
         """The present records of all studies, newest first."""
         return await asyncio.to_thread(self._client.records)
 
+    async def owners(self) -> dict[str, str]:
+        """Study id to the name of the token that submitted the study; without local studies."""
+        return await asyncio.to_thread(self._client.owners)
+
     async def delete(self, study: str) -> None:
         """Deletes a study with everything that belongs to it; see `Client.delete`."""
         await (await self.job(study)).delete()

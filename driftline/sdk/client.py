@@ -111,6 +111,10 @@ class Client:
         """The present records of all studies, newest first."""
         return self._studies.records()
 
+    def owners(self) -> dict[str, str]:
+        """Study id to the name of the token that submitted the study; without local studies."""
+        return self._studies.owners()
+
     def delete(self, study: str) -> None:
         """Deletes a study with everything that belongs to it; see `Job.delete`.
 

@@ -228,7 +228,10 @@ class Frontier:
 
         Raises:
             NotFound: No such label.
+            InvalidSpec: The same label twice.
         """
+        if first == second:
+            raise InvalidSpec("LABEL", f"must be two different labels of the study, got {shown(first)} twice")
         return compare(self.data, first, second)
 
     def plot(self, path: str | Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 
 import driftline
 from driftline import errors
+from driftline.client.admin_client import AdminClient
 from driftline.results.modelled_time import Time
 from driftline.sdk import shortcuts
 from driftline.sdk.asynchronous import AsyncClient, AsyncJob
@@ -23,6 +24,7 @@ from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.job import Job, StudyFailed
 from driftline.sdk.offline import OfflineService
+from driftline.study.examples import examples
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy, StudyEstimate
 from driftline.wire.logs import LogLine
@@ -58,15 +60,19 @@ The commands in Python:
 | `validate` | `client.validate(study)` |
 | `run`, `submit` | `client.submit(study)`; `driftline.run(study)` runs it in this process and waits |
 | `watch` | `job.wait(progress=True)` |
-| `list` | `client.records()`; `client.job(name)` finds one |
+| `list` | `client.records()`, `client.owners()`; `client.job(name)` finds one |
 | `pause`, `resume`, `retry`, `cancel`, `extend`, `delete`, `logs` | the method of `Job` with this name |
 | `frontier` | `job.best()`, `job.frontier()`, `driftline.frontier(folder)` |
 | `compare` | `job.compare(first, second)`, `driftline.compare(folder, first, second)` |
 | `compare --with` | `job.first_difference(other)` |
+| `models` | `driftline.log_models(folder)` |
 | `export` | `driftline.results.recorded_table.write(job.table(), path)` |
 | `theory` | `trainers.theory` |
-| `init`, `methods`, `tasks`, `replay`, `ui`, `whoami`, `quota`, `token` | only as commands |
-| `serve`, `migrate`, `doctor` | only as commands |
+| `init` | `driftline.examples()` |
+| `methods`, `tasks` | `trainers.registry.methods()`, `.tasks()`; `search_spaces.spaces.default("methods", "fedprox")` |
+| `replay` | `service.replay.simulation.Replay` |
+| `whoami`, `quota`, `token` | `driftline.AdminClient(url, token)`: `whoami()`, `quota()`, `make_token()`, ... |
+| `ui`, `serve`, `migrate`, `doctor` | only as commands: they start servers or look after one |
 """
 
 
@@ -105,7 +111,7 @@ _SECTIONS = (
         made=False,
     ),
     _Section("Modelled time", "", (Time,), methods=False),
-    _Section("Functions", "", (shortcuts.run, shortcuts.frontier, shortcuts.compare)),
+    _Section("Functions", "", (shortcuts.run, shortcuts.frontier, shortcuts.compare, shortcuts.log_models, examples)),
     _Section(
         "asyncio",
         "`AsyncClient` and `AsyncJob` have the methods of `Client` and `Job`, awaited: `await job.wait()`,\n"
@@ -113,6 +119,7 @@ _SECTIONS = (
         (AsyncClient, AsyncJob),
         methods=False,
     ),
+    _Section("Tokens and quotas", "", (AdminClient,), made=False),
     _Section("Tests of your own", "", (OfflineService,), methods=False),
     _Section(
         "Records",
@@ -184,7 +191,7 @@ def _public(member: type) -> dict[str, Any]:
 
 def _instance(member: type) -> str:
     """What headings call an object of the class."""
-    returned: dict[type, str] = {TrialRecords: "job.trials()", CurvesByTrial: "job.curves()"}
+    returned: dict[type, str] = {AdminClient: "admin", TrialRecords: "job.trials()", CurvesByTrial: "job.curves()"}
     return returned.get(member) or re.split("(?=[A-Z])", member.__name__)[-1].lower()
 
 

@@ -73,6 +73,10 @@ class RemoteStudies:
         """The present records of all studies, newest first."""
         return self._api.studies()
 
+    def owners(self) -> dict[str, str]:
+        """Study id to the name of the token that submitted the study."""
+        return self._api.owners()
+
     def close(self) -> None:
         """Closes the connection; studies continue."""
         self._api.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,31 @@ def frontier(folder: str | Path, *, quality: str | None = None, cost: str | Time
         InvalidSpec: Unknown cost, or no trial reported the metric.
     """
     return local_studies().frontier(Path(folder), quality, cost)
+
+
+def log_models(
+    folder: str | Path, label: str | None = None, *, tell: Callable[[str], object] | None = None
+) -> list[str]:
+    """Logs the models that a finished study recommends to the MLflow database of its output folder.
+
+    Studies keep no models. Each recommended configuration is trained again up to its stopping round, on the first of
+    its confirmation seeds, and must give the quality that was measured there. Models that are logged already stay.
+
+    Args:
+        folder: The output folder.
+        label: Only this label's models.
+        tell: Called with a line for each model.
+
+    Returns:
+        The models' addresses: ``mlflow.pytorch.load_model`` loads them as plain torch modules, from inputs to scores,
+        after ``mlflow.set_tracking_uri("sqlite:///FOLDER/mlflow.db")``.
+
+    Raises:
+        NotFound: The folder holds no study, or the study has no such label.
+        Conflict: The study has not finished.
+        InvalidSpec: The task has no torch model (quadratics), or training gave another quality than was measured.
+    """
+    return local_studies().log_models(Path(folder), label, tell or (lambda text: None))
 
 
 def compare(

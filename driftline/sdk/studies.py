@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +37,10 @@ class Studies(Protocol):
     def records(self) -> list[StudyRecord]:
         """The present records of all studies, newest first."""
 
+    def owners(self) -> dict[str, str]:
+        """Who submitted each study; see `driftline.Client.owners`."""
+        ...
+
     def close(self) -> None:
         """Releases all resources."""
 
@@ -45,6 +50,10 @@ class InProcessStudies(Studies, Protocol):
 
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
+
+    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], object]) -> list[str]:
+        """Logs the models of an output folder; see `driftline.log_models`."""
+        ...
 
 
 def local_studies(out: str | Path | None = None) -> InProcessStudies:

@@ -102,5 +102,7 @@ def read(source: str | Path) -> Any:
         return parse(path.read_text(encoding="utf-8"), path.name)
     except FileNotFoundError as error:
         raise NotFound(f"no study file {str(path)!r}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidSpec("", f"a study file must be text (YAML, in UTF-8), got {str(path)!r}") from error
+    except OSError as error:
         raise InvalidSpec("", f"cannot read study file {str(path)!r}: {error}") from error

@@ -183,9 +183,16 @@ class StudyRecord(Record):
 
 
 class StudyPage(Record):
-    """Studies, newest first."""
+    """Studies, newest first.
+
+    Attributes:
+        studies: The studies.
+        owners: Study id to the name of the token that submitted the study; only on request, for clients that know it.
+        next_page_token: For the next page; None on the last one.
+    """
 
     studies: list[StudyRecord]
+    owners: dict[str, str] = Field(default={}, exclude_if=lambda owners: not owners)
     next_page_token: str | None = None
 
 

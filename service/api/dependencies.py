@@ -120,20 +120,35 @@ async def authenticate(request: Request) -> Access:
 
 
 def access_of(request: Request, token: str | None) -> Access:
-    """What a token that came with the request allows; failures are noted, and slowed down per client address.
+    """What a token that came with the request allows; see `admitted`.
 
     Raises:
         Unauthorized: There is no token, or an unknown one.
         RateLimited: The token was used too often, or the address failed too often.
     """
+    if token is None:
+        error = Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
+        _slow_down(context(request), request, error)
+        raise error
+    return admitted(request, lambda: context(request).tokens.access(token))
+
+
+def admitted(request: Request, check: Callable[[], Access]) -> Access:
+    """What somebody may do who signs in; failures are noted, and slowed down per client address.
+
+    Args:
+        request: The request.
+        check: Finds what they may do.
+
+    Raises:
+        Unauthorized: They are unknown.
+        RateLimited: They asked too often, or the address failed too often.
+    """
     asked = context(request)
     try:
-        if token is None:
-            raise Unauthorized("this needs a bearer token: set DRIFTLINE_TOKEN, or send 'Authorization: Bearer ...'")
-        rights = asked.tokens.access(token)
+        rights = check()
     except Unauthorized as error:
-        if token is not None:
-            _note_failure(asked, request)
+        _note_failure(asked, request)
         if type(error) is Unauthorized:  # not its subclass Forbidden: a known token without rights here
             _slow_down(asked, request, error)
         raise

@@ -15,11 +15,16 @@ from driftline.wire.budgets import StudyEstimate
 from service.cli.jobs import connected
 
 
-def validate_study(file: Path, url: str | None, token_file: Path | None, *, estimate: bool) -> None:
+def validate_study(
+    file: Path, url: str | None, token_file: Path | None, *, estimate: bool, as_json: bool = False
+) -> None:
     """Checks a study, on the service if one is set; prints its size and estimated cost."""
     study = Study.from_yaml(file)
     with connected(url, token_file) if url or environment().url else Client() as client:
         checked = client.validate(study, estimate=estimate)
+    if as_json:
+        typer.echo(checked.model_dump_json(indent=2))
+        return
     _print_plan(file, study, checked.remarks, checked.outlook)
     if checked.estimate is not None:
         _print_estimate(checked.estimate, "on this computer" if client.local else "on the service")

@@ -34,7 +34,7 @@ def task_names(incomplete: str) -> list[str]:
 
 def example_names(incomplete: str) -> list[str]:
     """The examples of `driftline init`."""
-    from service.cli.init import examples
+    from driftline.study.examples import examples
 
     return _starting(incomplete, examples())
 
@@ -46,6 +46,13 @@ def costs(incomplete: str) -> list[str]:
     return _starting(incomplete, [*get_args(Cost), "time"])
 
 
+def states(incomplete: str) -> list[str]:
+    """The states of a study."""
+    from driftline.wire.records import StudyState
+
+    return _starting(incomplete, [state.lower() for state in get_args(StudyState)])
+
+
 def studies(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the studies on the service that is set, and the ids that begin like what was typed."""
     records = _records(ctx)
@@ -55,7 +62,7 @@ def studies(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def labels(ctx: typer.Context, incomplete: str) -> list[str]:
     """Labels of the study that stands before them."""
-    study = str(ctx.params.get("study") or "")
+    study = str(ctx.params.get("study") or ctx.params.get("folder") or "")
     with contextlib.suppress(Exception):
         if (file := Path(study, "study.yaml")).is_file():
             from driftline.study.spec import Study

@@ -9,23 +9,9 @@ from pathlib import Path
 
 import typer
 
-import driftline
 from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.study.examples import examples
 from trainers import hint, shown
-
-FIRST = "first"
-"""The example that is written by default."""
-
-
-def examples() -> dict[str, str]:
-    """The text of every example study, by name; the default one comes first.
-
-    They are part of the wheel (setup.py); in a checkout they lie beside the package.
-    """
-    package = Path(driftline.__file__).parent
-    folder = next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
-    return {name: texts[name] for name in sorted(texts, key=lambda name: (name != FIRST, name))}
 
 
 def list_examples(*, as_json: bool) -> None:

@@ -6,8 +6,9 @@ import contextlib
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 import typer
 
@@ -18,8 +19,9 @@ from driftline.sdk.client import Client
 from driftline.sdk.job import Job
 from driftline.sdk.progress_view import done_text
 from driftline.study.spec import Study
-from driftline.wire.records import STUDY_FINISHED, StudyRecord
+from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
 from service.cli.show import is_remote
+from trainers import hint, shown
 
 
 def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
@@ -104,20 +106,39 @@ def wait(job: Job, study: str) -> None:
     typer.echo(f"{job.record().name}: {job.state.lower()}", err=True)
 
 
-def list_all(client: Client, *, as_json: bool) -> None:
-    """Prints all studies."""
-    records = client.records()
+def list_all(client: Client, states: Sequence[str] = (), *, as_json: bool) -> None:
+    """Prints the studies of the token's project.
+
+    Args:
+        client: Connection to the service.
+        states: Only studies in one of these states, in any case; () is all.
+        as_json: Whether to print JSON, with ``owner`` beside each record's keys.
+
+    Raises:
+        InvalidSpec: There is no such state.
+    """
+    wanted = {state.upper() for state in states}
+    for state in wanted - set(get_args(StudyState)):
+        raise InvalidSpec("--state", f"no state {shown(state.lower())}: {hint(state, get_args(StudyState)).lower()}")
+    records = [record for record in client.records() if not wanted or record.state in wanted]
+    owners = client.owners() if records else {}
     if as_json:
-        typer.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=2))
+        facts = [record.model_dump(mode="json") | {"owner": owners.get(record.id)} for record in records]
+        typer.echo(json.dumps(facts, indent=2))
         return
     if not records:
-        typer.echo("No studies yet: driftline submit STUDY.yaml", err=True)
+        which = f"in state {' or '.join(sorted(wanted)).lower()}" if wanted else "yet: driftline submit STUDY.yaml"
+        typer.echo(f"No studies {which}", err=True)
         return
-    typer.echo(f"{'id':<26}  {'state':<10} {'submitted (UTC)':<16}  {'rounds':>6}  name")
+    typer.echo(f"Project {records[0].project}", err=True)
+    width = min(24, max(len("owner"), *(len(escaped(owners.get(record.id, ""))) for record in records)))
+    typer.echo(f"{'id':<26}  {'state':<10} {'submitted (UTC)':<16}  {'rounds':>6}  {'owner':<{width}}  name")
     for record in records:
         reason = f"  ({escaped(record.reason)})" if record.reason else ""
         state = f"{record.state.lower():<10} {record.created_at:%Y-%m-%d %H:%M}  {done_text(record.progress):>6}"
-        typer.echo(f"{record.id}  {state}  {record.name}{reason}")
+        owner = escaped(owners.get(record.id, ""))
+        owner = owner if len(owner) <= width else owner[: width - 1] + "…"
+        typer.echo(f"{record.id}  {state}  {owner:<{width}}  {record.name}{reason}")
 
 
 def say(job: Job, *, as_json: bool) -> None:

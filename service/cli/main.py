@@ -91,11 +91,12 @@ def validate(
     ] = True,
     url: Url = None,
     token_file: TokenFile = None,
+    as_json: Json = False,
 ) -> None:
     """Check a study and estimate its cost, on the service if one is set; starts nothing."""
     from service.cli.check import validate_study
 
-    validate_study(study, url, token_file, estimate=estimate)
+    validate_study(study, url, token_file, estimate=estimate, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -111,11 +112,14 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="First try what the study in this output folder recommends."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print frontier.json at the end instead of the table.")
+    ] = False,
 ) -> None:
     """Run a study on this computer; repeating the command resumes it, or shows its result."""
     from service.cli.run import run_study
 
-    run_study(study, out, ray_address, warm_start)
+    run_study(study, out, ray_address, warm_start, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -137,7 +141,7 @@ def resume(
         return
     from service.cli.run import resume_study
 
-    resume_study(Path(study), ray_address)
+    resume_study(Path(study), ray_address, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -163,7 +167,7 @@ def retry(
         return
     from service.cli.run import retry_trials
 
-    retry_trials(Path(study), trial or (), ray_address)
+    retry_trials(Path(study), trial or (), ray_address, as_json=as_json)
 
 
 @app.command(rich_help_panel="Results")
@@ -302,17 +306,34 @@ def tasks(
 
 
 @app.command(rich_help_panel="Results")
-def ui(
+def models(
     folder: Folder,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="Only this label's models.", autocompletion=completion.labels),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train what a finished study recommends again, and log the models to MLflow, one per row of the table."""
+    from service.cli.ui import log_models
+
+    log_models(folder, label, as_json=as_json)
+
+
+@app.command(rich_help_panel="Results")
+def ui(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Output folders of `driftline run`; several open together.")
+    ],
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")
     ] = 5000,
     browser: Annotated[bool, typer.Option(help="Open the study's page in a browser.")] = True,
 ) -> None:
-    """Open a study in the MLflow UI."""
+    """Open a study in the MLflow UI, or several in one."""
     from service.cli.ui import open_ui
 
-    open_ui(folder, port, browser=browser)
+    open_ui(folders, port, browser=browser)
 
 
 @app.command(rich_help_panel="Running a service")

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli import completion
 from service.cli.options import Json, RayAddress, StudyFile, StudyName, TokenFile, Url, Where
 
 STUDIES = "Studies on a service"
@@ -46,12 +47,22 @@ def submit(
 
 
 @app.command("list", rich_help_panel=STUDIES)
-def list_(url: Url = None, token_file: TokenFile = None, as_json: Json = False) -> None:
-    """List the studies of a service, newest first."""
+def list_(
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STATE", help="Only studies in this state; may be repeated.", autocompletion=completion.states
+        ),
+    ] = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """List the studies of your project on a service, newest first, with their owners."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
-        jobs.list_all(client, as_json=as_json)
+        jobs.list_all(client, state or (), as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -119,7 +130,7 @@ def extend(
     if not is_remote(study, url):
         from service.cli.run import extend_study
 
-        extend_study(Path(study), trials, seeds, ray_address)
+        extend_study(Path(study), trials, seeds, ray_address, as_json=as_json)
         return
     with jobs.connected(url, token_file) as client:
         jobs.say(client.job(study).extend(trials_per_method=trials, seeds=seeds), as_json=as_json)

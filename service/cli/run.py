@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -14,13 +15,15 @@ import typer
 import yaml
 
 from driftline.client.environment import environment
-from driftline.sdk.shortcuts import frontier
+from driftline.sdk import shortcuts
 from driftline.study.spec import Study
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 
 
-def run_study(file: Path, out: Path | None, ray_address: str | None, warm_start: Path | None = None) -> None:
+def run_study(
+    file: Path, out: Path | None, ray_address: str | None, warm_start: Path | None = None, *, as_json: bool = False
+) -> None:
     """Runs a study into a folder, resumes it, or shows its result if it is finished.
 
     Args:
@@ -28,39 +31,42 @@ def run_study(file: Path, out: Path | None, ray_address: str | None, warm_start:
         out: The folder.
         ray_address: A Ray cluster to use.
         warm_start: Folder of an earlier study, whose recommendations are tried first.
+        as_json: Print frontier.json instead of the table.
     """
     study, source = Study.from_yaml(file), file.read_text(encoding="utf-8")
     if warm_start is not None:
-        study = frontier(warm_start).warm_started(study)
+        study = shortcuts.frontier(warm_start).warm_started(study)
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
     folder = out or environment().out / study.name
     with EmbeddedRun(folder, study, ray_address=ray_address, source=source) as run:
-        _follow(run)
+        _follow(run, as_json=as_json)
 
 
-def resume_study(folder: Path, ray_address: str | None) -> None:
+def resume_study(folder: Path, ray_address: str | None, *, as_json: bool = False) -> None:
     """Resumes the study of a folder, or shows its result if it is finished."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
-        _follow(run)
+        _follow(run, as_json=as_json)
 
 
-def retry_trials(folder: Path, trials: Sequence[str], ray_address: str | None) -> None:
+def retry_trials(folder: Path, trials: Sequence[str], ray_address: str | None, *, as_json: bool = False) -> None:
     """Runs FAILED trials of a folder's study again, the given ones or all."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
         run.api.retry(run.study_id, trials)
-        _follow(run)
+        _follow(run, as_json=as_json)
 
 
-def extend_study(folder: Path, trials: int | None, seeds: int | None, ray_address: str | None) -> None:
+def extend_study(
+    folder: Path, trials: int | None, seeds: int | None, ray_address: str | None, *, as_json: bool = False
+) -> None:
     """Gives the study of a folder a larger budget, and runs what is new."""
     with EmbeddedRun(folder, ray_address=ray_address) as run:
         run.api.extend(run.study_id, trials_per_method=trials, seeds=seeds)
-        _follow(run)
+        _follow(run, as_json=as_json)
 
 
-def _follow(run: EmbeddedRun) -> None:
+def _follow(run: EmbeddedRun, *, as_json: bool) -> None:
     job = EmbeddedJob(run)
     with _clean_stops(run):
         if job.record().state == "SUCCEEDED":
@@ -70,8 +76,9 @@ def _follow(run: EmbeddedRun) -> None:
         else:
             run.start()
             job.wait(progress=True)
-    typer.echo(job.frontier().table())
-    typer.echo(run.summary())
+    frontier = job.frontier()
+    typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+    typer.echo(run.summary(), err=as_json)
 
 
 @contextlib.contextmanager

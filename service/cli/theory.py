@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from driftline.errors import InvalidSpec
 from trainers import SpecError
 
 app = typer.Typer(
@@ -36,6 +37,7 @@ def point(
     json_: AsJson = False,
 ) -> None:
     """Rate and suboptimality of a setting, in the worst case over clients of this curvature."""
+    _check_weights(weights)
     if json_:
         options = [*_curvature_options(mu, smoothness, client_lr, prox), f"--weights={weights}", f"--server={server}"]
         _delegate("point", *options)
@@ -102,6 +104,16 @@ def _our_errors() -> Iterator[None]:
 
 def _curvature_options(mu: float, smoothness: float, client_lr: float, prox: float) -> list[str]:
     return [f"--mu={mu!r}", f"--L={smoothness!r}", f"--client-lr={client_lr!r}", f"--prox={prox!r}"]
+
+
+def _check_weights(text: str) -> None:
+    from trainers.theory.weights import as_weights
+
+    try:
+        as_weights(text)
+    except SpecError as error:
+        problem = str(error).removeprefix("gradient_weights").lstrip(": ").replace("gradient_weights=", "")
+        raise InvalidSpec("--weights", f"{problem} (1:K, K, or numbers separated by commas)") from error
 
 
 def _print_point(mu: float, smoothness: float, client_lr: float, weights: str, prox: float, server: str) -> None:

@@ -1,23 +1,26 @@
-"""`driftline ui`: MLflow's server for a study's folder, on this computer only."""
+"""`driftline ui`: MLflow's server for output folders, on this computer only. `driftline models`: models for it."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import urlopen
 
 import typer
 
 from driftline.errors import InvalidSpec
-from service.embedded.folder_results import stored_link
+from service.embedded.folder_results import StoredLink, log_stored_models, mlflow_uri, stored_link
 
 START_S = 90.0
 """Seconds that MLflow's server may take to answer."""
@@ -25,32 +28,58 @@ START_S = 90.0
 STOP_S = 5.0
 
 
-def open_ui(folder: Path, port: int, *, browser: bool) -> None:
-    """Serves the folder's MLflow database until Ctrl-C, and opens the study's page in a browser.
+def open_ui(folders: Sequence[Path], port: int, *, browser: bool) -> None:
+    """Serves the MLflow database of a folder, or a copy of several, until Ctrl-C, and opens the study's page.
 
     Args:
-        folder: An output folder.
+        folders: Output folders.
         port: Port on 127.0.0.1.
         browser: Open the page once the server answers.
 
     Raises:
-        NotFound: The folder holds no study, or nothing of the study is in MLflow yet.
-        InvalidSpec: The port is taken.
+        NotFound: A folder holds no study, or nothing of the study is in MLflow yet.
+        InvalidSpec: The port is taken, or a folder was given twice.
     """
-    link = stored_link(folder, port)
-    require_free(port, "--port")
-    typer.echo(f"MLflow is starting (10-20 s); the study's page:\n\n    {link.url}\n\nCtrl-C ends it.")
+    with contextlib.ExitStack() as stack:
+        if len(folders) == 1:
+            link = stored_link(folders[0], port)
+        else:
+            from service.embedded.joined_folders import joined_link
+
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-"))
+            link = joined_link(folders, Path(place), port)
+        require_free(port, "--port")
+        what = "the study's page" if len(folders) == 1 else "the studies' page, of copies that last until then"
+        typer.echo(f"MLflow is starting (10-20 s); {what}:\n\n    {link.url}\n\nCtrl-C ends it.")
+        raise typer.Exit(_serve(link, port, browser=browser))
+
+
+def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
+    """Logs the models of a folder's study to its MLflow database, and prints how to load them."""
+    uris = log_stored_models(folder, label, lambda text: typer.echo(text, err=as_json))
+    if as_json:
+        typer.echo(json.dumps({"tracking_uri": mlflow_uri(folder), "models": uris}, indent=2))
+        return
+    typer.echo(
+        f"Load one in Python:\n  mlflow.set_tracking_uri({mlflow_uri(folder)!r})\n"
+        f"  module = mlflow.pytorch.load_model({uris[0]!r})"
+        if uris
+        else "Nothing is recommended, so there is no model."
+    )
+
+
+def _serve(link: StoredLink, port: int, *, browser: bool) -> int:
+    """MLflow's server until Ctrl-C; returns its exit code."""
     server = start_server(link.tracking_uri, link.artifact_root, port)
     if browser:
         threading.Thread(target=_open_when_up, args=(link.url, port), daemon=True).start()
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        code = server.wait()
+        return server.wait()
     except KeyboardInterrupt:
-        code = 0
+        return 0
     finally:
         end_server(server)
-    raise typer.Exit(code)
 
 
 def start_server(tracking_uri: str, artifact_root: str, port: int) -> subprocess.Popen[bytes]:

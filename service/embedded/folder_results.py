@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from driftline.errors import NotFound
+from driftline.errors import Conflict, NotFound
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.study_result import StudyResult, study_result
@@ -23,6 +23,7 @@ from service.embedded.folder import DATABASE, LOG
 from service.embedded.moved_folder import ARTIFACTS, adopt_artifacts
 from service.embedded.moved_folder import DATABASE as MLFLOW_DATABASE
 from service.store.store import Store
+from trainers import hint, shown
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) \S+: (.*)")
@@ -95,6 +96,48 @@ def stored_table(folder: Path) -> RecordedTable:
         return study_table(study, store.trials.find(study.id), store.curves.arrays(study.id))
 
 
+def log_stored_models(
+    folder: Path, label: str | None = None, tell: Callable[[str], object] = lambda text: None
+) -> list[str]:
+    """Trains what a folder's study recommends again, and logs the models to its MLflow database.
+
+    Args:
+        folder: An output folder.
+        label: Only this label's models.
+        tell: Called with a line for each model.
+
+    Returns:
+        The models' addresses in the database, for `mlflow.pytorch.load_model`.
+
+    Raises:
+        NotFound: The folder holds no study, nothing of it is in MLflow yet, or the study has no such label.
+        Conflict: The study has not finished.
+        InvalidSpec: The task's model is no torch module, or training gave another quality than was measured.
+    """
+    from service.recorder.logged_models import log_models
+    from service.recorder.tracking import connect
+
+    with _opened(folder) as store:
+        study = _study(store, folder)
+        if study.state != "SUCCEEDED":
+            raise Conflict(f"models are logged when the study has SUCCEEDED, got {study.state}: run it to its end")
+        if label is not None and label not in study.study.labels:
+            raise NotFound(f"no label {shown(label)} in this study: {hint(label, study.study.labels)}")
+        experiment = _experiment(store, study.id, folder)
+        adopt_artifacts(folder)
+        result = stored_result(store, study.id)
+        return log_models(connect(mlflow_uri(folder)), experiment, study, result, label=label, tell=tell)
+
+
+def _experiment(store: Store, study_id: str, folder: Path) -> str:
+    """MLflow's number of the experiment with the study's labels."""
+    recorded = store.recorder_state.read(study_id, "experiment")
+    for entry in recorded:
+        if entry.key == "labels":
+            return entry.run_id
+    raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")
+
+
 def stored_result(
     store: Store, study_id: str, quality: str | None = None, cost: str | Time | None = None
 ) -> StudyResult:
@@ -130,6 +173,34 @@ def _study(store: Store, folder: Path) -> StudyRecord:
 
 
 @dataclass(frozen=True)
+class RecordedFolder:
+    """A folder's study that MLflow shows.
+
+    Attributes:
+        folder: The folder.
+        study: The study.
+        result: Its result so far.
+        experiment: Number of the experiment with the study's labels, in the folder's MLflow database.
+    """
+
+    folder: Path
+    study: StudyRecord
+    result: StudyResult
+    experiment: str
+
+
+def recorded_folder(folder: Path) -> RecordedFolder:
+    """A folder's study with its result and its place in MLflow.
+
+    Raises:
+        NotFound: The folder holds no study, or nothing of it is in MLflow yet.
+    """
+    with _opened(folder) as store:
+        study = _study(store, folder)
+        return RecordedFolder(folder, study, stored_result(store, study.id), _experiment(store, study.id, folder))
+
+
+@dataclass(frozen=True)
 class StoredLink:
     """How to open a folder's study in MLflow.
 
@@ -159,10 +230,7 @@ def stored_link(folder: Path, port: int) -> StoredLink:
 
     uri = mlflow_uri(folder)
     with _opened(folder) as store:
-        recorded = store.recorder_state.read(_study(store, folder).id, "experiment")
-    experiment = next((entry.run_id for entry in recorded if entry.key == "labels"), None)
-    if experiment is None:
-        raise NotFound(f"nothing of the study in {folder} is in MLflow yet: run it (or resume it) first")
+        experiment = _experiment(store, _study(store, folder).id, folder)
     if os.access(folder / MLFLOW_DATABASE, os.W_OK):
         adopt_artifacts(folder)
     link = mlflow_link(uri, experiment, view=VIEW, port=port)

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from driftline.client.environment import environment
@@ -25,7 +25,7 @@ from driftline.wire.records import StudyRecord
 from service.embedded import timing
 from service.embedded.embedded_run import EmbeddedRun, require_room
 from service.embedded.folder import is_in_use
-from service.embedded.folder_results import stored_frontier, stored_log, stored_study, stored_trials
+from service.embedded.folder_results import log_stored_models, stored_frontier, stored_log, stored_study, stored_trials
 
 
 class EmbeddedJob(Job):
@@ -211,9 +211,17 @@ class LocalStudies:
         """All studies as they are stored now, newest first."""
         return [job.record() for job in self.jobs()]
 
+    def owners(self) -> dict[str, str]:
+        """Nobody: a folder belongs to whom the files belong."""
+        return {}
+
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
         return stored_frontier(folder, quality, cost)
+
+    def log_models(self, folder: Path, label: str | None, tell: Callable[[str], object]) -> list[str]:
+        """Logs the models of an output folder; see `driftline.log_models`."""
+        return log_stored_models(folder, label, tell)
 
     def close(self) -> None:
         """Stops all running studies cleanly."""

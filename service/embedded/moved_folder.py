@@ -9,16 +9,17 @@ from pathlib import Path
 ARTIFACTS = "mlartifacts"
 DATABASE = "mlflow.db"
 
-_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"))
+_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
 
 
-def adopt_artifacts(folder: Path) -> None:
+def adopt_artifacts(folder: Path, copy: Path | None = None) -> None:
     """Points a folder's MLflow database to the artifacts in the folder itself; does nothing if it does so already.
 
     Args:
         folder: An output folder, which may have no MLflow database yet.
+        copy: A copy of its MLflow database, to change in its place.
     """
-    database = folder / DATABASE
+    database = copy or folder / DATABASE
     if not database.is_file():
         return
     here = f"{(folder / ARTIFACTS).resolve()}/"

@@ -25,13 +25,14 @@ _TALL = 460  # pixels; the chart is as wide as the window, and its axes fit into
 _SMALL = 300
 
 
-def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int) -> str:
+def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int, *, band: bool = True) -> str:
     """The labels' runs as charts: the frontier with its band, then single numbers. The study's own run has none.
 
     Args:
         result: The document from `frontier_document`; says whether the axis is logarithmic.
         reading: The metrics of quality and cost.
         created_ms: When the study was created, milliseconds since 1970.
+        band: Whether to draw the smallest and the largest over seeds too.
     """
     step = "milliseconds" if reading.cost == "seconds" else unit(reading.cost)
     first = _section("trade-off", f"{reading.quality} by {step}", 1)  # MLflow cuts longer titles
@@ -39,7 +40,7 @@ def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int) ->
     charts = [
         {
             **_card("LINE", FRONTIER[0], first),
-            "selectedMetricKeys": list(FRONTIER),
+            "selectedMetricKeys": list(FRONTIER if band else FRONTIER[:1]),
             "lineSmoothness": 0,
             "xAxisKey": "step",
             "xAxisScaleType": "log",

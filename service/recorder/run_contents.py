@@ -145,10 +145,12 @@ def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[st
 
 
 def dataset(study: StudyRecord) -> Dataset:
-    """What a study trains on: the settings of its task, without the model."""
+    """What a study trains on: the settings of its task, without the model. The tag `seed` is the study's."""
     settings = {name: value for name, value in study.study.task.items() if name != "model"}
     profile = json.dumps(settings, sort_keys=True)
-    return Dataset(str(settings["name"]), hashlib.sha256(profile.encode()).hexdigest()[:_DIGEST], profile)
+    tags = {name: _text(settings[name]) for name in ("partition", "split_seed") if name in settings}
+    digest = hashlib.sha256(profile.encode()).hexdigest()[:_DIGEST]
+    return Dataset(str(settings["name"]), digest, profile, tags | {"seed": _text(study.study.seed)})
 
 
 def note(result: StudyResult, study: StudyRecord, links: Mapping[str, str]) -> str:

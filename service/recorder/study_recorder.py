@@ -53,6 +53,9 @@ EVERY_S = 2.0  # between two looks at the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
 STUDY_TAG = "driftline.study"
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Tag of experiments with which MLflow leaves out pages that are not for training."""
+
 _CURVES_AT_ONCE = 50
 _STATUS = {**dict.fromkeys(("COMPLETE", "STOPPED", "DIVERGED"), "FINISHED"), "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
@@ -195,7 +198,7 @@ class Recorder:
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
         if self._labels is None or self._trials is None:
             client, (labels, trials) = self._connect(self._uri), experiments(study.name, study.id)
-            tags = {STUDY_TAG: study.id, "mlflow.experimentKind": "custom_model_development"}
+            tags = {STUDY_TAG: study.id, **KIND}
             self._labels = Tracking(client, labels, self._artifact_root, tags)
             self._trials = Tracking(client, trials, self._artifact_root, tags)
         return self._labels, self._trials

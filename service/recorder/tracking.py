@@ -11,7 +11,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # the recorder retries by itself; MLflow would create a run twice
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "GIT_PYTHON_REFRESH": "quiet",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 Row = tuple[str, float, int]
@@ -40,11 +41,13 @@ class Dataset:
         name: Its name.
         digest: Equal for equal datasets, at most 36 characters.
         profile: Its settings, as JSON.
+        tags: What people look for in it, at most 500 characters each.
     """
 
     name: str
     digest: str
     profile: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tracking:
@@ -139,7 +142,10 @@ class Tracking:
         from mlflow.entities import DatasetInput, InputTag
 
         source = Source(dataset.name, dataset.digest, "driftline", dataset.profile, profile=dataset.profile)
-        self._client.log_inputs(run_id, [DatasetInput(source, [InputTag("mlflow.data.context", "training")])])
+        tags = {"mlflow.data.context": "training", **dataset.tags}
+        self._client.log_inputs(
+            run_id, [DatasetInput(source, [InputTag(name, value[:500]) for name, value in tags.items()])]
+        )
 
     def mark(self, metric: str, keys: Iterable[str], *, step: int, timestamp_ms: int) -> None:
         """Let a metric be 1 for the runs with these keys and 0 for all others; writes only what differs.

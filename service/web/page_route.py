@@ -138,7 +138,9 @@ def sign_in_page(request: Request, status: int, message: str = "") -> HTMLRespon
     wanted = getattr(request.state, "wanted", request.url.path)
     # A browser that follows another site's link keeps a strict cookie back: let it ask once more, from our own page.
     again = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
-    return page(request, "sign_in.html", status, message=message, wanted=wanted, again=again)
+    flow = context(request).tokens.code_flow
+    issuer = None if flow is None else flow.host
+    return page(request, "sign_in.html", status, message=message, wanted=wanted, again=again, issuer=issuer)
 
 
 def _reader(request: Request) -> Access:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from driftline.errors import NotFound
 from service.api.response_cache import Body
-from service.web import api_reference, sign_in, study_pages
+from service.web import api_reference, issuer_sign_in, sign_in, study_pages
 from service.web.page_route import PageRoute
 
 ROUTER = APIRouter(route_class=PageRoute, include_in_schema=False)
-ROUTERS = (ROUTER, sign_in.ROUTER, study_pages.ROUTER, study_pages.FRAMES, api_reference.ROUTER)
+ROUTERS = (ROUTER, sign_in.ROUTER, issuer_sign_in.ROUTER, study_pages.ROUTER, study_pages.FRAMES, api_reference.ROUTER)
 _MEDIA_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from driftline.errors import Forbidden
+from service.api.auth.tokens import Access
 from service.api.dependencies import access_of, context
 from service.api.request_bodies import limit_body
 from service.web import sessions
@@ -38,29 +39,43 @@ async def sign_in(request: Request) -> Response:
         Forbidden: The token cannot read, or another site's page sent the form.
         RateLimited: This address has failed too often.
     """
-    _check_own(request)
+    check_own(request)
     fields = await _fields(request)
     request.state.wanted = wanted = fields.get("wanted", "/")
     access = await run_in_threadpool(access_of, request, fields.get("token", "").strip())
+    response = RedirectResponse(own_page(wanted), _SEE_OTHER)
+    begin_session(request, response, access)
+    return response
+
+
+def begin_session(request: Request, response: Response, access: Access) -> None:
+    """Put the cookie of a new session into a response.
+
+    Raises:
+        Forbidden: The access does not allow reading.
+    """
     asked = context(request)
     cookie, seconds = sessions.start(asked.tokens, access, asked.store.session.clock())
-    response = RedirectResponse(wanted if _OWN_PAGE.fullmatch(wanted) else "/", _SEE_OTHER)
     response.set_cookie(
-        sessions.COOKIE, cookie, max_age=seconds, httponly=True, samesite="strict", secure=_encrypted(request)
+        sessions.COOKIE, cookie, max_age=seconds, httponly=True, samesite="strict", secure=encrypted(request)
     )
-    return response
+
+
+def own_page(wanted: str) -> str:
+    """The page to show after sign-in: the one that was asked for, if it is ours."""
+    return wanted if _OWN_PAGE.fullmatch(wanted) else "/"
 
 
 @ROUTER.post("/sign-out")
 async def sign_out(request: Request) -> Response:
     """Delete the browser's cookie."""
-    _check_own(request)
+    check_own(request)
     response = RedirectResponse("/sign-in", _SEE_OTHER)
-    response.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict", secure=_encrypted(request))
+    response.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict", secure=encrypted(request))
     return response
 
 
-def _check_own(request: Request) -> None:
+def check_own(request: Request) -> None:
     """Refuse forms that other sites' pages send: they could sign a reader in as somebody else.
 
     Raises:
@@ -79,7 +94,7 @@ async def _fields(request: Request) -> dict[str, str]:
         return {}
 
 
-def _encrypted(request: Request) -> bool:
+def encrypted(request: Request) -> bool:
     """Whether the browser speaks https, as far as we or a proxy in front can tell.
 
     Any proxy is believed: a client that lies gets a cookie that its own browser keeps from plain http.

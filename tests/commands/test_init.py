@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.study.examples import FIRST, examples
 from driftline.study.spec import Study
-from service.cli.init import FIRST, examples
 from service.cli.main import app
 
 ROOT = Path(__file__).parents[2]

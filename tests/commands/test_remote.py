@@ -37,9 +37,16 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     (record,) = json.loads(run("list", "--json").stdout)
     assert (record["name"], record["state"]) == ("small", "SUCCEEDED")
     heading, line = run("list").stdout.splitlines()
-    assert heading.split() == ["id", "state", "submitted", "(UTC)", "rounds", "name"]
+    assert heading.split() == ["id", "state", "submitted", "(UTC)", "rounds", "owner", "name"]
     assert line.startswith(f"{record['id']}  succeeded ")
-    assert line.endswith("  100 %  small")
+    assert line.endswith("  100 %  configured  small")
+    assert (record["owner"], record["project"]) == ("configured", "default")
+    assert run("list").stderr == "Project default\n"
+    assert len(json.loads(run("list", "--json", "--state", "Succeeded", "--state", "failed").stdout)) == 1
+    none = run("list", "--state", "running")
+    assert (none.stdout, none.stderr) == ("", "No studies in state running\n")
+    refused = run("list", "--state", "runing").exception
+    assert str(refused) == '--state: no state "runing": did you mean running?'
     assert [heading.index(name) for name in ("state", "name")] == [line.index("succeeded"), line.index("small")]
     assert "fedavg: recommendations" in run("frontier", "small").stdout
     document = json.loads(run("frontier", record["id"], "--json").stdout)
@@ -57,6 +64,8 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
 
 
 def test_a_service_validates_and_estimates(service: Service, run: Run, study_file: Path) -> None:
+    document = json.loads(run("validate", study_file, "--json").stdout)
+    assert (document["spec"]["name"], document["estimate"]["seconds"]) == ("small", None)
     done = run("validate", study_file)
     assert done.exit_code == 0, done.output
     assert "2 methods (fedavg, fedsgd), each 3 trials and 3 repeats on 3 fresh seeds" in done.stdout

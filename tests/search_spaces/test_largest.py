@@ -75,3 +75,14 @@ def test_the_command(tmp_path, capsys):
     assert capsys.readouterr().err.splitlines()[-1] == (
         'error: --client-lrs must be numbers separated by commas, got "1;2"'
     )
+
+
+def test_the_edge_of_the_grid_is_said(tmp_path, capsys):
+    path = tmp_path / "trial.json"
+    path.write_text(json.dumps(TRIAL))
+    assert main([str(path), "--client-lrs", "0.1,0.01", "--server-lrs", "0.1"]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["client_lr"] for line in out.splitlines()] == [0.1]
+    assert "note: 0.1 is the largest client_lr that was tried" in err
+    assert main([str(path), "--client-lrs", "10,0.1", "--server-lrs", "0.1"]) == 0
+    assert capsys.readouterr().err == ""

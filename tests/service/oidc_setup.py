@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import threading
 import time
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -56,6 +59,8 @@ class Issuer:
         let: It answers while this is set.
         fetches: How often its keys were asked for.
         answer: What it answers; its configuration and its keys, unless a test has it say something else.
+        codes: The ID token's changes and the code challenge of every code that it has given and nobody has used.
+        exchanges: The forms and headers with which codes were exchanged.
     """
 
     def __init__(self) -> None:
@@ -67,6 +72,8 @@ class Issuer:
         self.url = ""
         self.claimed: str | None = None  # the issuer that its configuration names
         self.answer: Answer = self._answer
+        self.codes: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.exchanges: list[tuple[dict[str, str], str | None]] = []
 
     def config(self, **more: Any) -> dict[str, Any]:
         """What DRIFTLINE_OIDC would hold."""
@@ -87,10 +94,38 @@ class Issuer:
         }
         return (key or self.keys[0]).sign({name: value for name, value in claims.items() if value is not None})
 
+    def signed_in(self, address: str, **changes: Any) -> str:
+        """Where the issuer sends a person who has signed in on the page with this address.
+
+        Args:
+            address: Of the issuer's page, with its query.
+            changes: Of the ID token's claims.
+        """
+        query = dict(parse_qsl(urlsplit(address).query))
+        assert (query["response_type"], query["code_challenge_method"]) == ("code", "S256")
+        code = f"code-{len(self.codes)}"
+        claims = {"aud": query["client_id"], "nonce": query["nonce"], **changes}
+        self.codes[code] = (query["code_challenge"], claims)
+        return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
+
+    def exchange(self, form: dict[str, str], authorization: str | None) -> tuple[int, dict[str, Any]]:
+        """An ID token for a code; 400 if the verifier is not that of the challenge, or the code was used."""
+        self.exchanges.append((form, authorization))
+        challenge, claims = self.codes.pop(form["code"], ("", {}))
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != challenge:
+            return 400, {"error": "invalid_grant"}
+        return self.status, {"id_token": self.token(**claims), "access_token": "unused", "token_type": "Bearer"}
+
     def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
         assert self.let.wait(120)
         if path == "/.well-known/openid-configuration":
-            return self.status, {"issuer": self.claimed or self.url, "jwks_uri": f"{self.url}/keys"}
+            return self.status, {
+                "issuer": self.claimed or self.url,
+                "jwks_uri": f"{self.url}/keys",
+                "authorization_endpoint": f"{self.url}/authorize",
+                "token_endpoint": f"{self.url}/token",
+            }
         self.fetches += 1
         return self.status, {"keys": [key.listed() for key in self.keys]}
 
@@ -107,7 +142,14 @@ def issuing() -> Iterator[Issuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = issuer.answer(self.path)
+            self._send(*issuer.answer(self.path))
+
+        def do_POST(self) -> None:
+            assert self.path == "/token"
+            text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self._send(*issuer.exchange(dict(parse_qsl(text)), self.headers["Authorization"]))
+
+        def _send(self, status: int, body: dict[str, Any]) -> None:
             text = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))

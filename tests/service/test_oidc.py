@@ -1,7 +1,6 @@
 """Tokens of an OpenID Connect issuer, through the API over HTTP."""
 
 import base64
-import functools
 import hashlib
 import hmac
 import json
@@ -15,7 +14,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from service.api.auth import oidc_keys
+from service.api.auth import issuer_answers, oidc_keys
 from service.api.auth.oidc import Oidc
 from service.api.auth.oidc_keys import FRESH_S, PAUSE_S, TRUSTED_S, UNKNOWN_S, WAITING
 from service.api.rate_limits import Limits
@@ -225,7 +224,7 @@ def test_an_issuer_that_hangs_holds_up_nobody_else(
     service: Service, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc_keys, "WAIT_S", 60.0)
-    monkeypatch.setattr(oidc_keys, "_json", functools.partial(oidc_keys._json, deadline_s=60.0))
+    monkeypatch.setattr(issuer_answers, "FETCH_S", 60.0)
     issuer.let.clear()
     answers: list[int] = []
     token = issuer.token()

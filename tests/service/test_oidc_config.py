@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, Unavailable
+from service.api.auth.issuer_answers import require_safe
 from service.api.auth.oidc import Oidc
-from service.api.auth.oidc_keys import IssuerKeys, require_safe
+from service.api.auth.oidc_keys import IssuerKeys
 from service.cli.main import app
 from service.server import compose
 from service.settings import read_service

@@ -21,7 +21,7 @@ def test_a_study_file(tmp_path):
     with pytest.raises(InvalidSpec, match=r"^study\.yaml: line 2, column 1: "):
         Study.from_yaml(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidSpec, match="cannot read study file"):
+    with pytest.raises(InvalidSpec, match="a study file must be text"):
         Study.from_yaml(path)
     with pytest.raises(InvalidSpec, match="cannot read study file"):
         Study.from_yaml(tmp_path)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
@@ -86,6 +86,14 @@ class Affine:
         if init is None:
             return self.like.new_zeros(self.layout.size)
         return self.layout.row(torch.tensor(init, dtype=torch.float64).to(self.like))
+
+    def torch_module(self, params: Tensor) -> nn.Module:
+        """A new module with these parameters (P,), in evaluation mode, on the CPU."""
+        weight = self.layout.views(params)["weight"].cpu()
+        linear = nn.Linear(self.features, len(weight), bias=self.columns > self.features, dtype=weight.dtype)
+        held = {"weight": weight[:, : self.features], "bias": weight[:, -1]}
+        linear.load_state_dict({name: held[name] for name in linear.state_dict()})
+        return nn.Sequential(nn.Flatten(), linear).eval()
 
     def source(self, seed: int, batch_size: int | None, batching: str) -> ExampleSource:
         """The batches of a trial."""

@@ -101,6 +101,12 @@ class Network:
             view.copy_(parameters[name].detach())
         return row
 
+    def torch_module(self, params: Tensor) -> nn.Module:
+        """A new module with these parameters (P,), in evaluation mode, on the CPU."""
+        module = self._made(0).to(self.like.dtype)
+        module.load_state_dict({name: view.cpu() for name, view in self.layout.views(params).items()})
+        return module.eval()
+
     def source(self, seed: int, batch_size: int | None, batching: str) -> ExampleSource:
         """The batches of a trial."""
         chance = bool(self.dropouts) or self.crop > 0 or self.flip

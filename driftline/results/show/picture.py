@@ -23,6 +23,7 @@ Json = Mapping[str, Any]
 _INSIDE = 10  # most labels for a legend inside the axes; with more it stands beside them
 _COLUMN = 26  # names per column of a legend beside the axes
 _COLUMN_INCHES = 2.6
+_DARK = "#1c2330"
 _THEORY = (0, (3, 1.5))  # dashes
 
 
@@ -132,8 +133,8 @@ def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> Non
             [row["cost"] for row in theory],
             [row["quality"] for row in theory],
             where="post",
-            color=style.colour,
-            linewidth=1.0,
+            color=_DARK,  # in the label's colour it could not be seen on the line that it agrees with
+            linewidth=0.9,
             linestyle=_THEORY,
             zorder=3.5,
         )
@@ -155,7 +156,7 @@ def _dress(axes: Any, result: Json) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if any(method.get("theory") for method in result["methods"].values()):
-        axes.plot([], [], color="#555555", linewidth=1.0, linestyle=_THEORY, label="theory")
+        axes.plot([], [], color=_DARK, linewidth=0.9, linestyle=_THEORY, label="theory")
     if not any(method["recommendations"] for method in result["methods"].values()):
         axes.text(
             0.5,

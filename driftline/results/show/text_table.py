@@ -11,6 +11,7 @@ from driftline.results.show.axes import time_text
 from driftline.results.show.number_text import banded, hyperparameters_text, number
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.theory_text import agreement
+from driftline.results.space_edges import space_edges
 
 Json = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ def table(result: Json, width: int = 80) -> str:
     Returns:
         Lines, the last without a line break: metric and cost; a row for each label (area and final quality of the
         frontier with their bands over seeds, trials, diverged); on quadratic tasks the difference between theory and
-        measurement; then for every label what to run for which cost.
+        measurement; then for every label what to run for which cost; and recommended values at the edge of their space.
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
@@ -42,6 +43,9 @@ def table(result: Json, width: int = 80) -> str:
         ]
     for label, method in result["methods"].items():
         lines += ["", *_recommendations(label, method, result["scale"]["last"], metric, cost, width)]
+    if edges := space_edges(result):
+        lines += ["", "At the edge of their space, where a wider one may hold better values:"]
+        lines += [row for line in edges for row in textwrap.wrap(line, width - 2, initial_indent="  ")]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -20,11 +20,15 @@ FIELDS = (
     "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "examples",
     "wall_seconds", "error",
 )  # fmt: skip
-"""Columns before the hyperparameters; `recommended` and `pareto` say something about the trial's configuration."""
+"""The first columns; `recommended` and `pareto` are about the trial's configuration, `wall_seconds` about its pack."""
+
+_NO_QUALITY = frozenset({"round", "diverged", "update_norm", "slowest_examples", *FIELDS})
 
 
 def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading) -> str:
-    """One row per trial, ordered by label, phase and number; hyperparameters in columns after `FIELDS`, by name.
+    """One row per trial, ordered by label, phase and number.
+
+    `FIELDS` are followed by ``final_METRIC`` of every metric, as it was reported last, and by the hyperparameters.
 
     Args:
         curves: All trials.
@@ -37,15 +41,17 @@ def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading:
     """
     ordered = sorted(curves, key=lambda curve: curve.key)
     names = sorted({name for curve in ordered for name in curve.hyperparameters})
+    metrics = sorted(
+        {name for curve in ordered for name in curve.columns if name not in _NO_QUALITY and not name.endswith("_lr")}
+    )
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*FIELDS, *names])
+    writer.writerow([*FIELDS, *(f"final_{name}" for name in metrics), *names])
     marked = {label: _marked(method) for label, method in result["methods"].items()}
     for curve in ordered:
         row = _row(curve, marked[curve.label], reading, stored_axis(result))
-        writer.writerow(
-            [_cell(row.get(name)) for name in FIELDS] + [_cell(curve.hyperparameters.get(n)) for n in names]
-        )
+        values = [row.get(name) for name in FIELDS] + [_last(curve, name) for name in metrics]
+        writer.writerow([_cell(value) for value in values + [curve.hyperparameters.get(name) for name in names]])
     return out.getvalue()
 
 
@@ -65,14 +71,19 @@ def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, ax
     row["rounds_done"] = curve.rounds_done
     row |= {name: curve.configuration in numbers for name, numbers in marked.items()}
     for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "examples", "wall_seconds"):
-        _, values = curve.metric(name)
-        row[name] = float(values[-1]) if values.size else None
+        row[name] = _last(curve, name)
     runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state == "COMPLETE" else None
     settling = None if runs is None else settled(runs, axis)
     if settling is not None:
         row |= {"settles": float(settling.cost[0]), "ends": float(settling.end[0])}
         row["speed"] = speed(curve, reading.quality, reading.cost)
     return row
+
+
+def _last(curve: TrialCurve, metric: str) -> float | None:
+    """What a trial reported last of a metric."""
+    _, values = curve.metric(metric)
+    return float(values[-1]) if values.size else None
 
 
 def _cell(value: Any) -> Any:

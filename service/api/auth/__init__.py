@@ -1,1 +1,5 @@
-"""Authentication: `tokens` checks Driftline's own tokens, `oidc` and `oidc_keys` those of an identity provider."""
+"""Authentication: `tokens` checks Driftline's own tokens, `oidc` those of an identity provider.
+
+`oidc_keys` holds the provider's keys, `code_flow` signs people in there in a browser, and `issuer_answers` are the
+requests to it.
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,8 +14,10 @@ from pydantic import Field, field_validator
 from driftline.errors import Forbidden, InvalidSpec, Unauthorized
 from driftline.study.validation import Section
 from driftline.wire.access import ProjectName
-from service.api.auth.oidc_keys import IssuerKeys, asymmetric, require_safe
-from service.api.auth.tokens import ISSUED, Access, Scope
+from service.api.auth.code_flow import OidcCodeFlow, SignInConfig
+from service.api.auth.issuer_answers import require_safe
+from service.api.auth.oidc_keys import IssuerKeys, asymmetric
+from service.api.auth.tokens import ISSUED, Access, CodeFlow, Scope
 
 LEEWAY_S = 30.0
 """Tolerated difference between the issuer's clock and this one, in seconds."""
@@ -50,6 +53,7 @@ class OidcConfig(Section):
         grants: What groups may do. The first entry that matches one of the token's groups decides the project; the
             scopes are those of all matching entries for this project.
         algorithms: Allowed signature algorithms; asymmetric ones only, default all of them.
+        sign_in: How people sign in on the service's pages; None: with a token only.
     """
 
     issuer: str
@@ -59,6 +63,7 @@ class OidcConfig(Section):
     groups_claim: str = Field(default="groups", min_length=1)
     grants: list[Grant] = Field(min_length=1)
     algorithms: list[str] = Field(default_factory=list)
+    sign_in: SignInConfig | None = None
 
     @field_validator("issuer", "jwks_url")
     @classmethod
@@ -86,11 +91,17 @@ class Oidc:
     Args:
         config: The issuer, and what its tokens allow.
         clock: A monotonic clock in seconds, for the age of keys.
+
+    Attributes:
+        code_flow: How people sign in on the pages; None if that is not configured.
     """
 
     def __init__(self, config: OidcConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._keys = IssuerKeys(config.issuer, config.jwks_url, clock=clock)
+        self.code_flow: CodeFlow | None = None
+        if config.sign_in is not None:
+            self.code_flow = OidcCodeFlow(config.issuer, config.sign_in, self._person, clock=clock)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, clock: Callable[[], float] = time.monotonic) -> Oidc:
@@ -122,7 +133,29 @@ class Oidc:
             Forbidden: The token is valid, but no grant matches its groups.
             Unavailable: The issuer's keys are not available.
         """
-        claims = self._verified(token)
+        return self._access(self._verified(token, self._config.audience))
+
+    def _person(self, id_token: str, client: str, nonce: str) -> Access:
+        """What a person may do who has just signed in.
+
+        Args:
+            id_token: The ID token that the issuer has sent.
+            client: Id of the client that it must be for.
+            nonce: What it must repeat, so that it belongs to this sign-in.
+
+        Raises:
+            Unauthorized: The token is invalid, or of another sign-in.
+            Forbidden: No grant matches the person's groups.
+            Unavailable: The issuer's keys are not available.
+        """
+        claims = self._verified(id_token, client)
+        if claims.get("azp", client) != client or not hmac.compare_digest(
+            str(claims.get("nonce", "")).encode(), nonce.encode()
+        ):
+            raise Unauthorized("the issuer's answer is for another sign-in: sign in again")
+        return self._access(claims)
+
+    def _access(self, claims: Mapping[str, Any]) -> Access:
         subject = str(claims["sub"])
         name = claims.get(self._config.name_claim)
         project, scopes = self._granted(claims.get(self._config.groups_claim))
@@ -135,7 +168,7 @@ class Oidc:
             datetime.fromtimestamp(int(claims["exp"]), UTC),
         )
 
-    def _verified(self, token: str) -> dict[str, Any]:
+    def _verified(self, token: str, audience: str) -> dict[str, Any]:
         fields = header(token) or {}
         algorithm, kid = fields.get("alg"), fields.get("kid")
         if algorithm not in self._config.algorithms:
@@ -148,7 +181,7 @@ class Oidc:
                 token,
                 key,
                 algorithms=[str(algorithm)],
-                audience=self._config.audience,
+                audience=audience,
                 issuer=self._config.issuer,
                 leeway=LEEWAY_S,
                 options={"require": _CLAIMS},

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import jwt
 
-from driftline.errors import InvalidSpec, Unauthorized, Unavailable
+from driftline.errors import Unauthorized, Unavailable
+from service.api.auth.issuer_answers import discover, endpoint, fetch_json
 
 _LOG = logging.getLogger(__name__)
 FRESH_S = 300.0
@@ -31,10 +31,6 @@ PAUSE_S = 5.0
 WAIT_S = 6.0
 WAITING = 4
 """A request waits at most WAIT_S for keys, and at most WAITING requests do at once, of a process's 40 threads."""
-
-_FETCH_S = 5.0
-_BYTES = 1 << 20
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class IssuerKeys:
@@ -141,37 +137,11 @@ class IssuerKeys:
                 self._state.notify_all()
 
     def _fetch(self) -> list[Mapping[str, Any]]:
-        url = self._jwks_url or self._discovered()
-        keys = _json(url).get("keys")
+        url = self._jwks_url or endpoint(self._issuer, discover(self._issuer), "jwks_uri")
+        keys = fetch_json(url).get("keys")
         if not isinstance(keys, list):
             raise ValueError(f"{url} must hold a list of keys")
         return [key for key in keys if isinstance(key, dict)]
-
-    def _discovered(self) -> str:
-        place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        document = _json(place)
-        if document.get("issuer") != self._issuer:
-            raise ValueError(f"{place} must be of issuer {self._issuer}, got {document.get('issuer')!r}")
-        url = document.get("jwks_uri")
-        if not isinstance(url, str):
-            raise ValueError(f"{place} must name its jwks_uri, got {url!r}")
-        require_safe("jwks_uri", url)
-        return url
-
-
-def require_safe(name: str, url: str) -> None:
-    """Rejects a URL through which an attacker in the network could inject keys.
-
-    Raises:
-        InvalidSpec: The URL is neither https nor http on this machine.
-    """
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        parts, host = urlsplit(""), None
-    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)):
-        raise InvalidSpec(name, f"must start with https:// (http:// only with {', '.join(_LOOPBACK)}), got {url!r}")
 
 
 def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
@@ -185,28 +155,6 @@ def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
     curve = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}.get(algorithm)
     short = made.Algorithm.check_key_length(made.key)  # RSA below 2048 bits
     return None if short or (curve is not None and key.get("crv") != curve) else made
-
-
-def _json(url: str, deadline_s: float = _FETCH_S) -> dict[str, Any]:
-    """The JSON object at a URL, limited in time and size.
-
-    Raises:
-        httpx.HTTPError: The request failed.
-        ValueError: The answer is not a JSON object, too large, or too slow.
-    """
-    end = time.monotonic() + deadline_s
-    body = b""
-    with httpx.stream("GET", url, timeout=deadline_s, headers={"Accept": "application/json"}) as response:
-        if response.status_code != 200:
-            raise ValueError(f"{url} answered with status {response.status_code}")
-        for part in response.iter_bytes():
-            body += part
-            if len(body) > _BYTES or time.monotonic() > end:
-                raise ValueError(f"{url} must answer within {deadline_s:g} s and {_BYTES} bytes")
-    document = httpx.Response(200, content=body).json()
-    if not isinstance(document, dict):
-        raise ValueError(f"{url} must answer with a JSON object")
-    return document
 
 
 def asymmetric(names: Sequence[str]) -> tuple[str, ...]:

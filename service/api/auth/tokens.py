@@ -80,8 +80,47 @@ class Access:
             raise Unauthorized(f"this driver's token has expired: study {self.study} is over")
 
 
+class CodeFlow(Protocol):
+    """Lets people sign in at an identity provider, in a browser.
+
+    Attributes:
+        host: The provider's name for people.
+    """
+
+    @property
+    def host(self) -> str: ...
+
+    def begin(self, state: str, verifier: str, nonce: str) -> str:
+        """Address of the provider's page on which a person signs in.
+
+        Args:
+            state: What the provider sends back with the person.
+            verifier: A secret of this sign-in; only its hash is sent.
+            nonce: What the provider's answer must repeat.
+
+        Raises:
+            Unavailable: The provider does not answer.
+        """
+
+    def finish(self, code: str, verifier: str, nonce: str, now: float) -> Access:
+        """What the person may do who came back with a code.
+
+        Raises:
+            Unauthorized: The code is invalid.
+            Forbidden: The person is known, but may do nothing here.
+            Unavailable: The provider does not answer.
+        """
+
+
 class Issuer(Protocol):
-    """Checks the tokens of an identity provider."""
+    """Checks the tokens of an identity provider.
+
+    Attributes:
+        code_flow: How people sign in on the pages; None if that is not configured.
+    """
+
+    @property
+    def code_flow(self) -> CodeFlow | None: ...
 
     def claims(self, token: str) -> bool:
         """Whether this issuer checks such a token, valid or not."""
@@ -125,6 +164,11 @@ class Tokens:
         """Tokens with one random token that allows everything, for an embedded service; and that token."""
         token = secrets.token_urlsafe(32)
         return cls({token: Access()}), token
+
+    @property
+    def code_flow(self) -> CodeFlow | None:
+        """How people sign in at the identity provider; None if that is not configured."""
+        return None if self._issuer is None else self._issuer.code_flow
 
     def driver(self, study_id: str, project: str = "default") -> str:
         """The token of a study's driver; always the same."""

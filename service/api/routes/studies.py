@@ -84,14 +84,21 @@ def _created(asked: Context, allowed: Access, body: dict[str, Any], key: str | N
 
 
 @ROUTER.get("", operation_id="listStudies")
-def studies(asked: Asked, allowed: Allowed, page_size: PageSize = 50, page_token: PageToken = None) -> StudyPage:
+def studies(
+    asked: Asked,
+    allowed: Allowed,
+    page_size: PageSize = 50,
+    page_token: PageToken = None,
+    owners: Annotated[bool, Query(description="Also say who submitted each study.")] = False,
+) -> StudyPage:
     """The project's studies, newest first."""
     allowed.require("read")
     listing = ("studies", allowed.project)
     before = position(listing, page_token, BY_ID)
     rows = asked.store.studies.find(project=allowed.project, before=before, limit=page_size + 1)
     shown, following = page(listing, rows, page_size, lambda study: study.id)
-    return StudyPage(studies=shown, next_page_token=following)
+    names = asked.store.audit.owners(shown) if owners else {}
+    return StudyPage(studies=shown, owners=names, next_page_token=following)
 
 
 @ROUTER.get("/{study_id}", operation_id="getStudy", response_model=StudyRecord, responses=NOT_MODIFIED)

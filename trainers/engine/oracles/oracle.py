@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainers.engine.layout import Layout
 from trainers.problem import Problem
@@ -188,6 +188,19 @@ class Model(Protocol):
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """(T, M) accuracies on batches; None if the model has no accuracy."""
+        ...
+
+
+@runtime_checkable
+class HasModule(Protocol):
+    """A model that can leave Driftline as a plain torch module."""
+
+    def torch_module(self, params: Tensor) -> nn.Module:
+        """A new module from inputs (examples, ...) to scores (examples, outputs), in evaluation mode, on the CPU.
+
+        Args:
+            params: (P,).
+        """
         ...
 
 

@@ -70,6 +70,10 @@ class Lane:
         """Index of the member in each slot that is not idle."""
         return self._order[: self._members]
 
+    def params(self) -> Tensor:
+        """(members, P) the present models of the members."""
+        return self.now.state.params[: self._members, 0]
+
     def first_lines(self, wall_seconds: NDArray[np.float64]) -> list[dict[str, Any]]:
         """The lines of round 0.
 

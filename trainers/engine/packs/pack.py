@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from trainers.engine.evaluation.flops import gradient_flops
 from trainers.engine.memory import keep_freed_memory
+from trainers.engine.oracles.oracle import HasModule
 from trainers.engine.packs import checkpoint
 from trainers.engine.packs.build import slots
 from trainers.engine.packs.lane import Lane
 from trainers.engine.packs.plan import Plan
 from trainers.engine.packs.setting import PackSetting
-from trainers.errors import CheckpointError
+from trainers.errors import CheckpointError, SpecError
 from trainers.trial.document import TrialSpec
 
 
@@ -125,6 +127,18 @@ class Pack:
             "clients_per_round": self._setting.clients_per_round,
             "flops_per_example": flops if known else None,
         }
+
+    def torch_modules(self) -> list[nn.Module]:
+        """The models of all members as they are now: plain torch modules from inputs to scores, on the CPU.
+
+        Raises:
+            SpecError: The task's model has no module, as for losses in closed form.
+        """
+        model = self._setting.model
+        if not isinstance(model, HasModule):
+            raise SpecError("task: its model cannot be written as a torch module")
+        rows = {number: row for lane in self._lanes for number, row in zip(lane.members, lane.params(), strict=True)}
+        return [model.torch_module(rows[number]) for number in range(self.members)]
 
     @property
     def members(self) -> int:

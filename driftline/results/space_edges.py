@@ -1,0 +1,79 @@
+"""Recommended values at the edge of what was searched: a wider space may hold better ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Json = Mapping[str, Any]
+
+_SHARE = 0.02  # of the range, on its own scale
+_NATURAL = (0, 1)  # smallest values that are seldom a limit of somebody's choice: no decay, a single step
+
+
+def space_edges(result: Json) -> list[str]:
+    """A line for each label whose recommendation for the largest cost has values at an edge of its space.
+
+    Numbers of ranges count within 2 % of the range's ends, on its own scale; numbers of a choice if they are its
+    smallest or largest one. Smallest values 0 and 1 do not count.
+
+    Args:
+        result: A document with its study as ``specification``; without it, nothing is known.
+    """
+    lines = []
+    for entry in result.get("specification", {}).get("methods", ()):
+        method = result["methods"].get(entry["label"])
+        if method is None or not method["recommendations"]:
+            continue
+        number = method["recommendations"][-1]["configuration"]
+        values = next((row for row in method["configurations"] if row["configuration"] == number), None)
+        if values is None:
+            continue
+        spaces = dict(_spaces(entry))
+        edges = [
+            f"{name} {value:.4g} ({edge})"
+            for name, value in values["hyperparameters"].items()
+            if name in spaces and (edge := _edge(spaces[name], value))
+        ]
+        if edges:
+            lines.append(f"{entry['label']}: {', '.join(edges)}")
+    return lines
+
+
+def _spaces(entry: Json) -> Iterator[tuple[str, Json]]:
+    """Dotted name and form of every hyperparameter of an entry."""
+    parts = [("", entry), *((f"{kind}.", part) for kind, part in entry.items() if isinstance(part, Mapping))]
+    for prefix, part in parts:
+        space = part.get("space")
+        if isinstance(space, Mapping):
+            yield from ((prefix + name, form) for name, form in space.items() if isinstance(form, Mapping))
+
+
+def _edge(form: Json, value: Any) -> str:
+    """Which edge of its space a value is at: smallest or largest; empty in between."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    bounds = form.get("float") or form.get("int")
+    if bounds:
+        low, high = bounds
+        if not low <= value <= high or low == high:  # one of the values in `also`
+            return ""
+        place = _place(low, high, value, log=bool(form.get("log")) and low > 0)
+        low_end, high_end = place <= _SHARE, place >= 1 - _SHARE
+    else:
+        options = [one for one in form.get("choice", ()) if isinstance(one, int | float) and not isinstance(one, bool)]
+        if len(options) < 3:
+            return ""
+        low, high = min(options), max(options)
+        low_end, high_end = value == low, value == high
+    if high_end:
+        return "largest"
+    return "smallest" if low_end and low not in _NATURAL else ""
+
+
+def _place(low: float, high: float, value: float, *, log: bool) -> float:
+    """Where a value is in its range, from 0 to 1."""
+    if log:
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    return (value - low) / (high - low)

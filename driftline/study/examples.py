@@ -1,0 +1,19 @@
+"""The example studies that come with Driftline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FIRST = "first"
+"""The one to start from."""
+
+
+def examples() -> dict[str, str]:
+    """The text of every example study, by name; the one to start from comes first.
+
+    ``Study.from_yaml(examples()["first"])`` is the study of ``driftline init``.
+    """
+    package = Path(__file__).parents[1]  # setup.py puts them into the wheel; in a checkout they lie beside it
+    folder = next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    return {name: texts[name] for name in sorted(texts, key=lambda name: (name != FIRST, name))}
