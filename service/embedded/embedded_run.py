@@ -1,4 +1,4 @@
-"""Runs a study in this process: the app, scheduler, driver and recorder of a service, over one output folder.
+"""Runs a study in this process: app, scheduler and driver of a service, over one output folder; a second one records.
 
     FOLDER/driftline.db     everything that was measured        FOLDER/frontier.{json,html,png}, trials.csv
     FOLDER/mlflow.db        the same for the MLflow UI          FOLDER/checkpoints, study.yaml, driver.log
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, NotFound
@@ -28,15 +28,13 @@ from service.api.app import create_app
 from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
 from service.embedded.folder import LOG, Folder
-from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri, stored_result
-from service.embedded.moved_folder import adopt_artifacts
+from service.embedded.folder_results import LOG_FORMAT, stored_result
+from service.embedded.recorder_process import RecorderProcess
+from service.embedded.result_files import put_all
 from service.embedded.thread_launcher import ThreadLauncher
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
-
-if TYPE_CHECKING:
-    from service.recorder.study_recorder import Recorder
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
@@ -73,9 +71,7 @@ class EmbeddedRun:
         source: str | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._recording = threading.Event()  # set to end the recording
-        self._recorder_lock = threading.Lock()
-        self._recorder_thread: threading.Thread | None = None
+        self._recorder: RecorderProcess | None = None
         self._started = False
         self.abandoned = False
         self._launcher: ThreadLauncher | None = None
@@ -137,7 +133,7 @@ class EmbeddedRun:
         if record.state == "SUCCEEDED":
             return
         if self._started:
-            self._record_on()
+            self._recording()
             return
         if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before the study had stopped
             self.api.resume(self.study_id)
@@ -148,7 +144,7 @@ class EmbeddedRun:
         )
         scheduler.start()
         self._closers += [self._end_recording, launcher.close, scheduler.close]
-        self._record_on()
+        self._recording()
 
     def stop(self) -> None:
         """Pauses the study: packs write their checkpoints, the driver ends; returns when that is done."""
@@ -166,10 +162,11 @@ class EmbeddedRun:
 
     def finish(self) -> None:
         """Brings files and MLflow up to date with the store; called when a study has ended, harmless at any time."""
-        self.write()
-        self._recording.set()
-        with self._recorder_lock:
-            self._recorder().finish()
+        recorder, self._recorder = self._recording(), None
+        if not recorder.finish():
+            _LOG.error("the recorder failed; MLflow is brought up to date when the folder is opened again")
+            result = stored_result(self._folder.store, self.study_id)
+            put_all(self.folder, {name: result.file(name) for name in FILES})
 
     def shown(self) -> bool:
         """Whether all result files exist, including MLflow's database."""
@@ -181,10 +178,6 @@ class EmbeddedRun:
         return any(
             entry.key == "labels" for entry in self._folder.store.recorder_state.read(self.study_id, "experiment")
         )
-
-    def write(self) -> None:
-        """Writes frontier.json, .html, .png, .svg and trials.csv from what is stored."""
-        self._folder.write(stored_result(self._folder.store, self.study_id))
 
     def summary(self) -> str:
         """Text that says where the results are, and how to open them."""
@@ -257,28 +250,15 @@ class EmbeddedRun:
                 return True
         return False
 
-    def _recorder(self) -> Recorder:
-        from service.recorder.study_recorder import Recorder
-
-        adopt_artifacts(self.folder)
-        return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
-
-    def _record_on(self) -> None:
-        """Starts the recorder's thread, unless it is running."""
-        if self._recorder_thread is not None and self._recorder_thread.is_alive():
-            return
-        self._recording.clear()
-        self._recorder_thread = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
-        self._recorder_thread.start()
-
-    def _record(self) -> None:
-        with self._recorder_lock:
-            self._recorder().run(self._recording)
+    def _recording(self) -> RecorderProcess:
+        """The recorder; started if none is at work."""
+        if self._recorder is None or not self._recorder.alive:
+            self._recorder = RecorderProcess(self.folder, self.study_id)
+        return self._recorder
 
     def _end_recording(self) -> None:
-        self._recording.set()
-        if self._recorder_thread is not None:
-            self._recorder_thread.join(self._recorder_stop_s)
+        if self._recorder is not None:
+            self._recorder.close(self._recorder_stop_s)
 
     def _log_to(self, file: Path) -> None:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)

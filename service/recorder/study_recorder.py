@@ -51,6 +51,7 @@ _LOG = logging.getLogger(__name__)
 LEASE_S = 20.0
 EVERY_S = 2.0  # between two looks at the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
+REFRESH_S = 15.0  # between two writes of a running study's labels, at least
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
 STUDY_TAG = "driftline.study"
 _CURVES_AT_ONCE = 50
@@ -93,9 +94,11 @@ class Recorder:
         self._holder = holder()
         self._lock_name = lock_name(study_id)
         self._renewed = 0.0
+        self._refreshed = float("-inf")
         self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
         self._labels: Tracking | None = None
         self._trials: Tracking | None = None
+        self._latest: tuple[int, str, StudyResult, dict[str, bytes]] | None = None  # version, state
         self._touched: dict[str, float] = {}  # when each trial was last written
 
     def sync(self) -> bool:
@@ -157,6 +160,11 @@ class Recorder:
                 return False
             time.sleep(wait)
 
+    def files(self) -> dict[str, bytes]:
+        """The study's result files, by name; made once for each version of the study."""
+        study = self._store.studies.get(self._study_id)
+        return self._files(self._result(study, self._store.trials.find(self._study_id)))
+
     def link(self) -> MlflowLink | None:
         """How to open the study in MLflow; None until it is there."""
         for entry in self._store.recorder_state.read(self._study_id, "experiment"):
@@ -186,7 +194,10 @@ class Recorder:
             wrote += written
             if written < len(part):
                 return wrote > 0
-        if not labels.shows(study_key(study)) or self._refresh_due(study, trials, known):
+        due = not labels.shows(study_key(study)) or self._refresh_due(study, trials, known)
+        if due and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
+            return wrote > 0  # a refresh costs as much as dozens of trials
+        if due:
             self._refresh(labels, runs, study, trials)
             wrote += 1
         self._shown = (study.version, study.state)
@@ -280,7 +291,7 @@ class Recorder:
         return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        result = study_result(study, trials, self._store.curves.arrays(self._study_id))
+        result = self._result(study, trials)
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
         key = study_key(study)
@@ -303,7 +314,8 @@ class Recorder:
         ]
         labels.keep_only("label/", kept)
         labels.keep_only("study", [key])
-        labels.artifacts(study_run, ((name, result.file(name)) for name in FILES))
+        if study.finished or any(trial.finished for trial in trials):  # pictures of nothing delay a study's start
+            labels.artifacts(study_run, self._files(result).items())
         labels.tag_experiment(
             {"mlflow.note.content": text, VIEW_TAG: labels_view(result.document, result.reading, created)}
         )
@@ -321,6 +333,22 @@ class Recorder:
         if study.finished:
             entries.append(Recorded("ended", "", study_run, study.version, finished))
         self._store.recorder_state.write(self._study_id, *entries)
+        self._refreshed = time.monotonic()
+
+    def _result(self, study: StudyRecord, trials: Sequence[TrialRecord]) -> StudyResult:
+        """The result of this version of the study."""
+        if self._latest is None or self._latest[:2] != (study.version, study.state):
+            result = study_result(study, trials, self._store.curves.arrays(self._study_id))
+            self._latest = (study.version, study.state, result, {})
+        return self._latest[2]
+
+    def _files(self, result: StudyResult) -> dict[str, bytes]:
+        """The files of the latest result; drawn once."""
+        assert self._latest is not None
+        files = self._latest[3]
+        if not files:
+            files.update((name, result.file(name)) for name in FILES)
+        return files
 
     def _label(self, labels: Tracking, study: StudyRecord, result: StudyResult, label: str, started_ms: int) -> str:
         """Write a label's run for this version of the study; returns its key. MLflow lists the latest start first."""
