@@ -69,6 +69,10 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.rest()
+
+    def rest(self) -> None:
+        """Sends no more heartbeats: the study is about to be released."""
         self._over.set()
         self._thread.join()
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, NotFound
@@ -27,7 +27,7 @@ from driftline.wire.records import StudyRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
-from service.embedded.folder import LOG, Folder
+from service.embedded.folder import DATABASE, LOG, Folder
 from service.embedded.folder_results import LOG_FORMAT, stored_result
 from service.embedded.recorder_process import RecorderProcess
 from service.embedded.result_files import put_all
@@ -35,6 +35,9 @@ from service.embedded.thread_launcher import ThreadLauncher
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
+
+if TYPE_CHECKING:
+    from service.driver.ray.ahead import Ahead
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
@@ -49,6 +52,7 @@ class EmbeddedRun:
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
+        ray_ahead: What `start_ray` returned for the folder.
 
     Attributes:
         folder: The output folder.
@@ -69,6 +73,7 @@ class EmbeddedRun:
         *,
         ray_address: str | None = None,
         source: str | None = None,
+        ray_ahead: Ahead | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recorder: RecorderProcess | None = None
@@ -77,6 +82,7 @@ class EmbeddedRun:
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
+        self._ray_ahead = ray_ahead
         if study is not None and self._ray_address is None:
             require_room(study)
         self._folder = Folder(folder, create=study is not None)
@@ -225,12 +231,14 @@ class EmbeddedRun:
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.lifecycle import DriverOptions, run_driver
 
+        ahead, self._ray_ahead = self._ray_ahead, None
         if not self._take_turn(study_id, stop):
             return
         try:
             options = DriverOptions(
                 folder=self.folder / "checkpoints",
                 address=self._ray_address,
+                ray_ahead=ahead,
                 hang_s=hang_seconds(),
                 progress=self._say,
             )
@@ -296,6 +304,15 @@ class _LogFiles:
 
 
 _LOG_FILES = _LogFiles(_LOG)
+
+
+def start_ray(folder: Path, ray_address: str | None) -> Ahead | None:
+    """Begins to start Ray on this computer, if a study will be run into this folder, which is new; returns at once."""
+    if ray_address or ray_cluster() or (folder / DATABASE).exists():
+        return None
+    from service.driver.ray.ahead import Ahead
+
+    return Ahead()
 
 
 def require_room(study: Study) -> None:
