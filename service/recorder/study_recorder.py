@@ -27,10 +27,12 @@ from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
 from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
+from service.recorder.bulk_runs import WholeRun
 from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view, trials_view
 from service.recorder.curve_rows import metric_name, rows, totals
 from service.recorder.links import MlflowLink, artifact_page, charts_page, mlflow_link, table_page
 from service.recorder.run_contents import (
+    STUDY_TAG,
     dataset,
     frontier_rows,
     frontier_trials,
@@ -41,8 +43,9 @@ from service.recorder.run_contents import (
     study_params,
     trial_params,
     trial_rows,
+    trial_tags,
 )
-from service.recorder.tracking import Tracking, connect
+from service.recorder.tracking import Row, Tracking, connect
 from service.store.recorder_state import Recorded
 from service.store.store import Store
 
@@ -53,7 +56,6 @@ EVERY_S = 2.0  # between two looks at the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 REFRESH_S = 15.0  # between two writes of a running study's labels, at least
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
-STUDY_TAG = "driftline.study"
 _CURVES_AT_ONCE = 50
 _STATUS = {**dict.fromkeys(("COMPLETE", "STOPPED", "DIVERGED"), "FINISHED"), "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
@@ -236,13 +238,21 @@ class Recorder:
     ) -> int:
         """Write these trials; returns how many were written, fewer than all if the lease was lost."""
         curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
+        read = {trial.id: TrialCurve.from_record(trial, curves[trial.id]) for trial in trials}
         shown: list[Recorded] = []
+        if not self._lease():
+            return 0
+        new = [trial for trial in trials if trial.finished and not runs.shows(trial.id)]
+        if runs.add({trial.id: self._whole(study, trial, read[trial.id]) for trial in new}):
+            shown = [_recorded(trial, runs.run_id(trial.id), read[trial.id]) for trial in new]
+        written = {entry.key for entry in shown}
         try:
             for trial in trials:
+                if trial.id in written:
+                    continue
                 if not self._lease():
                     break
-                curve = TrialCurve.from_record(trial, curves[trial.id])
-                shown.append(self._trial(runs, study, trial, curve, known.get(("trial", trial.id))))
+                shown.append(self._trial(runs, study, trial, read[trial.id], known.get(("trial", trial.id))))
                 self._touched[trial.id] = time.monotonic()
         finally:
             if shown:
@@ -254,31 +264,27 @@ class Recorder:
     ) -> Recorded:
         """Write a trial as far as it has come; `Recorded.version` is the attempt under which it ended, else 0."""
         started = _milliseconds(trial.created_at)
-        short = trial.id.removeprefix(f"{trial.study_id}.")
-        tags = {
-            STUDY_TAG: study.id,
-            "driftline.label": trial.label,
-            "driftline.method": study.study.entry(trial.label).name,
-            "driftline.phase": trial.phase,
-            "driftline.configuration": str(trial.configuration),
-        }
-        run_id = runs.run(trial.id, short, tags, started)
+        run_id = runs.run(trial.id, _short(trial), trial_tags(study, trial), started)
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
-        until = curve.rounds_done
-        final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
-        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=final)
-        if final:
-            new += [(name, value, until) for name, value in totals(curve.columns).items()]
-            new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))
-        params = trial_params(trial) if fresh else {}
-        state: dict[str, str] = {"driftline.state": trial.state}
-        if trial.error or (entry is not None and entry.version):  # a retried trial may show an old error
-            state["driftline.error"] = escaped(trial.error or "")
-        runs.write(run_id, new, timestamp_ms=started, params=params, tags=state)
+        new = _rows(study, trial, curve, after)
+        state = _state(trial, again=entry is not None and entry.version > 0)
+        runs.write(run_id, new, timestamp_ms=started, params=trial_params(trial) if fresh else {}, tags=state)
         if trial.finished:
             runs.end(run_id, _STATUS[trial.state], _milliseconds(trial.updated_at))
-        return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, until)
+        return _recorded(trial, run_id, curve)
+
+    def _whole(self, study: StudyRecord, trial: TrialRecord, curve: TrialCurve) -> WholeRun:
+        """The run of a finished trial."""
+        return WholeRun(
+            name=_short(trial),
+            tags=trial_tags(study, trial) | _state(trial),
+            params=trial_params(trial),
+            rows=_rows(study, trial, curve, -1),
+            started_ms=_milliseconds(trial.created_at),
+            ended_ms=_milliseconds(trial.updated_at),
+            status=_STATUS[trial.state],
+        )
 
     def _refresh_due(
         self, study: StudyRecord, trials: Sequence[TrialRecord], known: Mapping[tuple[str, str], Recorded]
@@ -389,6 +395,30 @@ def lock_name(study_id: str) -> str:
 def experiments(name: str, study_id: str) -> tuple[str, str]:
     """Names of a study's two experiments: for its labels, and for its trials."""
     return f"{name} {study_id[-6:]}", f"{name} {study_id[-6:]} trials"
+
+
+def _short(trial: TrialRecord) -> str:
+    return trial.id.removeprefix(f"{trial.study_id}.")
+
+
+def _rows(study: StudyRecord, trial: TrialRecord, curve: TrialCurve, after: int) -> list[Row]:
+    """What a trial's run shows beyond the rounds that were written before."""
+    final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
+    new = rows(curve.columns, study.study.budget.rounds, after, curve.rounds_done, finished=final)
+    if final:
+        new += [(name, value, curve.rounds_done) for name, value in totals(curve.columns).items()]
+        new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))
+    return new
+
+
+def _state(trial: TrialRecord, *, again: bool = False) -> dict[str, str]:
+    """Tags that change; one that ended before may show an old error."""
+    error = {"driftline.error": escaped(trial.error or "")} if trial.error or again else {}
+    return {"driftline.state": trial.state} | error
+
+
+def _recorded(trial: TrialRecord, run_id: str, curve: TrialCurve) -> Recorded:
+    return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, curve.rounds_done)
 
 
 def _end(trial: TrialRecord) -> int:
