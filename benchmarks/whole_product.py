@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python benchmarks/whole_product.py [--trials 128,512] [--repeats 3] [--task digits] [--rounds 50]
 
 Each run is a cold start: a new process, an empty output folder, no Ray. It trains trials of one label, softmax
-regression with FedAvg, chosen at random. The phases come from the study's log, its database and its files; processor
-time from the kernel, of the command and of everything that it started, whatever ended when. Times depend on the
-machine's other programs, processor time hardly does, so both stand beside the load average. The last line gives what
-a further trial costs each kind of process, from the smallest and the largest study.
+regression with FedAvg, chosen at random. The phases come from the study's database and its files. Processor time is
+that of the command and of everything that it started, read twenty times a second, so that the last moments of each
+process are missing. Times depend on the machine's other programs, processor time less, so both stand beside the load
+average. The last line gives what a further trial costs each kind of process, from the smallest and the largest study.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import ctypes
 import json
 import os
-import resource
 import signal
 import sqlite3
 import statistics
@@ -47,13 +46,13 @@ _KINDS = (  # part of a command line, kind of process
     ("/dashboard/", "Ray's daemons"),
     ("runtime_env/agent", "Ray's daemons"),
     ("log_monitor", "Ray's daemons"),
-    ("service.recorder", "recorder"),
-    ("forkserver", "first packs"),
-    ("service.driver", "first packs"),
-    ("spawn_main", "other"),
+    ("recorder_process", "recorder"),
+    ("ray::DashboardAgent", "Ray's daemons"),
+    ("ray::RuntimeEnvAgent", "Ray's daemons"),
+    ("monitor.py", "Ray's daemons"),
     ("ray::", "workers"),
     ("default_worker", "workers"),
-    ("driftline", "driver, API, store"),
+    ("service.cli", "driver, API, store"),
 )
 
 
@@ -92,7 +91,6 @@ def measured(document: Mapping[str, Any]) -> Run:
         file, out = Path(folder, "study.yaml"), Path(folder, "out")
         file.write_text(json.dumps(document), encoding="utf-8")
         run = Run(load=os.getloadavg()[0])
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(out)]
         began = time.time()
         with Path(folder, "output").open("w+") as output:
@@ -111,13 +109,10 @@ def measured(document: Mapping[str, Any]) -> Run:
                 output.seek(0)
                 raise SystemExit(output.read())
         _reap()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        total = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         by_kind: dict[str, float] = defaultdict(float)
         for kind, seconds in seen.values():
             by_kind[kind] += seconds
-        by_kind["other"] += total - sum(by_kind.values())  # processes too short to be seen, and last moments
-        run.cpu = {**by_kind, "all": total}
+        run.cpu = {**by_kind, "all": sum(by_kind.values())}
         run.marks |= {name: when - began for name, when in _stored(out).items()}
         return run
 
@@ -168,7 +163,7 @@ def _kind(pid: int) -> str:
         line = Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return "other"
-    return next((kind for part, kind in _KINDS if part in line), "driver, API, store" if "service.cli" in line else "other")
+    return next((kind for part, kind in _KINDS if part in line), "other")
 
 
 def _reap() -> None:
@@ -200,14 +195,19 @@ def main() -> None:
         for size in sizes:
             run = measured(study(asked.task, size, asked.rounds))
             runs[size].append(run)
-            print(f"{size} trials: {run.marks['exit']:.1f} s, {run.cpu['all']:.1f} CPU-s, load {run.load:.1f}", file=sys.stderr)
+            print(
+                f"{size} trials: {run.marks['exit']:.1f} s, {run.cpu['all']:.1f} CPU-s, load {run.load:.1f}",
+                file=sys.stderr,
+            )
     print(f"| seconds from the command | {' | '.join(f'{size} trials' for size in sizes)} |")
     print("|---" * (len(sizes) + 1) + "|")
     for phase in PHASES:
         cells = [middle([run.marks[phase] for run in runs[size]]) for size in sizes]
         print(f"| {phase} | {' | '.join(cells)} |")
     print()
-    kinds = sorted({kind for size in sizes for run in runs[size] for kind in run.cpu}, key=lambda kind: (kind == "all", kind))
+    kinds = sorted(
+        {kind for size in sizes for run in runs[size] for kind in run.cpu}, key=lambda kind: (kind == "all", kind)
+    )
     print(f"| CPU-s of | {' | '.join(f'{size} trials' for size in sizes)} |")
     print("|---" * (len(sizes) + 1) + "|")
     for kind in kinds:

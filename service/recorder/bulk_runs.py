@@ -78,9 +78,7 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
         )
         for key, run in zip(ids, runs, strict=True):
             tags = {**run.tags, "mlflow.runName": run.name}
-            database.executemany(
-                "INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", _pairs(tags, 8000, key)
-            )
+            database.executemany("INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", _pairs(tags, 8000, key))
             database.executemany(
                 "INSERT INTO params (key, value, run_uuid) VALUES (?, ?, ?)", _pairs(run.params, 6000, key)
             )
