@@ -120,9 +120,8 @@ def main() -> None:
     packs, seconds, used = run(asked.trials, asked.workers, asked.rounds)
     profile.disable()
     print(f"{asked.trials} trials in {packs} packs, {asked.workers} workers:")
-    print(
-        f"{1000 * used / asked.trials:.2f} CPU-ms a trial, {packs / seconds:.0f} reports/s, {asked.trials / seconds:.0f} trials/s"
-    )
+    each = 1000 * used / asked.trials
+    print(f"{each:.2f} CPU-ms a trial, {packs / seconds:.0f} reports/s, {asked.trials / seconds:.0f} trials/s")
     if asked.profile:
         pstats.Stats(profile).sort_stats("cumulative").print_stats(60)
 

@@ -83,7 +83,8 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
                 "INSERT INTO params (key, value, run_uuid) VALUES (?, ?, ?)", _pairs(run.params, 6000, key)
             )
             database.executemany(
-                "INSERT OR IGNORE INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, 0)",
+                "INSERT OR IGNORE INTO metrics (key, value, timestamp, run_uuid, step, is_nan)"
+                " VALUES (?, ?, ?, ?, ?, 0)",
                 [(name, value, run.started_ms, key, step) for name, value, step in run.rows],
             )
             latest: dict[str, tuple[int, float]] = {}

@@ -8,7 +8,7 @@ import secrets
 import sys
 
 PRELOADED = "trainers.engine.packs.pack,service.driver.ray.worker"
-"""What workers of a private Ray import while the driver still loads; they would need seconds for it at their first pack."""
+"""What workers of a private Ray import while the driver still loads, instead of at their first pack: seconds."""
 
 _MOST_PRELOADED = 16
 """Ray starts a worker for each core at once. On larger machines most would hold these modules for nothing."""
