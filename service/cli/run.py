@@ -35,6 +35,8 @@ def run_study(file: Path, out: Path | None, ray_address: str | None, warm_start:
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
     folder = out or environment().out / study.name
     ahead = start_ray(folder, ray_address)
+    if ahead is not None:
+        typer.echo("Checking the study and starting Ray ...", err=True)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
     with EmbeddedRun(folder, study, ray_address=ray_address, source=source, ray_ahead=ahead) as run:

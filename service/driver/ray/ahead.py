@@ -24,10 +24,10 @@ class Ahead:
 
     def __init__(self, num_cpus: int | None = None) -> None:
         self._num_cpus = num_cpus
-        self._open = contextlib.ExitStack()
+        self._ready, self._over = threading.Event(), threading.Event()
         self._folder: Path | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._start, name="driftline-ray", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="driftline-ray", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
@@ -38,22 +38,28 @@ class Ahead:
         Raises:
             Unavailable: Ray did not start.
         """
-        self._thread.join()
+        self._ready.wait()
         with contextlib.closing(self):
-            if self._error is not None or self._folder is None:
+            if self._folder is None:
                 raise self._error or RuntimeError("this Ray has ended")
             yield self._folder
 
     def close(self) -> None:
         """Ends Ray; the second time, does nothing."""
         atexit.unregister(self.close)
+        self._over.set()
         self._thread.join()
         self._folder = None
-        self._open.close()
 
-    def _start(self) -> None:
+    def _run(self) -> None:
+        """Starts and ends Ray in one thread: Ray's processes are killed when the thread that started them ends."""
         try:
-            self._folder = self._open.enter_context(private(lambda line: None, self._num_cpus))
-            importlib.import_module("service.driver.ray.tune")
+            with private(lambda line: None, self._num_cpus) as self._folder:
+                importlib.import_module("service.driver.ray.tune")
+                self._ready.set()
+                self._over.wait()
         except BaseException as error:
             self._error = error
+            self._folder = None
+        finally:
+            self._ready.set()

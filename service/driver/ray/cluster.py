@@ -167,7 +167,6 @@ def connect(
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
         if ahead is not None and address is None:
-            progress("starting Ray (5-20 s) ...")
             yield Cluster(stack.enter_context(ahead.taken()), own=True)
             return
         if address is None and not _connected():
