@@ -7,12 +7,6 @@ import os
 import secrets
 import sys
 
-PRELOADED = "trainers.engine.packs.pack,service.driver.ray.worker"
-"""What workers of a private Ray import while the driver still loads, instead of at their first pack: seconds."""
-
-_MOST_PRELOADED = 16
-"""Ray starts a worker for each core at once. On larger machines most would hold these modules for nothing."""
-
 _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 
 
@@ -39,8 +33,8 @@ def variables(private: bool) -> dict[str, str]:
         "RAY_ENABLE_AUTO_CONNECT": "0",  # if Ray has ended, that is an error: do not start another
     }
     if private:
-        if (os.cpu_count() or 1) <= _MOST_PRELOADED:
-            env["RAY_preload_python_modules"] = PRELOADED
+        env["RAY_enable_worker_prestart"] = "0"  # Tune's actors take none of these workers, one for each core
+        env["RAY_prestart_worker_first_driver"] = "0"
         env["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         env["RAY_AUTH_MODE"] = mode
