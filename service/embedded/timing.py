@@ -40,15 +40,13 @@ TRAINING_S = 5.0
 MOST_BYTES = 4 * 2**30
 """Memory that training may take; on a small computer half of its physical memory. Enforced on Linux only."""
 
-AROUND = 3.0
-"""Seconds from the command to the first pack, and from the last pack's end to the prompt, as a multiple of the time in
-which a process loads torch and the data: both depend on the machine and its other programs. See docs/benchmarks.md."""
+AROUND, PACK = 4.0, 0.07
+"""What a study takes around its packs (Ray, workers, files, MLflow), and a pack around its training (handed out, built,
+reported), as multiples of the time in which a process loads torch and the data. All these depend on the machine and on
+its other programs in the same way. Measured with benchmarks/whole_product.py."""
 
 AFTER_S = 0.01
 """Seconds that a trial adds at the end: results, files, MLflow."""
-
-PACK_S = 0.15
-"""Seconds that a pack takes beside training: handed out, built, reported."""
 
 _WARM_UP_S = 0.3
 _MEASURE_S = 1.0
@@ -103,7 +101,7 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
         packs=number,
         rounds=rounds * len(labels),
         cpu_hours=None if work is None else work * cpus / 3600,
-        seconds=None if work is None else around + training_seconds(work, number, workers),
+        seconds=None if work is None else around + training_seconds(work + PACK * ready_s * number, number, workers),
         rests_on=[
             "trials and rounds: the budget, if no trial diverges",
             *(f"{label.label}: {label.text()}" for label in labels),
@@ -121,10 +119,10 @@ def training_seconds(work: float, number: int, workers: int) -> float:
         workers: Number of workers.
 
     Examples:
-        >>> training_seconds(50 - 5 * PACK_S, 5, 2)
+        >>> training_seconds(50, 5, 2)
         30.0
     """
-    return (work / number + PACK_S) * (1 + -(-(number - 1) // workers))
+    return work / number * (1 + -(-(number - 1) // workers))
 
 
 def _measured(study: Study, training_s: float, most_bytes: int) -> tuple[float, Mapping[str, LabelSpeed]]:
