@@ -102,7 +102,7 @@ def run_driver(client: DriverClient, study_id: str, stop: threading.Event, optio
         except Exception as error:
             _LOG.exception("the driver failed")
             state, reason = "FAILED", f"{type(error).__name__}: {error}"
-        if state not in ("STALE", "LOST", "SUCCEEDED"):
+        if state != "STALE" and state != "LOST" and state != "SUCCEEDED":
             state = _release(client, study_id, lease.attempt, state, reason)
     _LOG.info("study %s: %s %s", study_id, state, reason)
     if state == "LOST":

@@ -196,10 +196,10 @@ class Recorder:
             wrote += written
             if written < len(part):
                 return wrote > 0
-        due = not labels.shows(study_key(study)) or self._refresh_due(study, trials, known)
-        if due and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
+        refresh = not labels.shows(study_key(study)) or self._refresh_due(study, trials, known)
+        if refresh and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
             return wrote > 0  # a refresh costs as much as dozens of trials
-        if due:
+        if refresh:
             self._refresh(labels, runs, study, trials)
             wrote += 1
         self._shown = (study.version, study.state)
