@@ -21,6 +21,7 @@ from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.job_notebook import job_html
 from driftline.sdk.progress import ProgressDisplay
+from driftline.sdk.sparklines import sparklines
 from driftline.study.spec import Study
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord
@@ -120,14 +121,19 @@ class Job:
 
     def _wait(self, shown: ProgressDisplay | None, deadline: float | None) -> Job:
         best: dict[str, float] = {}
-        seen, looked = -1, float("-inf")
+        seen, looked, every = -1, float("-inf"), BEST_EVERY_S
         while True:
             record = self.record()
             self._watch(shown)
             if shown is not None:
                 resting = record.state in RESTING
-                if record.version != seen and (resting or time.monotonic() - looked >= BEST_EVERY_S):
-                    best, seen, looked = self.best_in_search(), record.version, time.monotonic()
+                began = time.monotonic()
+                if record.version != seen and (resting or began - looked >= every):
+                    best, seen = self.best_in_search(), record.version
+                    if shown.wide and best:
+                        shown.draw(sparklines(self._document(), record.study.objective.cost))
+                    looked = time.monotonic()
+                    every = max(BEST_EVERY_S, 20 * (looked - began))  # large studies: 5 % of the time
                 shown.update(record, best)
             if rests(record, deadline):
                 return self
@@ -316,6 +322,10 @@ class Job:
     def _repr_html_(self) -> str:
         """HTML for notebooks: state, progress of each label, link to the curves."""
         return job_html(self.record())
+
+    def _document(self) -> dict[str, Any]:
+        """The result so far, for its picture while waiting."""
+        return self.frontier().data
 
     def _load_curves(self) -> tuple[TrialCurve, ...]:
         return self._result(None, None)[1].curves

@@ -6,12 +6,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from driftline.sdk.progress_view import View, clock_text, folded, label_views, plain, together
+from driftline.sdk.sparklines import Sparklines
 from driftline.wire.records import STUDY_FINISHED, StudyRecord
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.live import Live
     from rich.table import Table
 
@@ -23,6 +26,9 @@ RATE_WINDOW_S = 300.0
 
 RATE_AFTER_S = 5.0
 """Seconds of progress before a rate is shown: packs report every two seconds."""
+
+WIDE = 120
+"""Columns of a terminal from which on it shows frontiers."""
 
 _FRAME_LINES = 4
 """Lines of the terminal that are not rows: the heading, the foot, which may wrap, and the cursor's."""
@@ -72,14 +78,24 @@ class ProgressDisplay:
         self._clock = clock
         self._rate = Rate(clock)
         self._live: Live | None = None
+        self._frontiers = Sparklines()
         self._began = clock()
         self._rounds: int | None = None  # reported before the first update
         self._last: tuple[float, str] = (self._began, "")
         self._state = ""
 
+    @property
+    def wide(self) -> bool:
+        """Whether there is room for `sparklines`."""
+        return self._stream.isatty() and self._console.width >= WIDE
+
+    def draw(self, frontiers: Sparklines) -> None:
+        """Shows these frontiers from the next update on."""
+        self._frontiers = frontiers
+
     def update(self, record: StudyRecord, best: Mapping[str, float]) -> None:
         """Shows the study as it is now."""
-        rows = label_views(record, best)
+        rows = label_views(record, best, self._frontiers.bars)
         done, total = together("", rows).rounds
         left = sum(max(row.rounds[1] - row.rounds[0], 0) for row in rows)
         if self._rounds is None:
@@ -125,20 +141,34 @@ class ProgressDisplay:
 
     def _update_live(self, shown: View) -> None:
         if self._live is None:
-            from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(console=Console(file=self._stream), auto_refresh=False, transient=False)
+            self._live = Live(console=self._console, auto_refresh=False, transient=False)
             self._live.start()
         if shown.state in STUDY_FINISHED:
-            self._live.update(table(shown, self._metric))  # `close` prints all of it, whatever the terminal's height
+            self._live.update(self._table(shown))  # `close` prints all of it, whatever the terminal's height
             return
         rows = folded(shown.rows, self._live.console.height - _FRAME_LINES)
-        self._live.update(table(replace(shown, rows=rows), self._metric), refresh=True)
+        self._live.update(self._table(replace(shown, rows=rows)), refresh=True)
+
+    def _table(self, shown: View) -> Table:
+        return table(shown, self._metric, self._frontiers.heading)
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(file=self._stream)
 
 
-def table(shown: View, metric: str) -> Table:
-    """The view as a rich table."""
+def table(shown: View, metric: str, frontiers: str = "") -> Table:
+    """The view as a rich table.
+
+    Args:
+        shown: The view.
+        metric: Name of the quality.
+        frontiers: Heading of the frontiers; "" without them.
+    """
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -151,6 +181,8 @@ def table(shown: View, metric: str) -> Table:
     some = [*(["stopped early"] if early else []), "diverged", *(["failed"] if failed else [])]
     for heading in ("trials", "repeats", *some, f"best {metric}"):
         grid.add_column(heading, justify="right")
+    if frontiers:
+        grid.add_column(frontiers, no_wrap=True)
     for row in shown.rows:
         grid.add_row(
             row.label,
@@ -161,5 +193,6 @@ def table(shown: View, metric: str) -> Table:
             str(row.diverged),
             *([str(row.failed)] if failed else []),
             "-" if row.best is None else f"{row.best:.4g}",
+            *([row.bars] if frontiers else []),
         )
     return grid

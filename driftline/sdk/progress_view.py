@@ -26,6 +26,7 @@ class LabelView:
         diverged: Diverged trials so far.
         failed: Failed trials so far.
         best: Best quality so far, in the metric's own sign; None before the first.
+        bars: Its frontier, see `sparklines`; "" where it is not shown.
     """
 
     label: str
@@ -37,6 +38,7 @@ class LabelView:
     diverged: int = 0
     failed: int = 0
     best: float | None = None
+    bars: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,15 @@ class View:
         return [f"{self.rate:.0f} rounds/s", f"{clock_text(self.left_s)} left"]
 
 
-def label_views(record: StudyRecord, best: Mapping[str, float]) -> tuple[LabelView, ...]:
+def label_views(
+    record: StudyRecord, best: Mapping[str, float], bars: Mapping[str, str] | None = None
+) -> tuple[LabelView, ...]:
     """A row for each label.
 
     Args:
         record: The study.
         best: Best quality by label, in the metric's own sign.
+        bars: Frontiers by label, see `sparklines`.
     """
     budget = record.study.budget
     return tuple(
@@ -101,6 +106,7 @@ def label_views(record: StudyRecord, best: Mapping[str, float]) -> tuple[LabelVi
             diverged=_count("DIVERGED", progress),
             failed=_count("FAILED", progress),
             best=best.get(label),
+            bars=(bars or {}).get(label, ""),
         )
         for label, progress in record.progress.items()
     )

@@ -66,6 +66,10 @@ class Watch:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.rest()
+
+    def rest(self) -> None:
+        """Sends no more heartbeats: the study is about to be released."""
         self._over.set()
         self._thread.join()
 

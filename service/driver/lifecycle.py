@@ -19,6 +19,7 @@ from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.lease import Watch
 from service.driver.ray import cluster, mutex
+from service.driver.ray.ahead import Ahead
 from service.settings import HANG_S
 
 _LOG = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class DriverOptions:
     Attributes:
         folder: Path or URL of the folder for checkpoints; every node that trains must reach it.
         address: Address of a Ray cluster; None starts Ray here. See `cluster.connect`.
+        ray_ahead: A Ray that is being started here already.
         num_cpus: CPU cores of a Ray started here; None uses all cores of the machine.
         nodes_s: How long to wait for a joined cluster to have a node with room for a pack.
         worker_gpus: GPUs of each node that the cluster can add; 0 if unknown. With 1 or more, "auto" waits for a GPU
@@ -51,6 +53,7 @@ class DriverOptions:
 
     folder: str | Path
     address: str | None = None
+    ray_ahead: Ahead | None = None
     num_cpus: int | None = None
     nodes_s: float = NODES_S
     worker_gpus: float = 0.0
@@ -99,7 +102,7 @@ def run_driver(client: DriverClient, study_id: str, stop: threading.Event, optio
         except Exception as error:
             _LOG.exception("the driver failed")
             state, reason = "FAILED", f"{type(error).__name__}: {error}"
-        if state != "STALE" and state != "LOST":
+        if state != "STALE" and state != "LOST" and state != "SUCCEEDED":
             state = _release(client, study_id, lease.attempt, state, reason)
     _LOG.info("study %s: %s %s", study_id, state, reason)
     if state == "LOST":
@@ -115,13 +118,19 @@ def _drive(
     stop: threading.Event,
     options: DriverOptions,
 ) -> tuple[Ended, str]:
+    """Drives a study; releases it if it has succeeded, because Ray needs seconds to end."""
     from service.driver.search.search import Search
 
     study = client.study(study_id).study
     cpus, wanted = study.resources.cpus, study.resources.gpu
     progress = options.progress
     with cluster.connect(
-        study_id, options.address, progress, num_cpus=options.num_cpus, patient=lambda: not watch.look()
+        study_id,
+        options.address,
+        progress,
+        num_cpus=options.num_cpus,
+        patient=lambda: not watch.look(),
+        ahead=options.ray_ahead,
     ) as joined:
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
 
@@ -160,6 +169,9 @@ def _drive(
         if ended in ("SUCCEEDED", "CANCELLED"):
             with contextlib.suppress(OSError):
                 checkpoints.clear(search.folder, attempt)
+        if ended == "SUCCEEDED":
+            watch.rest()
+            ended = _release(client, study_id, attempt, ended, reason)
         return ended, reason
 
 

@@ -1,4 +1,4 @@
-"""Runs a study in this process: the app, scheduler, driver and recorder of a service, over one output folder.
+"""Runs a study in this process: app, scheduler and driver of a service, over one output folder; a second one records.
 
     FOLDER/driftline.db     everything that was measured        FOLDER/frontier.{json,html,png}, trials.csv
     FOLDER/mlflow.db        the same for the MLflow UI          FOLDER/checkpoints, study.yaml, driver.log
@@ -26,16 +26,17 @@ from driftline.wire.records import StudyRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
-from service.embedded.folder import LOG, Folder
-from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri, stored_result
-from service.embedded.moved_folder import adopt_artifacts
+from service.embedded.folder import DATABASE, LOG, Folder
+from service.embedded.folder_results import LOG_FORMAT, stored_result
+from service.embedded.recorder_process import RecorderProcess
+from service.embedded.result_files import put_all
 from service.embedded.thread_launcher import ThreadLauncher
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
 
 if TYPE_CHECKING:
-    from service.recorder.study_recorder import Recorder
+    from service.driver.ray.ahead import Ahead
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
@@ -50,6 +51,7 @@ class EmbeddedRun:
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
+        ray_ahead: What `start_ray` returned for the folder.
 
     Attributes:
         folder: The output folder.
@@ -70,16 +72,16 @@ class EmbeddedRun:
         *,
         ray_address: str | None = None,
         source: str | None = None,
+        ray_ahead: Ahead | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._recording = threading.Event()  # set to end the recording
-        self._recorder_lock = threading.Lock()
-        self._recorder_thread: threading.Thread | None = None
+        self._recorder: RecorderProcess | None = None
         self._started = False
         self.abandoned = False
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
+        self._ray_ahead = ray_ahead
         if study is not None and self._ray_address is None:
             require_room(study)
         self._folder = Folder(folder, create=study is not None)
@@ -136,7 +138,7 @@ class EmbeddedRun:
         if record.state == "SUCCEEDED":
             return
         if self._started:
-            self._record_on()
+            self._recording()
             return
         if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before the study had stopped
             self.api.resume(self.study_id)
@@ -147,7 +149,7 @@ class EmbeddedRun:
         )
         scheduler.start()
         self._closers += [self._end_recording, launcher.close, scheduler.close]
-        self._record_on()
+        self._recording()
 
     def stop(self) -> None:
         """Pauses the study: packs write their checkpoints, the driver ends; returns when that is done."""
@@ -165,10 +167,11 @@ class EmbeddedRun:
 
     def finish(self) -> None:
         """Brings files and MLflow up to date with the store; called when a study has ended, harmless at any time."""
-        self.write()
-        self._recording.set()
-        with self._recorder_lock:
-            self._recorder().finish()
+        recorder, self._recorder = self._recording(), None
+        if not recorder.finish():
+            _LOG.error("the recorder failed; MLflow is brought up to date when the folder is opened again")
+            result = stored_result(self._folder.store, self.study_id)
+            put_all(self.folder, {name: result.file(name) for name in FILES})
 
     def shown(self) -> bool:
         """Whether all result files exist, including MLflow's database."""
@@ -180,10 +183,6 @@ class EmbeddedRun:
         return any(
             entry.key == "labels" for entry in self._folder.store.recorder_state.read(self.study_id, "experiment")
         )
-
-    def write(self) -> None:
-        """Writes frontier.json, .html, .png, .svg and trials.csv from what is stored."""
-        self._folder.write(stored_result(self._folder.store, self.study_id))
 
     def summary(self) -> str:
         """Text that says where the results are, and how to open them."""
@@ -229,12 +228,14 @@ class EmbeddedRun:
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.lifecycle import DriverOptions, run_driver
 
+        ahead, self._ray_ahead = self._ray_ahead, None
         if not self._take_turn(study_id, stop):
             return
         try:
             options = DriverOptions(
                 folder=self.folder / "checkpoints",
                 address=self._ray_address,
+                ray_ahead=ahead,
                 hang_s=hang_seconds(),
                 progress=self._say,
             )
@@ -254,28 +255,15 @@ class EmbeddedRun:
                 return True
         return False
 
-    def _recorder(self) -> Recorder:
-        from service.recorder.study_recorder import Recorder
-
-        adopt_artifacts(self.folder)
-        return Recorder(self._folder.store, self.study_id, mlflow_uri(self.folder), artifact_root(self.folder))
-
-    def _record_on(self) -> None:
-        """Starts the recorder's thread, unless it is running."""
-        if self._recorder_thread is not None and self._recorder_thread.is_alive():
-            return
-        self._recording.clear()
-        self._recorder_thread = threading.Thread(target=self._record, name="driftline-recorder", daemon=True)
-        self._recorder_thread.start()
-
-    def _record(self) -> None:
-        with self._recorder_lock:
-            self._recorder().run(self._recording)
+    def _recording(self) -> RecorderProcess:
+        """The recorder; started if none is at work."""
+        if self._recorder is None or not self._recorder.alive:
+            self._recorder = RecorderProcess(self.folder, self.study_id)
+        return self._recorder
 
     def _end_recording(self) -> None:
-        self._recording.set()
-        if self._recorder_thread is not None:
-            self._recorder_thread.join(self._recorder_stop_s)
+        if self._recorder is not None:
+            self._recorder.close(self._recorder_stop_s)
 
     def _log_to(self, file: Path) -> None:
         handler = logging.FileHandler(file, encoding="utf-8", delay=True)
@@ -313,6 +301,15 @@ class _LogFiles:
 
 
 _LOG_FILES = _LogFiles(_LOG)
+
+
+def start_ray(folder: Path, ray_address: str | None) -> Ahead | None:
+    """Begins to start Ray on this computer, if a study will be run into this folder, which is new; returns at once."""
+    if ray_address or ray_cluster() or (folder / DATABASE).exists():
+        return None
+    from service.driver.ray.ahead import Ahead
+
+    return Ahead()
 
 
 def require_room(study: Study) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
-from driftline.results.study_result import FILES, StudyResult
 from driftline.study.spec import Study
 from driftline.study.theory_spaces import adopted
+from service.embedded.result_files import put
 from service.file_locks import acquire
 from service.store.store import Store
 from trainers import shown
@@ -81,28 +81,15 @@ class Folder:
             way = f"extend it with  driftline extend {shlex.quote(str(self.path))} {options}  or {way}"
         raise InvalidSpec("out", f"{problem}, but {', '.join(texts)}: {way}")
 
-    def write(self, result: StudyResult) -> None:
-        """Writes the result files; each one whole or not at all."""
-        for name in FILES:
-            self._put(name, result.file(name))
-
     def keep_source(self, text: str) -> None:
         """Stores the text of the study's file, unless the folder has one already."""
         if not (self.path / "study.yaml").exists():
-            self._put("study.yaml", text.encode())
+            put(self.path / "study.yaml", text.encode())
 
     def close(self) -> None:
         """Closes the database and unlocks the folder."""
         self.store.close()
         self._lock.close()
-
-    def _put(self, name: str, data: bytes) -> None:
-        part = self.path / f".{name}.part"
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.path / name)
 
 
 def _refuse_others(path: Path, create: bool) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from driftline.client.environment import environment
 from driftline.errors import Conflict, InvalidSpec, NotFound
@@ -150,6 +151,9 @@ class WatchedJob(Job):
             if label in (None, trial.label) and phase in (None, trial.phase) and state in (None, trial.state)
         ]
         return TrialRecords(trials, self._metric)
+
+    def _document(self) -> dict[str, Any]:
+        return stored_frontier(self.folder).data
 
     def _log_lines(self, after: int) -> Iterable[LogLine]:
         return stored_log(self.folder, after)

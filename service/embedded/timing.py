@@ -29,7 +29,7 @@ from service.driver.search.study_plan import decided
 from service.samplers.allowed import first_allowed
 
 if TYPE_CHECKING:
-    from trainers import Pack  # with torch, which the parent does not need
+    from trainers import Pack, TrialSpec  # with torch, which the parent does not need
 
 START_S = 60.0
 """Seconds that the process gets to load its modules and the data."""
@@ -39,6 +39,14 @@ TRAINING_S = 5.0
 
 MOST_BYTES = 4 * 2**30
 """Memory that training may take; on a small computer half of its physical memory. Enforced on Linux only."""
+
+AROUND, PACK = 4.0, 0.07
+"""What a study takes around its packs (Ray, workers, files, MLflow), and a pack around its training (handed out, built,
+reported), as multiples of the time in which a process loads torch and the data. All these depend on the machine and on
+its other programs in the same way. Measured with benchmarks/whole_product.py."""
+
+AFTER_S = 0.01
+"""Seconds that a trial adds at the end: results, files, MLflow."""
 
 _WARM_UP_S = 0.3
 _MEASURE_S = 1.0
@@ -78,28 +86,47 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
     """
     budget, cpus = study.budget, study.resources.cpus
     workers = max(1, int((os.cpu_count() or 1) // cpus))
-    measured = _measured(study, training_s, most_bytes)
+    ready_s, measured = _measured(study, training_s, most_bytes)
+    plan = decided(budget, study.resources, study.sampler)
+    number = packs(SearchPlan.of(study.labels, budget, plan))
+    trials = budget.trials * len(study.labels)
+    around = AROUND * ready_s + AFTER_S * trials
     unknown = f"no round was done in the {training_s:g} s that training may take"
     labels = [measured.get(label) or LabelSpeed(label, why=unknown) for label in study.labels]
     rounds = budget.rounds_of_trials
     known = [label.seconds_a_round for label in labels if label.seconds_a_round is not None]
     work = sum(known) * rounds if len(known) == len(labels) else None
     return StudyEstimate(
-        trials=budget.trials * len(labels),
-        packs=packs(SearchPlan.of(study.labels, budget, decided(budget, study.resources, study.sampler))),
+        trials=trials,
+        packs=number,
         rounds=rounds * len(labels),
         cpu_hours=None if work is None else work * cpus / 3600,
-        seconds=None if work is None else work / workers,
+        seconds=None if work is None else around + training_seconds(work + PACK * ready_s * number, number, workers),
         rests_on=[
             "trials and rounds: the budget, if no trial diverges",
             *(f"{label.label}: {label.text()}" for label in labels),
-            f"time: {workers} CPU workers of this computer, all busy; Ray takes about 20 s more to start",
+            f"time: {workers} CPU workers of this computer; {around:.0f} s of it for the start, files and MLflow",
         ],
     )
 
 
-def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, LabelSpeed]:
-    """What the process measured before it ended or was killed."""
+def training_seconds(work: float, number: int, workers: int) -> float:
+    """Seconds from the first pack's start to the last one's end. The first runs alone, because it decides the plan.
+
+    Args:
+        work: Seconds in which one worker would train all packs.
+        number: Number of packs.
+        workers: Number of workers.
+
+    Examples:
+        >>> training_seconds(50, 5, 2)
+        30.0
+    """
+    return work / number * (1 + -(-(number - 1) // workers))
+
+
+def _measured(study: Study, training_s: float, most_bytes: int) -> tuple[float, Mapping[str, LabelSpeed]]:
+    """How long the process took to load everything, and what it measured before it ended or was killed."""
     command = [sys.executable, "-m", "service.embedded.timing", str(training_s), str(most_bytes)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -109,11 +136,14 @@ def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, 
     timer = threading.Timer(START_S, process.kill)
     timer.start()
     measured = {}
+    began = time.monotonic()
+    ready_s = START_S
     try:
         with process.stdin:
             json.dump(study.to_json(), process.stdin)
         for line in process.stdout:
             if line.strip() == _READY:
+                ready_s = time.monotonic() - began
                 timer.cancel()
                 timer = threading.Timer(training_s, process.kill)
                 timer.start()
@@ -127,7 +157,7 @@ def _measured(study: Study, training_s: float, most_bytes: int) -> Mapping[str, 
         process.kill()
         process.wait()
         process.stdout.close()
-    return measured
+    return ready_s, measured
 
 
 def _train(document: Any, training_s: float, most_bytes: int) -> None:
@@ -146,9 +176,11 @@ def _train(document: Any, training_s: float, most_bytes: int) -> None:
     for label, spec in specs.items():
         try:
             pack = Pack.from_spec(spec, device="cpu")
-            seconds, done = _timed(pack, min(_WARM_UP_S, 0.2 * share))
-            if seconds < 0.5 * share:  # else there is no time for more than the first round
-                seconds, done = _timed(pack, min(_MEASURE_S, 0.5 * share))
+            first = _timed(pack, min(_WARM_UP_S, 0.2 * share))
+            if pack.done or first[0] < 0.5 * share:  # else there is no time for more than the first round
+                seconds, done = _repeated(pack, spec, min(_MEASURE_S, 0.5 * share))
+            else:
+                seconds, done = first
             speed = LabelSpeed(label, pack.members, seconds / done / pack.members)
         except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError if it cannot get memory
             if isinstance(error, RuntimeError) and "memory" not in str(error):
@@ -164,10 +196,22 @@ def _timed(pack: Pack, seconds: float) -> tuple[float, int]:
     return time.perf_counter() - start, max(pack.round - before, 1)
 
 
+def _repeated(pack: Pack, spec: TrialSpec, seconds: float) -> tuple[float, int]:
+    """As `_timed`, but begins again with a new pack whenever one is done: quick packs end before the time is up."""
+    from trainers import Pack
+
+    start, rounds = time.perf_counter(), 0
+    while (left := seconds - (time.perf_counter() - start)) > 0:
+        if pack.done:
+            pack = Pack.from_spec(spec, plan=pack.plan)
+        rounds += _timed(pack, left)[1]
+    return time.perf_counter() - start, rounds
+
+
 def _document(study: Study, label: str) -> dict[str, Any]:
     generator = np.random.default_rng(study.seed)
-    packs = study.resources.packs
-    wanted = min(8, study.budget.trials_per_method) if packs == "auto" else int(packs)
+    plan = decided(study.budget, study.resources, study.sampler)
+    wanted = min(plan.width, study.budget.trials_per_method)
     entry = study.entry(label)
     space = entry.parameters()
     draws = ({name: parameter.sample(generator) for name, parameter in space.items()} for _ in count())

@@ -28,7 +28,7 @@ from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyRecord
 from service.recorder.chart_view import FRONTIER
 from service.recorder.curve_rows import metric_name
-from service.recorder.study_recorder import STUDY_TAG
+from service.recorder.run_contents import STUDY_TAG
 from service.recorder.tracking import KEY
 from trainers import Pack, Plan, SpecError, parse
 

@@ -10,7 +10,8 @@ from typing import Any
 from driftline.errors import NotFound
 from driftline.wire.ids import holder
 from service.recorder import study_recorder
-from service.recorder.study_recorder import STUDY_TAG, Recorder, experiments, lock_name
+from service.recorder.run_contents import STUDY_TAG
+from service.recorder.study_recorder import Recorder, experiments, lock_name
 from service.recorder.tracking import connect, forget
 from service.store.deletions import Deletion
 from service.store.store import Store

@@ -22,6 +22,7 @@ from service.recorder.chart_view import FRONTIER, final_metric
 from service.recorder.curve_rows import metric_name
 from service.recorder.tracking import Dataset, Row
 
+STUDY_TAG = "driftline.study"
 FRONTIER_POINTS = 128  # per frontier: MLflow draws a few hundred at most
 _DIGEST = 16  # MLflow takes at most 36 characters
 
@@ -118,6 +119,17 @@ def trial_params(trial: TrialRecord) -> dict[str, str]:
     """Parameters of a trial's run: its hyperparameters (numbers in full precision), label and seed."""
     values = {metric_name(name): value for name, value in trial.hyperparameters.items()}
     return {name: _text(value) for name, value in (values | {"label": trial.label, "seed": trial.seed}).items()}
+
+
+def trial_tags(study: StudyRecord, trial: TrialRecord) -> dict[str, str]:
+    """Tags of a trial's run that never change."""
+    return {
+        STUDY_TAG: study.id,
+        "driftline.label": trial.label,
+        "driftline.method": study.study.entry(trial.label).name,
+        "driftline.phase": trial.phase,
+        "driftline.configuration": str(trial.configuration),
+    }
 
 
 def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[str, str]:

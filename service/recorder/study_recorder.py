@@ -27,10 +27,12 @@ from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
 from driftline.wire.ids import holder
 from driftline.wire.records import StudyRecord, TrialRecord
+from service.recorder.bulk_runs import WholeRun
 from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view, trials_view
 from service.recorder.curve_rows import metric_name, rows, totals
 from service.recorder.links import MlflowLink, artifact_page, charts_page, mlflow_link, table_page
 from service.recorder.run_contents import (
+    STUDY_TAG,
     dataset,
     frontier_rows,
     frontier_trials,
@@ -41,8 +43,9 @@ from service.recorder.run_contents import (
     study_params,
     trial_params,
     trial_rows,
+    trial_tags,
 )
-from service.recorder.tracking import Tracking, connect
+from service.recorder.tracking import Row, Tracking, connect
 from service.store.recorder_state import Recorded
 from service.store.store import Store
 
@@ -51,8 +54,8 @@ _LOG = logging.getLogger(__name__)
 LEASE_S = 20.0
 EVERY_S = 2.0  # between two looks at the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
+REFRESH_S = 15.0  # between two writes of a running study's labels, at least
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
-STUDY_TAG = "driftline.study"
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Tag of experiments with which MLflow leaves out pages that are not for training."""
 
@@ -96,9 +99,11 @@ class Recorder:
         self._holder = holder()
         self._lock_name = lock_name(study_id)
         self._renewed = 0.0
+        self._refreshed = float("-inf")
         self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
         self._labels: Tracking | None = None
         self._trials: Tracking | None = None
+        self._latest: tuple[int, str, StudyResult, dict[str, bytes]] | None = None  # version, state
         self._touched: dict[str, float] = {}  # when each trial was last written
 
     def sync(self) -> bool:
@@ -160,6 +165,11 @@ class Recorder:
                 return False
             time.sleep(wait)
 
+    def files(self) -> dict[str, bytes]:
+        """The study's result files, by name; made once for each version of the study."""
+        study = self._store.studies.get(self._study_id)
+        return self._files(self._result(study, self._store.trials.find(self._study_id)))
+
     def link(self) -> MlflowLink | None:
         """How to open the study in MLflow; None until it is there."""
         for entry in self._store.recorder_state.read(self._study_id, "experiment"):
@@ -189,7 +199,10 @@ class Recorder:
             wrote += written
             if written < len(part):
                 return wrote > 0
-        if not labels.shows(study_key(study)) or self._refresh_due(study, trials, known):
+        refresh = not labels.shows(study_key(study)) or self._refresh_due(study, trials, known)
+        if refresh and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
+            return wrote > 0  # a refresh costs as much as dozens of trials
+        if refresh:
             self._refresh(labels, runs, study, trials)
             wrote += 1
         self._shown = (study.version, study.state)
@@ -228,13 +241,21 @@ class Recorder:
     ) -> int:
         """Write these trials; returns how many were written, fewer than all if the lease was lost."""
         curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
+        read = {trial.id: TrialCurve.from_record(trial, curves[trial.id]) for trial in trials}
         shown: list[Recorded] = []
+        if not self._lease():
+            return 0
+        new = [trial for trial in trials if trial.finished and not runs.shows(trial.id)]
+        if runs.add({trial.id: self._whole(study, trial, read[trial.id]) for trial in new}):
+            shown = [_recorded(trial, runs.run_id(trial.id), read[trial.id]) for trial in new]
+        written = {entry.key for entry in shown}
         try:
             for trial in trials:
+                if trial.id in written:
+                    continue
                 if not self._lease():
                     break
-                curve = TrialCurve.from_record(trial, curves[trial.id])
-                shown.append(self._trial(runs, study, trial, curve, known.get(("trial", trial.id))))
+                shown.append(self._trial(runs, study, trial, read[trial.id], known.get(("trial", trial.id))))
                 self._touched[trial.id] = time.monotonic()
         finally:
             if shown:
@@ -246,31 +267,27 @@ class Recorder:
     ) -> Recorded:
         """Write a trial as far as it has come; `Recorded.version` is the attempt under which it ended, else 0."""
         started = _milliseconds(trial.created_at)
-        short = trial.id.removeprefix(f"{trial.study_id}.")
-        tags = {
-            STUDY_TAG: study.id,
-            "driftline.label": trial.label,
-            "driftline.method": study.study.entry(trial.label).name,
-            "driftline.phase": trial.phase,
-            "driftline.configuration": str(trial.configuration),
-        }
-        run_id = runs.run(trial.id, short, tags, started)
+        run_id = runs.run(trial.id, _short(trial), trial_tags(study, trial), started)
         fresh = entry is None or entry.run_id != run_id
         after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
-        until = curve.rounds_done
-        final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
-        new = rows(curve.columns, study.study.budget.rounds, after, until, finished=final)
-        if final:
-            new += [(name, value, until) for name, value in totals(curve.columns).items()]
-            new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))
-        params = trial_params(trial) if fresh else {}
-        state: dict[str, str] = {"driftline.state": trial.state}
-        if trial.error or (entry is not None and entry.version):  # a retried trial may show an old error
-            state["driftline.error"] = escaped(trial.error or "")
-        runs.write(run_id, new, timestamp_ms=started, params=params, tags=state)
+        new = _rows(study, trial, curve, after)
+        state = _state(trial, again=entry is not None and entry.version > 0)
+        runs.write(run_id, new, timestamp_ms=started, params=trial_params(trial) if fresh else {}, tags=state)
         if trial.finished:
             runs.end(run_id, _STATUS[trial.state], _milliseconds(trial.updated_at))
-        return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, until)
+        return _recorded(trial, run_id, curve)
+
+    def _whole(self, study: StudyRecord, trial: TrialRecord, curve: TrialCurve) -> WholeRun:
+        """The run of a finished trial."""
+        return WholeRun(
+            name=_short(trial),
+            tags=trial_tags(study, trial) | _state(trial),
+            params=trial_params(trial),
+            rows=_rows(study, trial, curve, -1),
+            started_ms=_milliseconds(trial.created_at),
+            ended_ms=_milliseconds(trial.updated_at),
+            status=_STATUS[trial.state],
+        )
 
     def _refresh_due(
         self, study: StudyRecord, trials: Sequence[TrialRecord], known: Mapping[tuple[str, str], Recorded]
@@ -283,7 +300,7 @@ class Recorder:
         return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        result = study_result(study, trials, self._store.curves.arrays(self._study_id))
+        result = self._result(study, trials)
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
         key = study_key(study)
@@ -306,7 +323,8 @@ class Recorder:
         ]
         labels.keep_only("label/", kept)
         labels.keep_only("study", [key])
-        labels.artifacts(study_run, ((name, result.file(name)) for name in FILES))
+        if study.finished or any(trial.finished for trial in trials):  # pictures of nothing delay a study's start
+            labels.artifacts(study_run, self._files(result).items())
         labels.tag_experiment(
             {"mlflow.note.content": text, VIEW_TAG: labels_view(result.document, result.reading, created)}
         )
@@ -324,6 +342,22 @@ class Recorder:
         if study.finished:
             entries.append(Recorded("ended", "", study_run, study.version, finished))
         self._store.recorder_state.write(self._study_id, *entries)
+        self._refreshed = time.monotonic()
+
+    def _result(self, study: StudyRecord, trials: Sequence[TrialRecord]) -> StudyResult:
+        """The result of this version of the study."""
+        if self._latest is None or self._latest[:2] != (study.version, study.state):
+            result = study_result(study, trials, self._store.curves.arrays(self._study_id))
+            self._latest = (study.version, study.state, result, {})
+        return self._latest[2]
+
+    def _files(self, result: StudyResult) -> dict[str, bytes]:
+        """The files of the latest result; drawn once."""
+        assert self._latest is not None
+        files = self._latest[3]
+        if not files:
+            files.update((name, result.file(name)) for name in FILES)
+        return files
 
     def _label(self, labels: Tracking, study: StudyRecord, result: StudyResult, label: str, started_ms: int) -> str:
         """Write a label's run for this version of the study; returns its key. MLflow lists the latest start first."""
@@ -364,6 +398,30 @@ def lock_name(study_id: str) -> str:
 def experiments(name: str, study_id: str) -> tuple[str, str]:
     """Names of a study's two experiments: for its labels, and for its trials."""
     return f"{name} {study_id[-6:]}", f"{name} {study_id[-6:]} trials"
+
+
+def _short(trial: TrialRecord) -> str:
+    return trial.id.removeprefix(f"{trial.study_id}.")
+
+
+def _rows(study: StudyRecord, trial: TrialRecord, curve: TrialCurve, after: int) -> list[Row]:
+    """What a trial's run shows beyond the rounds that were written before."""
+    final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
+    new = rows(curve.columns, study.study.budget.rounds, after, curve.rounds_done, finished=final)
+    if final:
+        new += [(name, value, curve.rounds_done) for name, value in totals(curve.columns).items()]
+        new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))
+    return new
+
+
+def _state(trial: TrialRecord, *, again: bool = False) -> dict[str, str]:
+    """Tags that change; one that ended before may show an old error."""
+    error = {"driftline.error": escaped(trial.error or "")} if trial.error or again else {}
+    return {"driftline.state": trial.state} | error
+
+
+def _recorded(trial: TrialRecord, run_id: str, curve: TrialCurve) -> Recorded:
+    return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, curve.rounds_done)
 
 
 def _end(trial: TrialRecord) -> int:

@@ -11,9 +11,12 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from service.recorder import bulk_runs
+from service.recorder.bulk_runs import WholeRun
 
 KEY = "driftline.key"
 """Tag of every run: what it shows."""
@@ -65,6 +68,7 @@ class Tracking:
 
     def __init__(self, client: Any, name: str, artifact_root: str | None, tags: Mapping[str, str]) -> None:
         self._client = client
+        self._uri = str(getattr(client, "tracking_uri", ""))
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
             location = None if artifact_root is None else f"{artifact_root.rstrip('/')}/{name.replace(' ', '_')}"
@@ -103,6 +107,10 @@ class Tracking:
     def shows(self, key: str) -> bool:
         """Whether there is a run with this key."""
         return key in self._runs
+
+    def run_id(self, key: str) -> str:
+        """MLflow's id of the run with this key, which exists."""
+        return self._runs[key]
 
     def has(self, run_id: str) -> bool:
         """Whether this run exists and is not in the bin."""
@@ -160,6 +168,14 @@ class Tracking:
         for key, run_id in self._runs.items():
             if (key in marked) != (key in wanted):
                 self.write(run_id, [(metric, float(key in wanted), step)], timestamp_ms=timestamp_ms)
+
+    def add(self, runs: Mapping[str, WholeRun]) -> bool:
+        """Creates whole runs, by key, all at once; False if MLflow's client must do it, one by one."""
+        if not runs or not bulk_runs.takes(self._uri, runs.values()):
+            return False
+        tagged = [replace(run, tags={**run.tags, KEY: key}) for key, run in runs.items()]
+        self._runs.update(zip(runs, bulk_runs.write(self._uri, self.experiment_id, tagged), strict=True))
+        return True
 
     def end(self, run_id: str, status: str, ended_ms: int) -> None:
         """Say how a run ended: FINISHED, FAILED or KILLED."""

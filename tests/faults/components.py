@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,8 +27,8 @@ from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.ray.worker import Worker
 from service.embedded import embedded_run
-from service.embedded import folder as embedded_folder
 from service.embedded.embedded_run import EmbeddedRun
+from service.embedded.recorder_process import record
 from service.launchers.local import launcher as local
 from service.recorder import study_recorder
 from service.recorder.recorder_loop import StudiesRecorder
@@ -103,7 +104,7 @@ def tokens() -> Tokens:
 
 def without_pictures() -> None:
     """Results as JSON and CSV only: drawing takes longer than all the rest."""
-    for module in (study_recorder, embedded_run, embedded_folder):
+    for module in (study_recorder, embedded_run):
         module.FILES = ("frontier.json", "trials.csv")  # type: ignore[attr-defined]
 
 
@@ -141,7 +142,7 @@ def recorder(place: Place, fuse: Fuse) -> None:
     """The recorder with MLflow on SQLite, until it is killed."""
     fuses.commits(fuse)
     fuses.mlflow(fuse)
-    study_recorder.LIVE_AFTER_S = 0.1
+    study_recorder.LIVE_AFTER_S = study_recorder.REFRESH_S = 0.1
     recording = StudiesRecorder(Store(place.database), place.mlflow, str(place.folder / "artifacts"))
     while True:
         recording.sync()
@@ -191,11 +192,35 @@ def owner(place: Place, fuse: Fuse, scenario: str) -> None:
             raise AssertionError(f"events must come once each, in order; got {seen}")
 
 
+class RecorderInThread:
+    """Puts the place of `RecorderProcess`, so that a fuse also ends the process within MLflow's calls."""
+
+    def __init__(self, folder: Path, study_id: str) -> None:
+        self._stop, self._finishing = threading.Event(), threading.Event()
+        events = (self._stop, self._finishing)
+        self._thread = threading.Thread(target=record, args=(folder, study_id, *events), daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def finish(self) -> bool:
+        self._finishing.set()
+        self.close(None)
+        return True
+
+    def close(self, wait_s: float | None) -> None:
+        self._stop.set()
+        self._thread.join(wait_s)
+
+
 def embedded(place: Place, fuse: Fuse) -> None:
     """`driftline run`: all parts in one process, over one folder."""
     for watch in (fuses.commits, fuses.mlflow, fuses.files, fuses.requests):
         watch(fuse)
     without_ray(fuse, place.folder)
+    embedded_run.RecorderProcess = RecorderInThread  # type: ignore[assignment,misc]
     out = place.folder / "out"
     run = EmbeddedRun(out, study())
     if not (out / "mlflow.db").exists():  # MLflow would take seconds to make it

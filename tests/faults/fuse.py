@@ -140,6 +140,9 @@ def mlflow(fuse: Fuse) -> None:
     """Every call that changes something in MLflow."""
     from mlflow import MlflowClient
 
+    from service.recorder import bulk_runs
+
+    fuse.around(bulk_runs, "write", lambda *_: "mlflow bulk")
     for name in _MLFLOW:
         fuse.around(MlflowClient, name, functools.partial(lambda said, *_, **__: f"mlflow {said}", name))
 

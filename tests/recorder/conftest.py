@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service.recorder import study_recorder
 from service.recorder.tracking import connect
 from service.store.store import Store
 
@@ -40,3 +41,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def client(uri: str) -> Any:
     return connect(uri)
+
+
+@pytest.fixture(autouse=True)
+def refreshed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels are written as soon as they are due."""
+    monkeypatch.setattr(study_recorder, "REFRESH_S", 0.0)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
 from service.driver.ray import mutex, ray_variables
@@ -25,6 +25,9 @@ from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
 from service.driver.ray.worker_output import logged
 from service.file_locks import own_folder
+
+if TYPE_CHECKING:
+    from service.driver.ray.ahead import Ahead
 
 _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
@@ -141,6 +144,7 @@ def connect(
     *,
     num_cpus: int | None = None,
     patient: Callable[[], bool] = lambda: True,
+    ahead: Ahead | None = None,
 ) -> Iterator[Cluster]:
     """Connects to Ray for one study.
 
@@ -151,6 +155,7 @@ def connect(
         progress: Called with one-line messages about what happens.
         num_cpus: CPU cores of a Ray started here; by default all cores of the machine.
         patient: Whether to keep waiting for a joined cluster that another driver uses.
+        ahead: A Ray that is being started here already, used if there is no `address`.
 
     Raises:
         Conflict: This process drives another study.
@@ -161,19 +166,38 @@ def connect(
         raise Conflict("this process drives another study already: one study at a time uses a Ray cluster")
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
+        if ahead is not None and address is None:
+            yield Cluster(stack.enter_context(ahead.taken()), own=True)
+            return
+        if address is None and not _connected():
+            yield Cluster(stack.enter_context(private(progress, num_cpus)), own=True)
+            return
         folder = stack.enter_context(_folder())
         stack.callback(ray_variables.read_again)  # after the environment is restored, for this process's next Ray
-        stack.enter_context(environment(ray_variables.variables(private=address is None and not _connected())))
-        if _ray().is_initialized():
-            stack.enter_context(mutex.alone(study_id, progress, patient))
-            yield Cluster(folder, own=False)
-            return
-        _initialize(address, folder, progress, num_cpus)
+        stack.enter_context(environment(ray_variables.variables(private=False)))
+        if not _connected():
+            _initialize(address, folder, progress, num_cpus)
+            stack.callback(_ray().shutdown)
+            stack.enter_context(logged())
+        stack.enter_context(mutex.alone(study_id, progress, patient))
+        yield Cluster(folder, own=False)
+
+
+@contextlib.contextmanager
+def private(progress: Progress, num_cpus: int | None = None) -> Iterator[Path]:
+    """Starts Ray on this machine; yields its folder.
+
+    Raises:
+        Unavailable: Ray does not start.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_folder())
+        stack.callback(ray_variables.read_again)  # after the environment is restored, for this process's next Ray
+        stack.enter_context(environment(ray_variables.variables(private=True)))
+        _initialize(None, folder, progress, num_cpus)
         stack.callback(_ray().shutdown)
         stack.enter_context(logged())
-        if address is not None:
-            stack.enter_context(mutex.alone(study_id, progress, patient))
-        yield Cluster(folder, own=address is None)
+        yield folder
 
 
 def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus: int | None) -> None:

@@ -33,6 +33,8 @@ def variables(private: bool) -> dict[str, str]:
         "RAY_ENABLE_AUTO_CONNECT": "0",  # if Ray has ended, that is an error: do not start another
     }
     if private:
+        env["RAY_enable_worker_prestart"] = "0"  # Tune's actors take none of these workers, one for each core
+        env["RAY_prestart_worker_first_driver"] = "0"
         env["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         env["RAY_AUTH_MODE"] = mode

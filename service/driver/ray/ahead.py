@@ -1,0 +1,65 @@
+"""Starts Ray on this machine in a thread, while the program checks the study and loads everything else.
+
+Ray takes seconds to start, most of which it waits for its own processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from service.driver.ray.cluster import private
+
+
+class Ahead:
+    """A Ray that is being started, for one driver of this process. Ends with its driver, or with the program.
+
+    Args:
+        num_cpus: CPU cores of this Ray; by default all cores of the machine.
+    """
+
+    def __init__(self, num_cpus: int | None = None) -> None:
+        self._num_cpus = num_cpus
+        self._ready, self._over = threading.Event(), threading.Event()
+        self._folder: Path | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="driftline-ray", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Path]:
+        """Waits until Ray answers, and yields its folder; ends Ray afterwards.
+
+        Raises:
+            Unavailable: Ray did not start.
+        """
+        self._ready.wait()
+        with contextlib.closing(self):
+            if self._folder is None:
+                raise self._error or RuntimeError("this Ray has ended")
+            yield self._folder
+
+    def close(self) -> None:
+        """Ends Ray; the second time, does nothing."""
+        atexit.unregister(self.close)
+        self._over.set()
+        self._thread.join()
+        self._folder = None
+
+    def _run(self) -> None:
+        """Starts and ends Ray in one thread: Ray's processes are killed when the thread that started them ends."""
+        try:
+            with private(lambda line: None, self._num_cpus) as self._folder:
+                importlib.import_module("service.driver.ray.tune")
+                self._ready.set()
+                self._over.wait()
+        except BaseException as error:
+            self._error = error
+            self._folder = None
+        finally:
+            self._ready.set()

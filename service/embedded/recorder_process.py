@@ -1,0 +1,128 @@
+"""Writes a folder's result files and MLflow's database in a process of its own, while the study runs in another.
+
+Training and the API then never wait for MLflow and pictures, and the process that runs the study imports neither. The
+recorder reads the folder's database, as it does in a service, so that it may be killed at any time: the next one
+continues. It ends with its parent, or when it has finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from service.embedded.folder import DATABASE, LOG
+from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri
+from service.embedded.moved_folder import adopt_artifacts
+from service.embedded.result_files import put_all
+
+_FINISH = "finish\n"
+
+
+class RecorderProcess:
+    """A recorder at work in its own process.
+
+    Args:
+        folder: The output folder.
+        study_id: Id of its study.
+    """
+
+    def __init__(self, folder: Path, study_id: str) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "service.embedded.recorder_process", str(folder), study_id]
+        with (folder / LOG).open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # Ctrl-C in a terminal is for the parent, which ends this process
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is at work."""
+        return self._process.poll() is None
+
+    def finish(self) -> bool:
+        """Makes it write the result files and everything that MLflow lacks, and end; waits for that.
+
+        Returns:
+            Whether the result files are written. What MLflow lacks, the next recorder of this folder writes.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as lines:  # broken: it has died
+            lines.write(_FINISH)
+        try:
+            return self._process.wait() == 0
+        except BaseException:  # Ctrl-C
+            self._process.kill()
+            raise
+
+    def close(self, wait_s: float) -> None:
+        """Ends it; after `wait_s` seconds it is killed, which loses nothing."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def record(folder: Path, study_id: str, stop: threading.Event, finishing: threading.Event) -> None:
+    """Records a folder's study.
+
+    Args:
+        folder: The output folder.
+        study_id: Id of its study.
+        stop: Set to end.
+        finishing: Set before `stop` to write the result files, and all that MLflow lacks, before the end.
+    """
+    from service.recorder.study_recorder import EVERY_S, Recorder
+    from service.store.store import Store
+
+    store = Store(folder / DATABASE)
+    try:
+        adopt_artifacts(folder)
+        recorder = Recorder(store, study_id, mlflow_uri(folder), artifact_root(folder))
+        recorder.run(stop)
+        while not stop.wait(EVERY_S):  # the study has ended; it may be continued
+            recorder.run(stop)
+        if finishing.is_set():
+            put_all(folder, recorder.files())
+            recorder.finish()
+    finally:
+        store.close()
+
+
+def _main(folder: Path, study_id: str) -> None:
+    """Records until standard input ends; if its last line is `_FINISH`, finishes first."""
+    stop, finishing = threading.Event(), threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            if line == _FINISH:
+                finishing.set()
+        stop.set()
+
+    threading.Thread(target=listen, name="driftline-parent", daemon=True).start()
+    _log_to(folder / LOG)
+    record(folder, study_id, stop, finishing)
+
+
+def _log_to(file: Path) -> None:
+    handler = logging.FileHandler(file, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logger = logging.getLogger("service")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,107 @@
+"""Writes many finished runs into MLflow's SQLite database in one transaction.
+
+MLflow's client makes about eight transactions for a run and an object for each row: 35 ms of processor time for a trial
+with 200 rows, more than the trial takes to train. This module writes the same rows into MLflow's tables, 20 times
+faster, which are MLflow's own affair: so it does only in databases of the `REVISIONS` for which a test compares every
+table with what the client writes. Everything else goes through the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REVISIONS = frozenset({"dc11669786a5"})
+"""MLflow 3.17."""
+
+_PREFIX = "sqlite:///"
+_BUSY_S = 30.0
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """A run with everything in it.
+
+    Attributes:
+        name: Its name in the list.
+        tags: Its tags.
+        params: Its parameters.
+        rows: Its metrics: (metric, value, step).
+        started_ms: When it began, milliseconds since 1970; also the timestamp of the rows.
+        ended_ms: When it ended.
+        status: How: FINISHED, FAILED or KILLED.
+    """
+
+    name: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    rows: Sequence[tuple[str, float, int]]
+    started_ms: int
+    ended_ms: int
+    status: str
+
+
+def takes(tracking_uri: str, runs: Iterable[WholeRun]) -> bool:
+    """Whether these runs can be written at once."""
+    if not tracking_uri.startswith(_PREFIX) or not all(math.isfinite(row[1]) for run in runs for row in run.rows):
+        return False
+    with _opened(tracking_uri) as database:
+        return {revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")} <= REVISIONS
+
+
+def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> list[str]:
+    """Creates runs; returns their ids.
+
+    Args:
+        tracking_uri: A database that `takes` accepts.
+        experiment_id: MLflow's id of their experiment.
+        runs: The runs.
+    """
+    ids = [uuid.uuid4().hex for _ in runs]
+    with _opened(tracking_uri) as database, database:
+        query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
+        (location,) = database.execute(query, (int(experiment_id),)).fetchone()
+        database.executemany(
+            "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, status, start_time,"
+            " end_time, source_version, lifecycle_stage, artifact_uri, experiment_id)"
+            " VALUES (?, ?, 'UNKNOWN', '', '', 'unknown', ?, ?, ?, '', 'active', ?, ?)",
+            [
+                (key, run.name, run.status, run.started_ms, run.ended_ms, artifacts, int(experiment_id))
+                for key, run in zip(ids, runs, strict=True)
+                for artifacts in [f"{location.rstrip('/')}/{key}/artifacts"]
+            ],
+        )
+        for key, run in zip(ids, runs, strict=True):
+            tags = {**run.tags, "mlflow.runName": run.name}
+            database.executemany("INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", _pairs(tags, 8000, key))
+            database.executemany(
+                "INSERT INTO params (key, value, run_uuid) VALUES (?, ?, ?)", _pairs(run.params, 6000, key)
+            )
+            database.executemany(
+                "INSERT OR IGNORE INTO metrics (key, value, timestamp, run_uuid, step, is_nan)"
+                " VALUES (?, ?, ?, ?, ?, 0)",
+                [(name, value, run.started_ms, key, step) for name, value, step in run.rows],
+            )
+            latest: dict[str, tuple[int, float]] = {}
+            for name, value, step in run.rows:
+                latest[name] = max(latest.get(name, (step, value)), (step, value))
+            database.executemany(
+                "INSERT INTO latest_metrics (key, value, timestamp, step, is_nan, run_uuid) VALUES (?, ?, ?, ?, 0, ?)",
+                [(name, value, run.started_ms, step, key) for name, (step, value) in latest.items()],
+            )
+    return ids
+
+
+def _pairs(values: Mapping[str, str], longest: int, key: str) -> list[tuple[str, str, str]]:
+    return [(name, value[:longest], key) for name, value in values.items()]
+
+
+@contextlib.contextmanager
+def _opened(tracking_uri: str) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(Path(tracking_uri.removeprefix(_PREFIX)), timeout=_BUSY_S)) as database:
+        yield database

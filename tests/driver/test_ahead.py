@@ -1,0 +1,62 @@
+"""A Ray that is started before the study is known to be valid; a stand-in, the real one is in tests/embedded."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import Unavailable
+from service.driver.ray import ahead
+from service.driver.ray.ahead import Ahead
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, threading.Thread]]:
+    """What happened to the stand-in, in which thread."""
+    seen: list[tuple[str, threading.Thread]] = []
+
+    @contextlib.contextmanager
+    def private(*_: Any) -> Iterator[Path]:
+        seen.append(("start", threading.current_thread()))
+        yield Path("folder")
+        seen.append(("end", threading.current_thread()))
+
+    monkeypatch.setattr(ahead, "private", private)
+    monkeypatch.setattr(importlib, "import_module", lambda name: None)
+    return seen
+
+
+def test_one_thread_starts_and_ends_it_and_lives_until_then(threads: list[tuple[str, threading.Thread]]) -> None:
+    started = Ahead()
+    with started.taken() as folder:
+        assert folder == Path("folder")
+        ((what, thread),) = threads
+        assert what == "start"
+        assert thread.is_alive(), "Ray's processes are killed when the thread that started them ends"
+    assert threads == [("start", thread), ("end", thread)]
+    assert thread is not threading.current_thread()
+    started.close()
+    with pytest.raises(RuntimeError, match="has ended"), started.taken():
+        pass
+
+
+def test_one_that_nobody_takes_ends_with_the_program(threads: list[tuple[str, threading.Thread]]) -> None:
+    Ahead().close()
+    assert [what for what, _ in threads] == ["start", "end"]
+
+
+def test_an_error_is_raised_where_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def private(*_: Any) -> Iterator[Path]:
+        raise Unavailable("no Ray today")
+        yield
+
+    monkeypatch.setattr(ahead, "private", private)
+    with pytest.raises(Unavailable, match="no Ray today"), Ahead().taken():
+        pass
