@@ -18,15 +18,16 @@ def smooth(rounds: Array, values: Array) -> Array:
 
     Args:
         rounds: Rounds of the evaluations, (n,), increasing.
-        values: Their values, (n,), finite.
+        values: Their values, (..., n), finite.
 
     Examples:
         >>> smooth(np.array([0.0, 1.0, 19.0, 20.0]), np.array([8.0, 4.0, 2.0, 1.0])).tolist()
         [8.0, 4.0, 2.0, 1.5]
     """
     if not len(rounds):
-        return np.zeros(0)
+        return np.zeros_like(values)
     first = np.searchsorted(rounds, rounds - np.maximum(1.0, WINDOW * rounds), side="right")
     after = np.arange(1, len(rounds) + 1)
-    sums = np.add.reduceat(np.append(values, 0.0), np.stack([first, after], axis=1).ravel())[::2]
+    padded = np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
+    sums = np.add.reduceat(padded, np.stack([first, after], axis=1).ravel(), axis=-1)[..., ::2]
     return np.asarray(sums / (after - first))

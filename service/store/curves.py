@@ -1,5 +1,6 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
+import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -96,7 +97,7 @@ class Curves:
                 queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(ids)) for ids in trial_rows.chunks(trials)]
             connection.execution_options(yield_per=_ROWS)
             for some in queries:
-                for trial, segment, payload in connection.execute(some):
+                for trial, segment, payload in itertools.chain.from_iterable(connection.execute(some).partitions()):
                     parts.setdefault(trial, {})[segment] = read(payload)
         return {trial: [parts[trial][segment] for segment in sorted(parts[trial])] for trial in trials or sorted(parts)}
 
