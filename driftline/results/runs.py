@@ -9,10 +9,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftline.results.curves import Array, TrialCurve, costs
+from driftline.results.curves import Array, TrialCurve, costs, smooth
 from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import Axis, axis_of
-from driftline.results.smoothing import smooth
 
 WHOLE: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 """States of trials that were trained to their end."""

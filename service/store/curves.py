@@ -13,7 +13,7 @@ from service.store import trial_rows
 from service.store.curve_segments import add, arrays, decode, join, join_arrays, rounds, sealed
 from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
-from service.store.session import Session, check_exists
+from service.store.session import StorePart, check_exists
 
 RESTORED = "a backup was restored; stop this driver"
 """Ends the refusals of a driver that has reported more than the database holds."""
@@ -38,11 +38,8 @@ def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
             connection.execute(_UPDATE, changed)
 
 
-class Curves:
+class Curves(StorePart):
     """The curves of all trials, in segments of 256 rounds, as the workers compressed them."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def columns(self, study_id: str, trials: Sequence[str] | None = None) -> dict[str, Columns]:
         """Curves by trial id.
