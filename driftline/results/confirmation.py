@@ -8,7 +8,7 @@ import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.recommendation import decision_costs
-from driftline.results.runs import Runs, axis_of_runs, runs_of
+from driftline.results.runs import Runs, axis_of_runs, runs_of_all
 from driftline.results.scale import Axis
 
 _CHOSEN = ("COMPLETE", "STOPPED")
@@ -31,7 +31,8 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
         count: How many.
     """
     ordered = sorted(search, key=lambda curve: curve.configuration)
-    with_runs = [(curve, runs_of(curve.configuration, [curve], metric, cost)) for curve in ordered]
+    all_runs = runs_of_all([(curve.configuration, [curve]) for curve in ordered], metric, cost)
+    with_runs = zip(ordered, all_runs, strict=True)
     runs = [each for curve, each in with_runs if curve.state in _CHOSEN and each is not None and len(each.rounds)]
     chosen = greedy(runs, count, axis_of_runs(metric, runs)) if runs else []
     rest = [curve.configuration for state in _LAST for curve in ordered if curve.state == state]

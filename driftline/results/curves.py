@@ -133,6 +133,11 @@ class TrialCurve:
         there = np.isfinite(values)
         return self.rounds[there], values[there]
 
+    def reports(self, name: str) -> bool:
+        """Whether it was ever evaluated to a finite value of this metric."""
+        values = self.columns.get(name)
+        return values is not None and bool(np.isfinite(values).any())
+
     def smoothed(self, name: str) -> tuple[Array, Array, Array]:
         """Rounds in which a metric was evaluated with a finite value, its values, and the smoothed values."""
 
@@ -171,6 +176,14 @@ class TrialCurve:
         values = self.columns.get(column)
         return values is not None and (column not in NEWER_COUNTERS or bool(np.isfinite(values[:1]).all()))
 
+    def cached(self, key: str) -> Any:
+        """What is cached under `key`; None if nothing."""
+        return self._cache.get(key)
+
+    def keep(self, key: str, value: object) -> None:
+        """Caches a value under `key`."""
+        self._cache[key] = value
+
     def computed(self, key: str, compute: Callable[[], _Value]) -> _Value:
         """The result of `compute`, cached under `key`."""
         if key not in self._cache:
@@ -179,18 +192,32 @@ class TrialCurve:
         return value
 
     def _counted(self, name: str) -> Array:
-        check_cost(name)
-        missing = [column for column in COSTS[name] if not self.counts(column)]
-        if missing and self.rounds.size:
-            raise InvalidSpec(
-                "objective.cost",
-                f"trial {self.trial} must report {missing[0]} for cost={name}; choose cost=rounds, or run the study "
-                "again with this version",
-            )
-        if missing or not self.rounds.size:
-            return np.zeros(self.rounds.size)
-        counted = np.sum([finite(self.columns[column]) for column in COSTS[name]], axis=0)
-        return np.maximum.accumulate(counted)
+        if check_cost(name) == "rounds" or not self.rounds.size:
+            return self.rounds
+        counted: Array = costs([self], name)[0]
+        return counted
+
+
+def costs(curves: Sequence[TrialCurve], name: str) -> Array:
+    """Cost of several trials with the same number of reports, up to each of them: (trials, reports).
+
+    Args:
+        curves: The trials, with at least one report.
+        name: One of `COSTS`.
+
+    Raises:
+        InvalidSpec: A trial did not count it.
+    """
+    for curve in curves:
+        for column in COSTS[name]:
+            if not curve.counts(column):
+                raise InvalidSpec(
+                    "objective.cost",
+                    f"trial {curve.trial} must report {column} for cost={name}; choose cost=rounds, or run the study "
+                    "again with this version",
+                )
+    parts = [finite(np.stack([curve.columns[column] for curve in curves])) for column in COSTS[name]]
+    return np.asarray(np.maximum.accumulate(np.sum(parts, axis=0), axis=1))
 
 
 def smooth(rounds: Array, values: Array) -> Array:
@@ -201,17 +228,18 @@ def smooth(rounds: Array, values: Array) -> Array:
 
     Args:
         rounds: Rounds of the evaluations, (n,), increasing.
-        values: Their values, (n,), finite.
+        values: Their values, (..., n), finite.
 
     Examples:
         >>> smooth(np.array([0.0, 1.0, 19.0, 20.0]), np.array([8.0, 4.0, 2.0, 1.0])).tolist()
         [8.0, 4.0, 2.0, 1.5]
     """
     if not len(rounds):
-        return np.zeros(0)
+        return np.zeros_like(values)
     first = np.searchsorted(rounds, rounds - np.maximum(1.0, WINDOW * rounds), side="right")
     after = np.arange(1, len(rounds) + 1)
-    sums = np.add.reduceat(np.append(values, 0.0), np.stack([first, after], axis=1).ravel())[::2]
+    padded = np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
+    sums = np.add.reduceat(padded, np.stack([first, after], axis=1).ravel(), axis=-1)[..., ::2]
     return np.asarray(sums / (after - first))
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
 from driftline.results.runs import Runs, axis_of_runs
 from driftline.results.scale import Axis, Scale
-from driftline.results.settling import Settled, settled
+from driftline.results.settling import Settled, settled_all
 from driftline.study.spec import FixedScale
 
 Json = dict[str, Any]
@@ -95,7 +96,8 @@ def frontier_document(
     axis, span = axis_of_runs(reading.quality, runs), _span(list(runs_by_label.values()), reading.cost)
     steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in runs_by_label.items()}
     whole = _scale(axis, runs, steps.values(), scale)
-    ways = [settling.way for each in runs if (settling := settled(each, axis)) is not None]
+    settlings = {label: settled_all(one.runs, axis) for label, one in runs_by_label.items()}
+    ways = [each.way for label in settlings.values() for each in label if each is not None]
     exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
     summary = _Summary(reading, tuple(rungs) or (rounds,), whole, span, max(ways, default=0.0), exact)
     return {
@@ -112,7 +114,8 @@ def frontier_document(
         },
         "deterministic": exact,
         "methods": {
-            label: summary.label(trials, runs_by_label[label], steps[label]) for label, trials in by_label.items()
+            label: summary.label(trials, runs_by_label[label], settlings[label], steps[label])
+            for label, trials in by_label.items()
         },
     }
 
@@ -125,10 +128,10 @@ def grid(span: Span) -> Array:
 def _span(labels: Sequence[LabelRuns], cost: str) -> Span:
     """From the cheapest first round to the largest cost that configurations of every label reach."""
     firsts = [
-        float(curve.cost(cost)[curve.rounds > 0][0])
+        float(curve.cost(cost)[np.argmax(curve.rounds > 0)])
         for label in labels
         for curve in label.trials
-        if (curve.rounds > 0).any()
+        if curve.rounds_done
     ]
     ends = [[float(each.cost[:, -1].mean()) for each in label.runs if len(each.rounds)] for label in labels]
     first = max(min(firsts, default=FIRST_COST[cost]), FIRST_COST[cost])
@@ -157,7 +160,13 @@ class _Summary:
     longest_way: float
     deterministic: bool
 
-    def label(self, trials: Sequence[TrialCurve], label: LabelRuns, steps: Sequence[Sequence[Steps]]) -> Json:
+    def label(
+        self,
+        trials: Sequence[TrialCurve],
+        label: LabelRuns,
+        settlings: Sequence[Settled | None],
+        steps: Sequence[Sequence[Steps]],
+    ) -> Json:
         """A label's part of the result."""
         pairs = list(zip(label.searches, steps, strict=True))
         areas = [
@@ -181,7 +190,7 @@ class _Summary:
             "area": float(np.mean(numbers)) if numbers else None,
             "area_band": {"low": min(numbers), "high": max(numbers)} if numbers else None,
             "areas": areas,
-            "configurations": self._configurations(label),
+            "configurations": self._configurations(label, settlings),
             "claims": {
                 "configurations": self._found(label.searches)
                 if label.phase == "confirmation" or self.deterministic
@@ -236,12 +245,11 @@ class _Summary:
         area = float(np.mean([each.area(self.scale, self.span) for each in steps]))
         return {"area": area, "along": [float(f"{value:.6g}") for value in values]}
 
-    def _configurations(self, label: LabelRuns) -> list[Json]:
+    def _configurations(self, label: LabelRuns, settlings: Sequence[Settled | None]) -> list[Json]:
         """Where the reported configurations settle and end; see `driftline.results.settling`."""
         hyperparameters = {curve.configuration: curve.hyperparameters for curve in label.trials}
-        axis, rows, candidates = self.scale.axis, [], []
-        for each in label.runs:
-            settling = settled(each, axis)
+        rows, candidates = [], []
+        for each, settling in zip(label.runs, settlings, strict=True):
             if settling is None:
                 continue
             rows.append(_row(each, hyperparameters[each.configuration], settling))
@@ -255,17 +263,18 @@ class _Summary:
 
 
 def _row(runs: Runs, hyperparameters: Mapping[str, Any], settling: Settled) -> Json:
+    cost, end = settling.cost.tolist(), settling.end.tolist()
     return {
         "configuration": runs.configuration,
         "hyperparameters": dict(hyperparameters),
         "seeds": runs.seeds,
         "diverged": runs.seeds - len(settling.end),
-        "settles": float(np.median(settling.cost)),
-        "settles_low": float(settling.cost.min()),
-        "settles_high": float(settling.cost.max()),
-        "ends": float(np.median(settling.end)),
-        "ends_low": float(settling.end.min()),
-        "ends_high": float(settling.end.max()),
+        "settles": median(cost),
+        "settles_low": min(cost),
+        "settles_high": max(cost),
+        "ends": median(end),
+        "ends_low": min(end),
+        "ends_high": max(end),
         "pareto": False,
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from driftline.results.cross_fitting import cross_fitted, found_by_search
 from driftline.results.curves import TrialCurve
 from driftline.results.recommendation import Recommendations, Span, Steps, recommend
-from driftline.results.runs import ENDED, WHOLE, Runs, common, runs_of
+from driftline.results.runs import ENDED, WHOLE, Runs, common, runs_of_all
 from driftline.results.scale import Axis
 
 
@@ -124,20 +124,23 @@ def _search_runs(
 ) -> SearchRuns:
     by_configuration: dict[int, dict[int, TrialCurve]] = {}
     for curve in reported:
-        if curve.search == number and curve.metric(metric)[0].size:
+        if curve.search == number and curve.reports(metric):
             by_configuration.setdefault(curve.configuration, {})[curve.seed] = curve
     seeds, numbers = common(by_configuration)
     wanted = set(numbers)
     confirmed = [
-        runs_of(configuration, [by_configuration[configuration][seed] for seed in seeds], metric, cost)
-        for configuration in numbers
+        (configuration, [by_configuration[configuration][seed] for seed in seeds]) for configuration in numbers
     ]
-    runs = tuple(each for each in confirmed if each is not None)
+    runs = _some(runs_of_all(confirmed, metric, cost))
     if all(curve.phase == "search" for curve in reported):
         return SearchRuns(number, tuple(seeds), runs, runs)
     searched = [
-        runs_of(curve.configuration, [curve], metric, cost)
+        (curve.configuration, [curve])
         for curve in sorted(ended, key=lambda curve: curve.configuration)
         if curve.phase == "search" and curve.search == number and curve.configuration in wanted
     ]
-    return SearchRuns(number, tuple(seeds), runs, tuple(each for each in searched if each is not None))
+    return SearchRuns(number, tuple(seeds), runs, _some(runs_of_all(searched, metric, cost)))
+
+
+def _some(runs: Sequence[Runs | None]) -> tuple[Runs, ...]:
+    return tuple(each for each in runs if each is not None)

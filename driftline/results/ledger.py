@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import add
 
 import numpy as np
 
 from driftline.results.curves import TrialCurve, cost_per_round, finite
 from driftline.results.runs import ENDED
+
+_NOTHING = np.zeros(1)
 
 
 def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
@@ -22,8 +24,8 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
     return {
         "trials": len(begun),
         "rounds": sum(curve.rounds_done for curve in begun),
-        "client_gradients": round(sum(_last(curve, "client_gradients") for curve in begun)),
-        "bytes": round(sum(_last(curve, "bytes_up") + _last(curve, "bytes_down") for curve in begun)),
+        "client_gradients": round(sum(_largest(begun, "client_gradients"))),
+        "bytes": round(sum(map(add, _largest(begun, "bytes_up"), _largest(begun, "bytes_down")))),
     }
 
 
@@ -58,6 +60,8 @@ def _allowed(curve: TrialCurve, rungs: Sequence[int]) -> int:
     return next((rung for rung in rungs if rung >= curve.rounds_done), rungs[-1])
 
 
-def _last(curve: TrialCurve, column: str) -> float:
-    values: Any = curve.columns.get(column)
-    return float(finite(values).max()) if values is not None and values.size else 0.0
+def _largest(curves: Sequence[TrialCurve], column: str) -> list[float]:
+    """The largest value of a counter in each of these curves, which have reports; 0 where it was not reported."""
+    values = [curve.columns.get(column, _NOTHING) for curve in curves]
+    starts = np.cumsum([0, *map(len, values)])[:-1]
+    return np.maximum.reduceat(finite(np.concatenate(values)), starts).tolist() if values else []  # one pass for all

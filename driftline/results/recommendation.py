@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftline.results.curves import Array
-from driftline.results.runs import Runs
+from driftline.results.runs import Runs, together
 from driftline.results.scale import Axis, Scale
 
 LEAST_FOR_ERRORS = 3
@@ -94,7 +94,7 @@ def recommend(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis, span: Span
         axis: Gives the merit of a quality.
         span: Costs of interest.
     """
-    candidates = [_Candidate.of(each, seeds, axis) for each in runs]
+    candidates = _candidates(runs, seeds, axis)
     costs = decision_costs([each.cost for each in candidates])
     costs = costs[costs <= span.last]
     begin = max(int(np.searchsorted(costs, span.first, side="right")) - 1, 0)
@@ -102,8 +102,10 @@ def recommend(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis, span: Span
         costs = np.append(span.first, costs)
     else:
         costs = np.append(span.first, costs[begin + 1 :])
-    paid = np.stack([np.searchsorted(each.cost, costs, side="right") for each in candidates])  # (configurations, costs)
-    merits = np.stack([each.best_merits(row) for each, row in zip(candidates, paid, strict=True)])
+    paid = _paid(candidates, costs)
+    merits = np.empty((*paid.shape, len(seeds)))
+    for each, row, merit in zip(candidates, paid, merits, strict=True):
+        merit[:] = each.best_merits(row)
     which = _scan(merits, paid > 0)
     column = np.zeros(len(costs), dtype=np.int64)
     for number in np.unique(which[which >= 0]):
@@ -155,15 +157,6 @@ class _Candidate:
     merit: Array
     best: NDArray[np.int64]
 
-    @classmethod
-    def of(cls, runs: Runs, seeds: Sequence[int], axis: Axis) -> _Candidate:
-        chosen, limit = list(seeds), runs.limit(seeds)
-        merit = axis.merit(runs.quality[chosen, :limit])
-        mean = merit.mean(axis=0)
-        rises = np.append(True, mean[1:] > np.maximum.accumulate(mean)[:-1])[:limit]
-        best = np.maximum.accumulate(np.where(rises, np.arange(limit), 0))
-        return cls(runs.cost[chosen, :limit].mean(axis=0), merit, best)
-
     def best_merits(self, paid: NDArray[np.int64]) -> Array:
         """(costs, seeds) merit of the best round that each cost pays for; undefined where a cost pays for no round."""
         if not len(self.best):
@@ -180,6 +173,37 @@ class _Candidate:
             loss, error = _paired(self.merit[:, some, None] - self.merit[:, None, :], axis=0)
             stops[first : first + most] = np.argmax((loss <= error) & (rounds <= some[:, None]), axis=1)
         return stops[place]
+
+
+def _candidates(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis) -> list[_Candidate]:
+    """The configurations as these seeds see them, in the same order."""
+    by_position: dict[int, _Candidate] = {}
+    for positions in together(runs, lambda each: (len(each.rounds), each.limit(seeds))):
+        some = [runs[position] for position in positions]
+        limit = some[0].limit(seeds)
+        quality, cost = (
+            np.stack(parts).take(seeds, axis=1)[..., :limit]
+            for parts in zip(*((each.quality, each.cost) for each in some), strict=True)
+        )
+        merit = axis.merit(quality)
+        mean = merit.mean(axis=1)
+        rises = np.ones_like(mean, dtype=bool)
+        rises[:, 1:] = mean[:, 1:] > np.maximum.accumulate(mean, axis=1)[:, :-1]
+        best = np.maximum.accumulate(np.where(rises, np.arange(limit), 0), axis=1)
+        by_position |= zip(positions, map(_Candidate, cost.mean(axis=1), merit, best), strict=True)
+    return [by_position[position] for position in range(len(runs))]
+
+
+def _paid(candidates: Sequence[_Candidate], costs: Array) -> NDArray[np.int64]:
+    """How many rounds of each configuration a cost pays for: (configurations, costs)."""
+    known: dict[bytes, NDArray[np.int64]] = {}  # many configurations cost the same
+    rows = []
+    for each in candidates:
+        key = each.cost.tobytes()
+        if key not in known:
+            known[key] = np.searchsorted(each.cost, costs, side="right")
+        rows.append(known[key])
+    return np.stack(rows)
 
 
 def _paired(differences: Array, axis: int) -> tuple[Array, Array]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from driftline.results.curves import Array, TrialCurve, cost_per_round
+from driftline.results.curves import Array, TrialCurve, costs, smooth
 from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import Axis, axis_of
 
@@ -16,6 +18,11 @@ WHOLE: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 
 ENDED: frozenset[str] = WHOLE | {"STOPPED"}
 """States of trials that count as runs, as far as they went."""
+
+MOST_TOGETHER = 256
+"""Most configurations whose arrays are stacked: more take memory and save nothing."""
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -61,29 +68,75 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
     Returns:
         None if a run never reported the metric.
     """
-    if len(curves) > 1:
-        return _runs(configuration, curves, metric, cost)
-    if not curves:
-        return None
-    key = f"runs {metric} {cost} {curves[0].state}"
-    single = curves[0].computed(key, lambda: _runs(configuration, curves, metric, cost))
-    return None if single is None else replace(single, configuration=configuration)
+    return runs_of_all([(configuration, curves)], metric, cost)[0]
 
 
-def _runs(configuration: int, curves: Sequence[TrialCurve], metric: str, cost: str) -> Runs | None:
-    evaluated = [curve.smoothed(metric) for curve in curves]
-    if not all(at.size for at, _, _ in evaluated):
-        return None
-    ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in curves]
-    rounds = np.unique(np.concatenate([*(at for at, _, _ in evaluated), [end for end in ends if np.isfinite(end)]]))
+def runs_of_all(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str, cost: str) -> list[Runs | None]:
+    """As `runs_of`, for many configurations; those that were evaluated after the same rounds are computed together."""
+    found: list[Runs | None] = [None] * len(groups)
+    missing = []
+    for position, (configuration, curves) in enumerate(groups):
+        single = curves[0].cached(_key(metric, cost, curves[0])) if len(curves) == 1 else None
+        if single is not None:
+            found[position] = replace(single, configuration=configuration)
+        elif curves and all(curve.reports(metric) for curve in curves):
+            missing.append(position)
+    for places in together(missing, lambda position: tuple(_pattern(curve, metric) for curve in groups[position][1])):
+        positions = [missing[place] for place in places]
+        for position, runs in zip(positions, _runs([groups[each] for each in positions], metric, cost), strict=True):
+            found[position] = runs
+            curves = groups[position][1]
+            if len(curves) == 1:
+                curves[0].keep(_key(metric, cost, curves[0]), runs)
+    return found
+
+
+def together(items: Sequence[_Item], alike: Callable[[_Item], Hashable]) -> Iterator[list[int]]:
+    """Positions of items that are alike, at most `MOST_TOGETHER` at a time, so that their arrays can be stacked."""
+    groups: dict[Hashable, list[int]] = {}
+    for position, item in enumerate(items):
+        groups.setdefault(alike(item), []).append(position)
+    for positions in groups.values():
+        for first in range(0, len(positions), MOST_TOGETHER):
+            yield positions[first : first + MOST_TOGETHER]
+
+
+def _key(metric: str, cost: str, curve: TrialCurve) -> str:
+    return f"runs {metric} {cost} {curve.state}"
+
+
+def _pattern(curve: TrialCurve, metric: str) -> Hashable:
+    """Equal for curves whose runs have arrays of the same form: divergence, rounds and evaluated rounds."""
+    return curve.state == "DIVERGED", curve.rounds.tobytes(), np.isfinite(curve.columns[metric]).tobytes()
+
+
+def _runs(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str, cost: str) -> list[Runs]:
+    """The runs of configurations with equal patterns of their curves."""
+    firsts = groups[0][1]
+    there = [np.isfinite(curve.columns[metric]) for curve in firsts]
+    at = [curve.rounds[evaluated] for curve, evaluated in zip(firsts, there, strict=True)]
+    ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in firsts]
+    rounds = np.unique(np.concatenate([*at, [end for end in ends if np.isfinite(end)]]))
     rounds = rounds[rounds > 0]
-    quality = np.empty((len(curves), len(rounds)))
-    for row, (at, values, smoothed), end in zip(quality, evaluated, ends, strict=True):
-        row[:] = smoothed[np.maximum(np.searchsorted(at, rounds, side="right") - 1, 0)]
-        row[rounds >= end] = values[0]
-    start = np.array([values[0] for _, values, _ in evaluated])
+    quality = np.empty((len(groups), len(firsts), len(rounds)))
+    start = np.empty((len(groups), len(firsts)))
+    for seed, (evaluated, end) in enumerate(zip(at, ends, strict=True)):
+        values = np.stack([curves[seed].columns[metric] for _, curves in groups])[:, there[seed]]
+        smoothed = smooth(evaluated, values)
+        quality[:, seed] = smoothed[:, _last_before(evaluated, rounds)]
+        quality[:, seed, rounds >= end] = values[:, :1]
+        start[:, seed] = values[:, 0]
     diverged = np.array([np.searchsorted(rounds, end) for end in ends])
-    return Runs(configuration, rounds, _costs(curves, cost, rounds), quality, start, diverged)
+    spent = _costs([curves for _, curves in groups], cost, rounds)
+    return [
+        Runs(configuration, rounds, of_cost, of_quality, of_start, diverged)
+        for (configuration, _), of_cost, of_quality, of_start in zip(groups, spent, quality, start, strict=True)
+    ]
+
+
+def _last_before(reported: Array, rounds: Array) -> NDArray[np.int64]:
+    """For each round, the position of the last report that is not later; the first report if there is none."""
+    return np.maximum(np.searchsorted(reported, rounds, side="right") - 1, 0)
 
 
 def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
@@ -92,20 +145,21 @@ def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
     return axis_of(metric, starts, min((float(each.quality.min(initial=np.inf)) for each in runs), default=np.inf))
 
 
-def _costs(curves: Sequence[TrialCurve], cost: str, rounds: Array) -> Array:
-    """(seeds, n) cost up to each round; beyond a run's last round it grows by the run's cost per round."""
-    table = np.full((len(curves), len(rounds)), np.nan)
-    for row, curve in zip(table, curves, strict=True):
-        rate = cost_per_round(curve, cost)
-        if rate is None:  # diverged before its first round
-            continue
-        counted = curve.cost(cost)
-        row[:] = counted[np.maximum(np.searchsorted(curve.rounds, rounds, side="right") - 1, 0)]
-        row += rate * np.maximum(rounds - curve.rounds_done, 0)
-    missing = np.isnan(table).all(axis=1)
-    if missing.any():
-        table[missing] = table[~missing].mean(axis=0) if not missing.all() else rounds
-    return np.asarray(np.maximum(table, FIRST_COST[cost]))
+def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> Array:
+    """(configurations, seeds, n) cost up to each round; beyond a run's last round it grows by its cost per round."""
+    firsts = groups[0]
+    table = np.empty((len(groups), len(firsts), len(rounds)))
+    done = [curve.rounds_done for curve in firsts]
+    known = [cost == "rounds" or number > 0 for number in done]  # others diverged before their first round
+    for seed, curve in enumerate(firsts):
+        if known[seed]:
+            counted = costs([curves[seed] for curves in groups], cost)
+            rate = np.ones(len(groups)) if cost == "rounds" else counted[:, -1] / done[seed]
+            table[:, seed] = counted[:, _last_before(curve.rounds, rounds)]
+            table[:, seed] += rate[:, None] * np.maximum(rounds - done[seed], 0)
+    if not all(known):
+        table[:, np.logical_not(known)] = table[:, known].mean(axis=1, keepdims=True) if any(known) else rounds
+    return np.maximum(table, FIRST_COST[cost])
 
 
 def common(by_configuration: Mapping[int, Mapping[int, object]]) -> tuple[list[int], list[int]]:

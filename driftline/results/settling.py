@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from driftline.results.curves import Array
-from driftline.results.runs import Runs
+from driftline.results.runs import Runs, together
 from driftline.results.scale import Axis
 
 SETTLED_WITHIN = 0.05
@@ -36,29 +37,43 @@ class Settled:
         return best > 0 and self.way >= LEARNED_FROM * best
 
 
-def settling_cost(cost: Array, quality: Array, start: float, axis: Axis) -> float:
+def settling_cost(cost: Array, quality: Array, start: Array | float, axis: Axis) -> Array:
     """Cost from which the quality stays within 5 % of the way from start to end.
 
     The way is measured on the scale of the axis: logarithmic for losses. A frozen run settles at its first round.
 
     Args:
-        cost: Cost at each round, (n,), at least one.
-        quality: Smoothed quality at each round, (n,).
-        start: Quality of the untrained model.
+        cost: Cost at each round, (..., n), at least one.
+        quality: Smoothed quality at each round, (..., n).
+        start: Quality of the untrained model, (...).
         axis: Gives the merit of a quality.
     """
     merit = axis.merit(quality)
-    way = abs(merit[-1] - float(axis.merit(np.array(start))))
-    away = np.flatnonzero(np.abs(merit - merit[-1]) > SETTLED_WITHIN * way)
-    return float(cost[away[-1] + 1 if away.size else 0])
+    end = merit[..., -1:]
+    away = np.abs(merit - end) > SETTLED_WITHIN * np.abs(end - axis.merit(np.asarray(start))[..., None])
+    after = np.where(away.any(axis=-1), away.shape[-1] - np.argmax(away[..., ::-1], axis=-1), 0)
+    return np.asarray(np.take_along_axis(cost, after[..., None], axis=-1)[..., 0])
 
 
 def settled(runs: Runs, axis: Axis) -> Settled | None:
     """Where a configuration settles and ends; None if it diverged on every seed."""
-    seeds = np.flatnonzero(runs.diverged >= len(runs.rounds))
-    if not seeds.size or not len(runs.rounds):
-        return None
-    rows = [(runs.cost[seed], runs.quality[seed], float(runs.start[seed])) for seed in seeds]
-    end = runs.quality[seeds, -1]
-    way = axis.merit(end) - axis.merit(runs.start[seeds])
-    return Settled(np.array([settling_cost(*row, axis) for row in rows]), end, float(np.median(way)))
+    return settled_all([runs], axis)[0]
+
+
+def settled_all(runs: Sequence[Runs], axis: Axis) -> list[Settled | None]:
+    """As `settled`, for many configurations at once."""
+    found: list[Settled | None] = [None] * len(runs)
+    for positions in together(runs, lambda each: (len(each.rounds), tuple(each.diverged.tolist()))):
+        some = [runs[position] for position in positions]
+        seeds = np.flatnonzero(some[0].diverged >= len(some[0].rounds))
+        if not seeds.size or not len(some[0].rounds):
+            continue
+        cost, quality, start = (
+            np.stack(parts).take(seeds, axis=1)
+            for parts in zip(*((each.cost, each.quality, each.start) for each in some), strict=True)
+        )
+        costs, end = settling_cost(cost, quality, start, axis), quality[..., -1]
+        ways = np.median(axis.merit(end) - axis.merit(start), axis=1).tolist()
+        for position, *of in zip(positions, costs, end, ways, strict=True):
+            found[position] = Settled(*of)
+    return found

@@ -11,6 +11,8 @@ The API checks blocks from drivers with `check_block`; all other readers trust t
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import struct
 import zlib
@@ -180,6 +182,21 @@ def header(body: bytes) -> tuple[Any, int]:
     return json.loads(body[_LENGTH.size : start]), start
 
 
+@functools.lru_cache(maxsize=256)
+def _layout(text: bytes) -> tuple[tuple[str, str, int, int], ...]:
+    """Name, kind, start and end of each column, for a JSON header; the curves of a study share theirs.
+
+    Raises:
+        ValueError: A newer Driftline wrote it.
+    """
+    about = json.loads(text)
+    if about["v"] != VERSION:
+        raise ValueError(f"a stored curve must be of version {VERSION}, got {about['v']}; use a newer Driftline")
+    names, kinds, lengths = zip(*about["columns"], strict=True)
+    ends = list(itertools.accumulate(lengths, initial=_LENGTH.size + len(text)))
+    return tuple(zip(names, kinds, ends, ends[1:], strict=False))
+
+
 def columns_of(body: bytes, names: Container[str] | None = None) -> Columns:
     """The columns of a decompressed body; with `names` only these.
 
@@ -278,13 +295,10 @@ def _column(values: Sequence[Cell]) -> tuple[str, bytes]:
 
 def _entries(body: bytes, names: Container[str] | None) -> Iterator[tuple[str, str, bytes]]:
     """Name, kind and body of each column."""
-    about, start = header(body)
-    if about["v"] != VERSION:
-        raise ValueError(f"a stored curve must be of version {VERSION}, got {about['v']}; use a newer Driftline")
-    for name, kind, length in about["columns"]:
+    (length,) = _LENGTH.unpack_from(body)
+    for name, kind, start, end in _layout(body[_LENGTH.size : _LENGTH.size + length]):
         if names is None or name in names:
-            yield name, kind, body[start : start + length]
-        start += length
+            yield name, kind, body[start:end]
 
 
 def _number(value: Cell) -> float:

@@ -217,6 +217,8 @@ class TrialResult(Record):
         state: COMPLETE (with values), STOPPED (at a rung), DIVERGED, FAILED (with an error) or WAITING.
         values: The objectives' values for the sampler.
         error: Why it failed.
+        rounds_done: Rounds that the driver has reported. A database that holds fewer was replaced by an older backup:
+            the API refuses the result, so that no finished trial lacks rounds. None checks nothing.
         deaths: As in `TrialRecord`, if its worker has died; None keeps the stored value.
         death_round: As in `TrialRecord`, if its worker has died; None keeps the stored value.
     """
@@ -225,6 +227,7 @@ class TrialResult(Record):
     state: Outcome
     values: Values | None = None
     error: str | None = None
+    rounds_done: int | None = Field(default=None, ge=0)
     deaths: int | None = Field(default=None, ge=1)
     death_round: int | None = Field(default=None, ge=0)
 

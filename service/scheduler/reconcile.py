@@ -16,7 +16,7 @@ from service.store.leases import Driven
 
 _BEFORE_THE_END = frozenset({"PENDING", "QUEUED", "RUNNING"})
 MAX_DEATHS = 3
-"""A study fails when this many of its drivers were lost in a row without a finished trial in between."""
+"""A study fails when this many of its drivers are lost in a row without a finished trial or a new checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +302,6 @@ def _settled(study: Driven, max_deaths: int) -> Settle | None:
     if study.deaths >= max_deaths:
         last = study.reason.removesuffix("; it is started again")
         why = f": {last}" if last else ""
-        reason = f"{study.deaths} drivers in a row were lost without finishing a trial{why}"
+        reason = f"{study.deaths} drivers in a row were lost without finishing a trial or writing a checkpoint{why}"
         return Settle(study.id, "FAILED", f"{reason}; see the driver's log, then resume")
     return None

@@ -1,5 +1,6 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
+import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,9 @@ from service.store.curve_segments import add, arrays, decode, join, join_arrays,
 from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import StorePart, check_exists
+
+RESTORED = "a backup was restored; stop this driver"
+"""Ends the refusals of a driver that has reported more than the database holds."""
 
 _Part = TypeVar("_Part")
 _ROWS = 500  # segments fetched from the database at a time
@@ -90,7 +94,7 @@ class Curves(StorePart):
                 queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(ids)) for ids in trial_rows.chunks(trials)]
             connection.execution_options(yield_per=_ROWS)
             for some in queries:
-                for trial, segment, payload in connection.execute(some):
+                for trial, segment, payload in itertools.chain.from_iterable(connection.execute(some).partitions()):
                     parts.setdefault(trial, {})[segment] = read(payload)
         return {trial: [parts[trial][segment] for segment in sorted(parts[trial])] for trial in trials or sorted(parts)}
 
@@ -115,6 +119,8 @@ class Curves(StorePart):
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, report.attempt)
             rows = self._reported_rows(connection, study_id, report)
+            running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
+            self._check_rounds(running, report)
             stored = self._payloads(connection, report)
             fresh: dict[tuple[str, int], bytes] = {}
             for row in rows:
@@ -130,13 +136,15 @@ class Curves(StorePart):
                         where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
                         problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
                         raise Conflict(f"trial {row.id} {problem}", state=row.state)
-                    if about.first > reached + 1 and not self._stores(connection, row.id, about.first - 1):
-                        problem = f"got rounds from {about.first} after round {reached}: a backup was restored"
-                        raise StaleDriver(f"trial {row.id} must report every round, {problem}; stop this driver")
+                    due = reached + 1 if reached else 0
+                    if about.first > due and not self._stores(connection, row.id, about.first - 1):
+                        problem = f"got rounds from {about.first} after round {reached}: {RESTORED}"
+                        raise StaleDriver(f"trial {row.id} must report every round, {problem}")
                     reached = max(reached, about.last)
                     fresh[place] = payload
             self._write(connection, fresh, stored.keys())
-            running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
+            if report.checkpoint is not None and any(row.checkpoint != report.checkpoint for row in running):
+                self._session.update_driver(connection, study_id, deaths=0)  # the next driver continues from here
             changed = self._advance(connection, running, report)
             version = self._session.changed(connection, study) if changed or fresh else study.version
             return Stored(version=version, desired=desired(study.state))
@@ -161,6 +169,13 @@ class Curves(StorePart):
             for trial, segment, payload in connection.execute(query.where(columns.trial_id.in_(ids))):
                 payloads[trial, segment] = payload
         return payloads
+
+    def _check_rounds(self, running: Sequence[sa.Row[Any]], report: Report) -> None:
+        """Refuse progress without rounds: an earlier report has brought them to another database."""
+        behind = [row for row in running if row.rounds_done < report.rounds_done]
+        if behind and not any(report.reports.values()):
+            problem = f"got round {report.rounds_done} without curves after round {behind[0].rounds_done}: {RESTORED}"
+            raise StaleDriver(f"trial {behind[0].id} must report every round, {problem}")
 
     def _stores(self, connection: sa.Connection, trial: str, number: int) -> bool:
         """Whether this round of a trial is stored: of one that began anew, later ones may be."""

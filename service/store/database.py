@@ -5,6 +5,7 @@ transaction starts as a reader and then fails to become a writer. On PostgreSQL,
 lock the study's row.
 """
 
+import json
 import sqlite3
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic_core import from_json
 from sqlalchemy import event
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -50,13 +52,17 @@ class Database:
         self.url = sa.make_url(text if "://" in text else f"sqlite:///{text}")
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
-            engine = sa.create_engine(self.url, pool_size=8, max_overflow=64, connect_args={"timeout": _BUSY_S})
+            engine = sa.create_engine(
+                self.url, pool_size=8, max_overflow=64, connect_args={"timeout": _BUSY_S}, json_deserializer=_json
+            )
             event.listen(engine, "connect", _prepare)
             event.listen(engine, "begin", _begin)
             self._reader: sa.Engine = engine
             self._writer: sa.Engine = engine.execution_options(driftline_write=True)
         else:
-            engine = sa.create_engine(self.url, pool_size=8, max_overflow=24, pool_pre_ping=True)
+            engine = sa.create_engine(
+                self.url, pool_size=8, max_overflow=24, pool_pre_ping=True, json_deserializer=_json
+            )
             if self.url.get_driver_name() == "psycopg":
                 postgresql.listen(engine)
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -240,6 +246,14 @@ def _reachable() -> Iterator[None]:
 
 def _cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+def _json(text: str) -> Any:
+    """A stored JSON value: three times as fast as `json.loads`, which alone takes halves of surrogate pairs."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

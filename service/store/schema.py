@@ -140,7 +140,7 @@ DRIVERS = Table(
     Column("acquired_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("released", Boolean, nullable=False),
-    Column("deaths", Integer, nullable=False),  # drivers lost in a row without a finished trial in between
+    Column("deaths", Integer, nullable=False),  # drivers lost in a row without progress
     Column(
         "fingerprint", String(64), nullable=False, server_default=""
     ),  # of the study at acquire, or `leases.RETRIED`

@@ -5,11 +5,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from driftline.errors import Conflict
+from driftline.errors import Conflict, StaleDriver
 from driftline.wire.driver_messages import NewTrial, Stored, TrialResult
 from driftline.wire.ids import trial_id
 from driftline.wire.records import Phase, TrialRecord, TrialState
 from service.store import curves, trial_rows
+from service.store.curves import RESTORED
 from service.store.leases import desired
 from service.store.schema import PACKS, TRIALS
 from service.store.session import StorePart, check_exists, moment
@@ -150,6 +151,7 @@ class Trials(StorePart):
             The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
+            StaleDriver: Also if the driver has reported rounds that a restored backup does not hold; nothing is stored.
             NotFound: The study has no such trial.
             Conflict: A trial is finished with another result; nothing is stored.
         """
@@ -205,6 +207,10 @@ class Trials(StorePart):
                     f"trial {result.trial} is finished with another result; a finished trial is final", state=state
                 )
             check_trial(result.trial, state, result.state)
+            stored, reported = rows[result.trial].rounds_done, result.rounds_done or 0
+            if result.state != "WAITING" and stored < reported:
+                problem = f"got {result.state} after round {reported}, but round {stored} is the last one stored"
+                raise StaleDriver(f"trial {result.trial} must report every round, {problem}: {RESTORED}")
             stands[result.trial] = (result.state, values, result.error)
             counted = {f"new_{name}": getattr(result, name) for name in _COUNTED}
             changes.append(

@@ -15,7 +15,7 @@ pytest.importorskip("ray.tune")
 from ray import cloudpickle
 from ray.tune import Callback
 
-from driftline.errors import Conflict, StaleDriver, Unavailable
+from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Unavailable
 from service.driver.job import PackJob
 from service.driver.lease import Watch
 from service.driver.ray.tune import Halt, PackSearcher, Pulse
@@ -85,7 +85,9 @@ def test_reports_and_deaths_are_passed_on() -> None:
     [
         (Unavailable("the service is away"), "lost", "the service is away"),
         (StaleDriver("replaced"), "stale", "replaced"),
-        (Conflict("differs"), "failed", "differs"),
+        (Conflict("differs"), "lost", "differs"),
+        (NotFound("no trial"), "lost", "no trial"),
+        (DriftlineError("no sampler"), "failed", "no sampler"),
         (ZeroDivisionError("oh"), "failed", "ZeroDivisionError: oh"),
     ],
 )

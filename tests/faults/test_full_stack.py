@@ -154,6 +154,14 @@ class Stack:
             self.start(part)
         self.killed += 1
 
+    def drivers_lost(self) -> int:
+        """Drivers lost in a row, as the scheduler counts them."""
+        store = Store(self._environment["DRIFTLINE_DATABASE_URL"])
+        try:
+            return max((study.deaths for study in store.leases.driven()), default=0)
+        finally:
+            store.close()
+
     def end(self) -> None:
         """Ends all that is left, drivers with their Ray included."""
         for process in self._running.values():
@@ -249,6 +257,8 @@ def test_processes_are_killed_under_one_study(stack: Stack) -> None:
                 for part in parts:
                     if part == "worker":  # a trial that loses a third one before a checkpoint is given up
                         until(lambda: all(trial.deaths < 2 for trial in running(client, study_id)), 300)
+                    if part == "driver":  # a study that loses a third one before a trial or a checkpoint fails
+                        until(lambda: stack.drivers_lost() < 2, 300)
                     stack.kill(part, study_id)
             until(lambda: client.study(study_id).finished, 600)
             record = client.study(study_id)

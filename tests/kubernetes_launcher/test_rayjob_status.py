@@ -225,21 +225,39 @@ def test_a_head_that_has_only_just_come_is_not_lost():
         ("CreateContainerConfigError", False, True),
         ("CreateContainerError", False, True),
         ("CrashLoopBackOff", False, False),
-        ("PodInitializing", None, None),
-        ("ContainerCreating", None, None),
     ],
 )
 def test_containers_that_do_not_start(kind, reason, young, old):
     others = [] if kind == "head" else [pod("head")]
     for age, hopeless in ((100, young), (400, old)):
         found = seen(job("Initializing"), *others, pod(kind, "Pending", age=age, waiting=(reason, "why")))
-        if hopeless is None:
-            assert found == Seen(True)
-        else:
-            what = "the head" if kind == "head" else "a worker"
-            assert what in found.reason
-            assert "why" in found.reason
-            assert (found.alive, found.hopeless) == (not hopeless, hopeless)
+        assert ("the head" if kind == "head" else "a worker") in found.reason
+        assert "why" in found.reason
+        assert (found.alive, found.hopeless) == (not hopeless, hopeless)
+
+
+@pytest.mark.parametrize("kind", ["head", "worker"])
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("ContainerCreating", "it pulls the image driftline:test, or waits for a volume"),
+        ("PodInitializing", "its init containers have not finished"),
+    ],
+)
+def test_a_pod_that_its_node_prepares_for_minutes_says_so_and_is_waited_for(kind, reason, cause):
+    """Without a reason, the study would be PENDING in silence."""
+    others, what = ([], "the head") if kind == "head" else ([pod("head")], "a worker")
+
+    def preparing(**times):
+        return pod(kind, "Pending", waiting=(reason, ""), **times)
+
+    assert seen(job("Initializing"), *others, preparing(age=30)) == Seen(True)
+    assert seen(job("Initializing"), *others, preparing(age=900, placed=30)) == Seen(True)  # waited for its node before
+    said = f"its node has been preparing {what} for 120 s ({reason}): {cause}; see kubectl describe pod {kind}-1"
+    assert seen(job("Initializing"), *others, preparing(age=900, placed=130)) == Seen(True, said)
+    assert seen(job("Initializing"), *others, preparing(age=5000)).alive
+    refused = pod(kind, "Pending", waiting=("InvalidImageName", "why"))
+    assert seen(job("Initializing"), *others, preparing(age=900), refused).hopeless  # a real problem comes first
 
 
 def test_a_pod_that_waited_long_for_its_node_has_all_its_time_to_pull():

@@ -1,10 +1,14 @@
 """The runs of a configuration on several seeds: quality and cost beyond the last round and after divergence."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.results.runs import common, runs_of
+from driftline.results.curves import TrialCurve
+from driftline.results.runs import common, runs_of, runs_of_all
 
 from .samples import curve
 
@@ -46,6 +50,35 @@ def test_the_cost_goes_on_beyond_a_divergence() -> None:
 def test_a_run_that_never_reported_the_metric_is_none() -> None:
     assert runs_of(0, [curve([0.1, 0.2])], "test_loss", "rounds") is None
     assert runs_of(0, [], "test_loss", "rounds") is None
+
+
+@pytest.mark.parametrize("cost", ["rounds", "client_gradients"])
+@pytest.mark.parametrize("most", [1, 2, 256])
+def test_configurations_computed_together_have_the_bits_of_each_alone(
+    cost: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+
+    def trial(number: int, seed: int, length: int, state: str) -> TrialCurve:
+        values = draw.lognormal(size=length)
+        values[1 : length - 1 : 3] = np.nan if number % 3 else values[1 : length - 1 : 3]
+        return curve(values, metric="test_loss", state=state, number=number, seed=seed, gradients=number + 7)
+
+    groups = [
+        (number, [trial(number, seed, 40 - lost, "DIVERGED" if lost else "COMPLETE") for seed in range(seeds)])
+        for number in range(12)
+        for seeds, lost in [(1 + number % 2 * 8, 11 * (number % 4 == 3))]
+    ]
+    groups += [(12, []), (13, [curve([0.5, 0.25])])]
+    fresh = [(number, [replace(each, _cache={}) for each in curves]) for number, curves in groups]
+    alone = [runs_of(number, curves, "test_loss", cost) for number, curves in fresh]
+    monkeypatch.setattr("driftline.results.runs.MOST_TOGETHER", most)
+    for found, expected in zip(runs_of_all(groups, "test_loss", cost), alone, strict=True):
+        if found is None or expected is None:
+            assert found is expected
+            continue
+        for name in ("configuration", "rounds", "cost", "quality", "start", "diverged"):
+            assert np.asarray(getattr(found, name)).tobytes() == np.asarray(getattr(expected, name)).tobytes(), name
 
 
 @given(st.dictionaries(st.integers(0, 6), st.sets(st.integers(1, 5), min_size=1), max_size=6))

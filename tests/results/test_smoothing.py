@@ -17,6 +17,11 @@ def arrays(curve: list[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(rounds, dtype=float), np.array(values)
 
 
+def test_rows_are_smoothed_as_each_alone() -> None:
+    rounds, rows = np.arange(500.0), np.random.default_rng(0).lognormal(size=(3, 500))
+    assert smooth(rounds, rows).tobytes() == b"".join(smooth(rounds, row).tobytes() for row in rows)
+
+
 def test_by_hand() -> None:
     rounds = np.arange(31.0)
     smoothed = smooth(rounds, rounds)

@@ -15,6 +15,7 @@ from service.store.store import Store
 
 from .api_setup import running
 from .conftest import SPEC
+from .store_setup import reach
 
 ROUNDS = 600  # three segments
 
@@ -42,7 +43,7 @@ def stored(store: Store, seed: int) -> str:
         store.trials.start_pack(study, 1, label, ids)
         every = draw.choice([1, 1, 7])
         reports = {trial: encode(curve(draw, every)) for trial in ids}
-        store.curves.report(study, Report(attempt=1, pack=label, rounds_done=ROUNDS))  # else without gaps only
+        reach(store, study, ROUNDS)
         store.curves.report(study, Report(attempt=1, pack=label, reports=reports, rounds_done=ROUNDS))
         values = Values(quality=1.0, speed=1.0)
         ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids[1:-1]]

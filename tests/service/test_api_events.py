@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from driftline.errors import NotFound, Unavailable
-from driftline.wire.driver_messages import Report
 from driftline.wire.records import Event
 from service.api.http_server import Server
 from service.store.store import Store
@@ -19,6 +18,7 @@ from tests.waiting import together, until
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
+from .store_setup import report
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_progress_that_was_replaced_is_seen_in_its_newest_form(service: Service)
     service.store.trials.start_pack(study, 1, "p", [trial.id])
     seen = service.store.events.read(study)[-1]
     for last in range(5):
-        service.store.curves.report(study, Report(attempt=1, pack="p", rounds_done=last))
+        service.store.curves.report(study, report(1, trial.id, range(last + 1), pack="p"))
     service.store.leases.release(study, 1, "FAILED", "so it is")
     with service.client() as client:
         events = list(client.events(study, after=seen.id))

@@ -43,8 +43,8 @@ def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) 
         loop.step()
     record = store.studies.get(name)
     assert record.state == "FAILED"
-    lost = "3 drivers in a row were lost without finishing a trial: it could not be started: no such program"
-    assert record.reason == f"{lost}; see the driver's log, then resume"
+    lost = "3 drivers in a row were lost without finishing a trial or writing a checkpoint"
+    assert record.reason == f"{lost}: it could not be started: no such program; see the driver's log, then resume"
     messages = [event.data.get("message") for event in store.events.read(name)]
     assert "the driver was lost: it could not be started: no such program" in messages
 

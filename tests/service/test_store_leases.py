@@ -165,6 +165,22 @@ def test_lost_drivers_are_counted_until_a_trial_finishes(store: Store) -> None:
     assert store.leases.lost(study, attempt, "killed") == 1
 
 
+def test_drivers_are_lost_any_number_of_times_as_long_as_each_writes_a_checkpoint(store: Store) -> None:
+    """A trial that takes longer than its machines live; its driver trains on from the last checkpoint."""
+    study, _, (trial, _) = driven(store)
+    for number in range(1, 6):
+        attempt = store.leases.acquire(study, holder()).attempt
+        store.trials.start_pack(study, attempt, f"p{number}", [trial])
+        rounds = range(10 * number - 10, 10 * number)
+        written = f"file:///c{rounds[-1]}"
+        store.curves.report(study, report(attempt, trial, rounds, pack=f"p{number}", checkpoint=written))
+        assert store.leases.lost(study, attempt, "preempted") == 1
+    attempt = store.leases.acquire(study, holder()).attempt
+    store.trials.start_pack(study, attempt, "p6", [trial])
+    store.curves.report(study, report(attempt, trial, range(50, 60), pack="p6", checkpoint=written))  # was restored
+    assert store.leases.lost(study, attempt, "preempted") == 2
+
+
 def test_a_driver_that_never_came_is_counted(store: Store) -> None:
     study = make(store)
     assert [store.leases.lost(study, 0, "no such program") for _ in range(2)] == [1, 2]

@@ -16,6 +16,7 @@ from driftline.wire.records import Values
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials
+from .store_setup import reach
 
 ROUNDS = 300  # more than a segment
 SHARED = settings(
@@ -65,7 +66,7 @@ def test_the_same_curves_however_they_were_sent(
     attempt = sqlite_store.leases.acquire(study, holder()).attempt
     trials = [trial.id for trial in sqlite_store.trials.create(study, attempt, new_trials("fedavg", 2))]
     sqlite_store.trials.start_pack(study, attempt, "p1", trials)
-    sqlite_store.curves.report(study, Report(attempt=attempt, pack="p1", rounds_done=ROUNDS))  # else in order only
+    reach(sqlite_store, study, ROUNDS)
     for pieces in requests:
         reports = {trials[trial]: encode(part(curve(trial), start, stop)) for trial, start, stop in pieces}
         body = Report(attempt=attempt, pack="p1", reports=reports, rounds_done=ROUNDS)

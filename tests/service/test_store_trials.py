@@ -249,8 +249,8 @@ def test_a_report_moves_all_trials_of_its_pack(store: Store) -> None:
     assert (first.rounds_done, first.checkpoint, first.plan) == (7, "file:///c7", {"oracle": "loop"})
     assert (second.rounds_done, second.checkpoint, second.plan) == (7, "file:///c7", {"oracle": "loop"})
     assert (third.rounds_done, third.checkpoint, third.plan) == (0, None, None)
-    store.curves.report(study, Report(attempt=attempt, pack="p1", rounds_done=9))
-    assert store.trials.get(study, trials[0]).rounds_done == 9
+    store.curves.report(study, report(attempt, trials[0], range(8, 10)))
+    assert [trial.rounds_done for trial in store.trials.find(study)] == [9, 9, 0]
     assert store.trials.get(study, trials[0]).checkpoint == "file:///c7"  # None leaves the old one
 
 
@@ -285,6 +285,44 @@ def test_a_report_that_would_leave_a_gap_stores_nothing_and_ends_its_driver(stor
     store.curves.report(study, report(again, trial, range(400, 520), pack="p2"))  # from a checkpoint
     store.curves.report(study, report(again, trial, range(520, 530), pack="p2"))
     assert store.curves.columns(study)[trial]["round"] == list(range(530))
+
+
+def test_a_trial_ends_only_with_all_rounds_that_its_driver_has_reported(store: Store) -> None:
+    study, attempt, (trial, other) = driven(store)
+    store.trials.start_pack(study, attempt, "p1", [trial])
+    store.curves.report(study, report(attempt, trial, range(30)))  # rounds 30 to 49 came after the backup
+    end = complete(trial).model_copy(update={"rounds_done": 49})
+    version = store.studies.get(study).version
+    with pytest.raises(StaleDriver, match="got COMPLETE after round 49, but round 29 is the last one stored: a backup"):
+        store.trials.finish(study, attempt, [end])
+    with pytest.raises(
+        StaleDriver, match="got DIVERGED after round 3, but round 0 is"
+    ):  # the backup is from before it ran
+        store.trials.finish(study, attempt, [TrialResult(trial=other, state="DIVERGED", rounds_done=3)])
+    assert [each.state for each in store.trials.find(study)] == ["RUNNING", "WAITING"]
+    assert store.studies.get(study).version == version
+    again = store.leases.acquire(study, holder()).attempt
+    store.trials.start_pack(study, again, "p2", [trial])
+    store.curves.report(study, report(again, trial, range(30, 50), pack="p2"))
+    store.trials.finish(study, again, [end])
+    assert store.trials.finish(study, again, [end]).version == store.studies.get(study).version  # a repeat
+    assert store.trials.get(study, trial).state == "COMPLETE"
+    assert store.curves.columns(study)[trial]["round"] == list(range(50))
+
+
+def test_a_report_of_progress_without_rounds_is_refused(store: Store) -> None:
+    """A pack that stops reports its checkpoint only: from there on, the next one would leave a gap."""
+    study, attempt, (trial, _) = driven(store)
+    store.trials.start_pack(study, attempt, "p1", [trial])
+    with pytest.raises(StaleDriver, match="must report every round, got rounds from 1 after round 0"):
+        store.curves.report(study, report(attempt, trial, range(1, 9)))
+    store.curves.report(study, report(attempt, trial, range(30)))
+    stop = Report(attempt=attempt, pack="p1", rounds_done=49, checkpoint="file:///c49")
+    with pytest.raises(StaleDriver, match="got round 49 without curves after round 29: a backup was restored"):
+        store.curves.report(study, stop)
+    assert (store.trials.get(study, trial).rounds_done, store.trials.get(study, trial).checkpoint) == (29, None)
+    store.curves.report(study, stop.model_copy(update={"rounds_done": 29}))
+    assert store.trials.get(study, trial).checkpoint == "file:///c49"
 
 
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:

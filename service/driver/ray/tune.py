@@ -13,7 +13,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from driftline.errors import DriftlineError, StaleDriver, Unavailable
+from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Unavailable
 from service.driver.lease import Watch
 from service.driver.ray.cluster import Broken
 from service.driver.ray.environment import environment
@@ -105,6 +105,8 @@ class PackSearcher(Searcher):
             self._watch.ask("stale", error.message)
         except Unavailable as error:
             self._watch.ask("lost", error.message, at_once=isinstance(error, Broken))
+        except (Conflict, NotFound) as error:  # the store holds something else, such as a backup: begin anew from it
+            self._watch.ask("lost", error.message)
         except DriftlineError as error:
             self._watch.ask("failed", error.message)
         except Exception as error:

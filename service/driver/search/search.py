@@ -391,6 +391,8 @@ class Search:
 
     def _record(self, results: list[TrialResult]) -> None:
         """Stores results; what finished trials leave behind is removed."""
+        trials = self.table.trials
+        results = [result.model_copy(update={"rounds_done": trials[result.trial].rounds_done}) for result in results]
         self.desired = self._client.finish(self._study_id, self._attempt, results).desired
         for result in results:
             changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)

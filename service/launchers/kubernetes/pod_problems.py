@@ -15,9 +15,16 @@ Pod = Mapping[str, Any]
 _NEVER = {"InvalidImageName", "ErrImageNeverPull"}
 _PULL = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CreatePodSandboxError"}
+_PREPARED_S = 60.0
+"""A node prepares a pod for longer than this only if an image is large, or a volume does not come."""
+
 _QUOTA = re.compile(
     r"exceeded quota: (?P<name>[^,]+), requested: (?P<asked>.*), used: (?P<used>.*), limited: (?P<most>.*)"
 )
+_PREPARING = {
+    "ContainerCreating": "it pulls the image {image}, or waits for a volume",
+    "PodInitializing": "its init containers have not finished",
+}
 _LONGEST = 600
 _OFTEN = 3
 
@@ -118,13 +125,12 @@ def trouble(pods: Sequence[Pod], what: str, patience: Patience, now: float) -> T
         patience: How long to wait for problems that may resolve themselves.
         now: Seconds since 1970.
     """
-    for pod in pods:
-        if not lives(pod) or runs(pod):
-            continue
+    starting = [pod for pod in pods if lives(pod) and not runs(pod)]
+    for pod in starting:
         problem = _waiting(pod, what, patience, now) or _unplaced(pod, what, patience, now)
         if problem is not None:
             return problem
-    return None
+    return next((slow for pod in starting if (slow := _prepared(pod, what, now)) is not None), None)
 
 
 def quota(text: str) -> Trouble | None:
@@ -166,6 +172,18 @@ def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | N
             return Trouble(f"{what} cannot be started ({reason}): {message}", age > patience.image_pull)
         if reason == "CrashLoopBackOff":
             return Trouble(f"{what} crashes again and again: {end_of(pod) or message}")
+    return None
+
+
+def _prepared(pod: Pod, what: str, now: float) -> Trouble | None:
+    """A pod that its node has been preparing for long: it may still come."""
+    lasted = now - _placed_at(pod)
+    for container in _containers(pod) if lasted > _PREPARED_S else ():
+        reason = (container.get("state", {}).get("waiting") or {}).get("reason", "")
+        if reason in _PREPARING:
+            cause = _PREPARING[reason].format(image=container.get("image", ""))
+            text = f"its node has been preparing {what} for {steps(lasted)} s ({reason}): {cause}"
+            return Trouble(f"{text}; see kubectl describe pod {pod['metadata']['name']}")
     return None
 
 
