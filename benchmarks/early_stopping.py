@@ -1,6 +1,7 @@
 """What a search loses when its trials stop early at rungs, and what it saves; replayed from recorded tables.
 
     OMP_NUM_THREADS=1 python -m benchmarks.early_stopping [TABLE.parquet ...] [--studies 40] [--sampler tpe]
+        [--rule extrapolation]
     OMP_NUM_THREADS=1 python -m benchmarks.early_stopping --train
 
 Three searches of one label are compared in every simulated study: all trials to the end; the same number of trials with
@@ -114,7 +115,7 @@ def trained(task: dict[str, Any], rungs: Any) -> tuple[float, float, float]:
         "task": task,
         "methods": [{"name": "fedavg", "space": {**rates, "local_steps": {"choice": [1, 2, 4, 8, 16]}}}],
         "objective": {"quality": "test_loss"},
-        "budget": {"trials_per_method": 32, "rounds": 100, "seeds": 0, **({"rungs": rungs} if rungs else {})},
+        "budget": {"trials_per_method": 32, "rounds": 100, "seeds": 0, "rungs": rungs},
         "resources": {"gpu": 0},
         "sampler": "quasi_random",
         "clients_per_round": 5,
@@ -149,9 +150,11 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--sampler", default="random")
     parser.add_argument("--rungs", default="auto", help="auto, or rounds such as 11,33")
+    parser.add_argument("--rule", default="halving", help="halving or extrapolation")
     parser.add_argument("--train", action="store_true", help="train three searches with and without rungs")
     given = parser.parse_args()
-    rungs = given.rungs if given.rungs == "auto" else [int(rung) for rung in given.rungs.split(",")]
+    at = given.rungs if given.rungs == "auto" else [int(rung) for rung in given.rungs.split(",")]
+    rungs = {"at": at, "rule": given.rule}
     if given.train:
         train(rungs)
         return

@@ -29,6 +29,8 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
     lines = [] if plan is None else list(plan.exceptions)
     if whole.budget.asking == "asynchronous" and learns(whole.sampler):
         lines.append("asked asynchronously: what is tried depends on the order in which trials end")
+    if whole.budget.asking == "asynchronous" and whole.budget.rungs is not None:
+        lines.append("compared asynchronously: which trials stop at a rung depends on the order in which they arrive")
     generation = 0 if plan is None else plan.generation
     lines += [line for trial in trials if trial.state == "FAILED" and (line := missed(trial, trials, generation))]
     return {

@@ -100,8 +100,11 @@ def _rungs(study: Study) -> list[str]:
         return []
     share = study.budget.search_rounds / (study.budget.trials_per_method * last)
     after = " and ".join(map(str, rungs))
-    compared = f"Search trials are compared after rounds {after}, and about one in {FACTOR} continues"
-    return [f"{compared}: the search trains about {100 * share:.0f} % of all rounds."]
+    compared = f"Search trials are compared after rounds {after}"
+    if study.budget.rung_rule == "extrapolation":
+        return [f"{compared}, and at most half continue."]
+    trained = f"the search trains about {100 * share:.0f} % of all rounds"
+    return [f"{compared}, and about one in {FACTOR} continues: {trained}."]
 
 
 def cost_remark(study: Study) -> list[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from driftline.errors import InvalidSpec
+from driftline.study.validation import Section
 from trainers import SpecError, integer, shown
 
 FACTOR = 3
@@ -15,14 +18,39 @@ AUTO = 3
 """`auto`: most rungs, the last round included."""
 
 
-def read_rungs(value: Any) -> Any:
-    """Checks the form of `budget.rungs`: "auto", a list of whole numbers, or None."""
-    if value is None or value == "auto":
+def _places(value: Any) -> Any:
+    if value == "auto":
         return value
     try:
         return [integer(rung, "") for rung in value] if isinstance(value, list | tuple) else integer("", "")
     except SpecError:
         raise ValueError(f"must be auto or a list of increasing rounds, got {shown(value)}") from None
+
+
+class RungsByRule(Section):
+    """`budget.rungs` with another rule than halving.
+
+    Attributes:
+        at: The rungs: "auto", or increasing rounds.
+        rule: Decides which trials continue: "halving" or "extrapolation".
+    """
+
+    at: Annotated[Literal["auto"] | list[int], BeforeValidator(_places)] = "auto"
+    rule: Literal["halving", "extrapolation"] = "halving"
+
+
+def read_rungs(value: Any) -> Any:
+    """Checks the form of `budget.rungs`: "auto", a list of whole numbers, these with a rule, or None.
+
+    Examples:
+        >>> read_rungs({"at": [25, 75], "rule": "halving"})
+        [25, 75]
+    """
+    if isinstance(value, Mapping):
+        value = RungsByRule(**value)
+    if isinstance(value, RungsByRule):
+        return value.at if value.rule == "halving" else value
+    return None if value is None else _places(value)
 
 
 def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int) -> tuple[int, ...]:

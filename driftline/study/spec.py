@@ -44,7 +44,7 @@ from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
-from driftline.study.rung_rounds import FACTOR, read_rungs, rungs_of
+from driftline.study.rung_rounds import FACTOR, RungsByRule, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.values import is_json
@@ -118,30 +118,29 @@ class Budget(Section):
         trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial.
         rungs: Rounds at which search trials are compared; about a third of them continue. "auto" takes a ninth and a
-            third of `rounds`. None trains every trial to the end. See `driftline.study.rung_rounds`.
+            third of `rounds`. None trains every trial to the end. ``{"at": "auto", "rule": "extrapolation"}`` chooses
+            another rule. See `driftline.study.rung_rounds`.
         seeds: Fresh seeds on which chosen configurations are confirmed; with 0, results come from the search. 6 by
             default, the fewest that allow a verdict; 0 where nothing in the study is random.
         confirm: How many configurations of each entry are run again, on fresh seeds.
         searches: Independent searches of each entry, which share its configurations; each has random seeds of its own.
         asking: "generations" asks samplers for an eighth of the configurations at once and tells them each result two
             such generations later, so that the trials do not depend on the number of workers; "asynchronous" tells
-            them every result at once.
+            them every result at once, and compares a trial at a rung with those that have arrived so far.
     """
 
     trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
     rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
-    rungs: Annotated[Literal["auto"] | list[int] | None, BeforeValidator(read_rungs)] = None
+    rungs: Annotated[Literal["auto"] | list[int] | RungsByRule | None, BeforeValidator(read_rungs)] = None
     seeds: Whole = Key(default=LEAST_PAIRS, ge=0, le=MOST_SEEDS)
     confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
     searches: Whole = Key(default=1, ge=1, le=MOST_SEEDS)
     asking: Literal["generations", "asynchronous"] = "generations"
 
     @model_validator(mode="after")
-    def _rungs_of_generations(self) -> Self:
-        if self.rungs is not None:
-            rungs_of(self.rungs, self.rounds)
-            if self.asking != "generations":
-                raise InvalidSpec("rungs", "needs asking: generations, because trials of a generation are compared")
+    def _rungs_increase(self) -> Self:
+        if self.rungs_at is not None:
+            rungs_of(self.rungs_at, self.rounds)
         return self
 
     @model_validator(mode="after")
@@ -155,9 +154,19 @@ class Budget(Section):
         return self
 
     @property
+    def rungs_at(self) -> Literal["auto"] | list[int] | None:
+        """The rungs as they are given, whatever their rule."""
+        return self.rungs.at if isinstance(self.rungs, RungsByRule) else self.rungs
+
+    @property
+    def rung_rule(self) -> str:
+        """Name of the rule that decides which trials continue."""
+        return self.rungs.rule if isinstance(self.rungs, RungsByRule) else "halving"
+
+    @property
     def rung_rounds(self) -> tuple[int, ...]:
         """The rungs as rounds, the last round included; the last round alone without rungs."""
-        return (self.rounds,) if self.rungs is None else rungs_of(self.rungs, self.rounds)
+        return (self.rounds,) if self.rungs_at is None else rungs_of(self.rungs_at, self.rounds)
 
     @property
     def search_rounds(self) -> int:

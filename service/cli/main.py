@@ -261,6 +261,7 @@ def replay(
     rungs: Annotated[
         str | None, typer.Option(metavar="auto|ROUND,...", help="Rounds after which search trials may be stopped.")
     ] = None,
+    rule: Annotated[str | None, typer.Option(help="Which continue: halving, or extrapolation of their curves.")] = None,
     sampler: Annotated[str, typer.Option(help="random, tpe, ...; proposals move to recorded rows.")] = "random",
     studies: Annotated[int, typer.Option(min=1, help="How many studies to simulate.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first study; the others count on.")] = 0,
@@ -273,7 +274,7 @@ def replay(
     from service.cli.replay import replay_tables
 
     budget: dict[str, int | str | None] = {"trials": trials, "searches": searches, "confirm": confirm, "seeds": seeds}
-    budget["rungs"] = rungs
+    budget |= {"rungs": rungs, "rule": rule}
     replay_tables(tables, labels, budget, sampler=sampler, studies=studies, seed=seed, lift=lift, as_json=as_json)
 
 

@@ -52,9 +52,11 @@ def replay_tables(
     usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds, "searches": own.searches}
     names = labels.split(",") if labels else list(table.study.labels)
     given = {key: value for key, value in budget.items() if value is not None}
-    rungs: Any = given.get("rungs", own.rungs)
-    rungs = rungs.split(",") if isinstance(rungs, str) and rungs != "auto" else rungs
-    whole: dict[str, Any] = {**usual, **given, **({} if rungs is None else {"rungs": rungs})}
+    at: Any = given.pop("rungs", own.rungs_at)
+    at = at.split(",") if isinstance(at, str) and at != "auto" else at
+    rule = given.pop("rule", own.rung_rule)
+    rungs = at if rule == "halving" else {"at": at, "rule": rule}
+    whole: dict[str, Any] = {**usual, **given, **({} if at is None else {"rungs": rungs})}
     chosen = Budget(trials_per_method=whole.pop("trials"), rounds=own.rounds, **whole)
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
@@ -63,7 +65,7 @@ def replay_tables(
     if as_json:
         digests = {path: one.digest for path, one in tables.items()}
         budgeted = {**whole, "trials": chosen.trials_per_method}
-        budgeted |= {} if chosen.rungs is None else {"rungs": chosen.rungs}
+        budgeted |= {} if chosen.rungs is None else {"rungs": chosen.model_dump(mode="json")["rungs"]}
         facts = {"sampler": replay.sampler, "budget": budgeted, "tables": digests}
         typer.echo(json.dumps({**facts, **counts}, indent=2))
         return

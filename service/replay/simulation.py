@@ -19,7 +19,8 @@ from driftline.study.rung_rounds import rungs_of
 from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
 from service.driver.search.actions import SearchPlan
-from service.driver.search.rungs import Climb, Goal, Halving, Rule, goals, reached
+from service.driver.search.rules import Arrival, Rule
+from service.driver.search.rungs import Climb, Goal, arrivals, goals, outlooks, reached
 from service.driver.search.study_plan import decided, sampler_seed
 from service.replay.nearest import NearestRows
 from service.samplers.build import build
@@ -41,7 +42,7 @@ class Replay:
             proposals of another sampler are moved to the nearest row that its search has not tried.
         parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
         lift: For some names, the factor by which their scaled qualities, and so their areas, are larger than recorded.
-        rule: Decides which trials continue beyond a rung.
+        rule: Decides which trials continue beyond a rung; the budget's by default.
 
     Raises:
         NotFound: The table has no such label.
@@ -78,9 +79,9 @@ class Replay:
         own = budget.model_copy(update={**of_a_search, "searches": 1})
         plan = decided(own, Resources(), sampler)
         rounds = table.study.budget.rounds
-        self.rungs = (rounds,) if budget.rungs is None else rungs_of(budget.rungs, rounds)
-        self._rule = rule or Halving()
+        self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
         self._plan = SearchPlan.of(tuple(self.names), own, plan)
+        self._rule = rule or self._plan.rule
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
         for label, grid in self._grids.items():
@@ -120,8 +121,14 @@ class Replay:
         for search, (own, *fresh) in enumerate(drawn):
             parts = self._divided(study_seed, search)
             for name in self.names:
-                curves += self._search(name, study_seed, search, own, fresh, parts[name])
+                tried = self._tried(name, sampler_seed(study_seed, name, search), own, parts[name])
+                curves += self.confirmed(name, tried, fresh, search)
         return curves
+
+    def tried(self, name: str, study_seed: int) -> list[tuple[int, TrialCurve]]:
+        """The rows that the first search of a name tries, in order, and their trials as far as they are trained."""
+        seed = self.seeds(study_seed)[0][0]
+        return self._tried(name, sampler_seed(study_seed, name), seed, self._divided(study_seed, 0)[name])
 
     def document(self, trials: Sequence[TrialCurve]) -> dict[str, Any]:
         """The result of a simulated study, as `driftline.results.document` describes it."""
@@ -132,21 +139,26 @@ class Replay:
             self.study.name, trials, reading, rounds, self.names, scale=objective.scale, rungs=self.rungs
         )
 
-    def _search(
-        self, name: str, study_seed: int, search: int, seed: int, fresh: Sequence[int], part: NDArray[np.int64]
+    def confirmed(
+        self, name: str, tried: Sequence[tuple[int, TrialCurve]], fresh: Sequence[int], search: int = 0
     ) -> list[TrialCurve]:
-        """The trials of one search of a label."""
+        """The trials of one search of a label, and those that confirm it.
+
+        Args:
+            name: The label, numbered if it occurs several times.
+            tried: Rows of its table that the search tried, in order, and their trials as far as they were trained.
+            fresh: Seeds of the confirmation.
+            search: Number of the search.
+        """
         grid, curves, objective = self.grid(name), self.curves[name], self.study.objective
-        count = self._plan.budget.trials_per_method
-        tried = self._tried(name, sampler_seed(study_seed, name, search), seed, part)
         numbers = [grid.configurations[row] for row, _ in tried]
-        first = search * count
+        first = search * self._plan.budget.trials_per_method
         searched = [
             replace(curve, label=name, number=first + index, configuration=first + index, search=search)
             for index, (_, curve) in enumerate(tried)
         ]
         chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.budget.confirmed)
-        confirmed = [
+        repeats = [
             replace(
                 curves[numbers[configuration - first], other],
                 label=name,
@@ -158,7 +170,7 @@ class Replay:
             for place, configuration in enumerate(chosen)
             for index, other in enumerate(fresh)
         ]
-        return [*searched, *confirmed]
+        return [*searched, *repeats]
 
     def _tried(self, name: str, seed: int, data_seed: int, part: NDArray[np.int64]) -> list[tuple[int, TrialCurve]]:
         """The rows that a sampler tries, in order, and their trials as far as they are trained.
@@ -191,11 +203,11 @@ class Replay:
                 row = int(part[number]) if sampler is None else nearest.nearest(sampler.ask(number), sorted(untried))
                 untried.remove(row)
                 rows.append(row)
-                curve, values = recorded(number), self._values(recorded(number))
+                curve = recorded(number)
                 if sampler is not None:
                     sampler.pending(number, curve.hyperparameters)
-                places = tuple(tuple(each.values()) for each in values)
-                climbs.append(Climb(number, number // plan.asked_at_once, places, ended=curve.state != "COMPLETE"))
+                there = self._arrivals(curve)
+                climbs.append(Climb(number, number // plan.asked_at_once, there, ended=curve.state != "COMPLETE"))
             ends = goals(self._rule, len(self.rungs), climbs)
         return [(row, trained(number)) for number, row in enumerate(rows)]
 
@@ -210,6 +222,13 @@ class Replay:
         """What a sampler is told of a trial, at each rung that it has reached."""
         objective = self.study.objective
         return curve.computed(f"reached {self.rungs}", lambda: reached(curve, self.rungs, objective))
+
+    def _arrivals(self, curve: TrialCurve) -> tuple[Arrival, ...]:
+        """A trial at each rung that it has reached."""
+        if not self._rule.looks_ahead:
+            return arrivals(self._values(curve))
+        ahead = curve.computed(f"outlooks {self.rungs}", lambda: outlooks(curve, self.rungs, self.study.objective))
+        return arrivals(self._values(curve), ahead)
 
     def _divided(self, study_seed: int, search: int) -> dict[str, NDArray[np.int64]]:
         """The rows that each name may try, in random order; those of the same label share none."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from driftline.study.rung_rounds import read_rungs
 from driftline.study.spec import Budget
 from driftline.wire.records import TRIAL_FINISHED, LabelProgress
 from service.store.schema import TRIALS
@@ -38,7 +39,8 @@ def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dic
 def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
     planned = [str(entry["label"]) for entry in spec["methods"]]
     known = dict.fromkeys([*planned, *sorted(counts)])
-    budget = Budget.model_construct(**spec["budget"])  # not validated again, which is slow
+    rungs = read_rungs(spec["budget"].get("rungs"))
+    budget = Budget.model_construct(**{**spec["budget"], "rungs": rungs})  # not validated again, which is slow
     return {label: _label(budget, counts.get(label, [])) for label in known}
 
 

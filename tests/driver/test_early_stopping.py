@@ -11,9 +11,10 @@ from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyPlan
 from service.api.computed_results import computed_frontier
 from service.driver.ray.worker import columns
+from service.driver.search.rules import RULES as RUNG_RULES
 from service.samplers.build import build
 from tests.driver.stand_ins import StoreClient
-from tests.driver.test_reproducible import check_disturbed, learning, trial_list
+from tests.driver.test_reproducible import check_disturbed, disturbed, learning, trial_list
 from tests.driver.test_retry import Spy, facts, kill
 from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one
 from trainers import Pack, Plan, parse
@@ -87,13 +88,30 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
             assert name in NO_CLOCK or values == lines[name], name
 
 
-def test_neither_workers_nor_deaths_change_a_decision(client: StoreClient, tmp_path: Path) -> None:
-    study = stopping(12, methods=[stopping().to_json()["methods"][1]])
+@pytest.mark.parametrize("rule", RUNG_RULES)
+def test_neither_workers_nor_deaths_change_a_decision(client: StoreClient, tmp_path: Path, rule: str) -> None:
+    budget = {"trials_per_method": 12, "rounds": 8, "rungs": {"at": [2, 4], "rule": rule}, "seeds": 2, "confirm": 3}
+    study = stopping(methods=[stopping().to_json()["methods"][1]], budget=budget)
     whole = client.submit(study)
     Bench(client, whole, study, tmp_path / "whole", slots=1).run()
     assert {fact[1] for fact in facts(client, whole)} == {"COMPLETE", "STOPPED", "DIVERGED"}
     assert trial_list(client, whole)["reproducible"]
     check_disturbed(client, study, tmp_path, whole, least=4)
+
+
+def test_asynchronous_rungs_lose_no_trial_whatever_dies(client: StoreClient, tmp_path: Path) -> None:
+    budget = {"trials_per_method": 12, "rounds": 8, "rungs": [2, 4], "seeds": 1, "confirm": 2, "asking": "asynchronous"}
+    study = stopping(budget=budget, methods=[stopping().to_json()["methods"][1]])
+    study_id = client.submit(study)
+    disturbed(client, study_id, study, tmp_path, workers=3, seed=1)
+    trials = searched(client, study_id)
+    assert len(trials) == 12
+    assert {trial.state for trial in trials} >= {"COMPLETE", "STOPPED"}
+    for trial in trials:
+        assert trial.rounds_done in RUNGS or trial.state == "DIVERGED"
+        assert (trial.rounds_done == 8) == (trial.state == "COMPLETE") or trial.state == "DIVERGED"
+    assert len(client.store.trials.find(study_id, phase="confirmation")) == 2
+    assert trial_list(client, study_id)["exceptions"][-1].startswith("compared asynchronously")
 
 
 def test_trials_end_whose_worker_or_driver_died_after_their_last_report(client: StoreClient, tmp_path: Path) -> None:

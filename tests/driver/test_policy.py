@@ -14,6 +14,7 @@ from driftline.study.spec import Budget, Resources
 from service.driver.search import policy
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
+from service.driver.search.rules import Arrival
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
 
 RUNGS = [1, 4]
@@ -361,8 +362,8 @@ class Simulation:
         rounds = [*RUNGS, 10][2 if rung is None else rung]
         if chance.random() < 0.1:
             return replace(row, state="DIVERGED", rounds_done=rounds)
-        values = () if rung is None else (*row.values[:rung], (chance.random(), chance.random()))
-        return replace(row, state="WAITING" if rounds < 10 else "COMPLETE", rounds_done=rounds, values=values)
+        arrived = () if rung is None else (*row.arrivals[:rung], Arrival((chance.random(), chance.random())))
+        return replace(row, state="WAITING" if rounds < 10 else "COMPLETE", rounds_done=rounds, arrivals=arrived)
 
 
 @settings(max_examples=80, deadline=None)

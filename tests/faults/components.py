@@ -49,14 +49,19 @@ _TOKEN = "owner"
 _PATIENCE_S = 20.0
 
 
-def study(rungs: bool = False) -> Study:
+RULES = {"rungs": "halving", "extrapolated": "extrapolation"}
+"""The scenarios in which trials stop early, and their rules."""
+
+
+def study(scenario: str = "plain") -> Study:
     """Two labels; configurations by a quasi-random sequence, confirmed by their results; packs of at most two trials.
 
     Args:
-        rungs: Whether trials stop early: then each label has four instead of two.
+        scenario: In those of `RULES`, trials stop early; then each label has four instead of two.
     """
     budget = {"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1}
-    early = {"trials_per_method": 4, "rungs": [CHUNK, 2 * CHUNK]} if rungs else {}
+    rule = RULES.get(scenario)
+    early = {"trials_per_method": 4, "rungs": {"at": [CHUNK, 2 * CHUNK], "rule": rule}} if rule else {}
     return quadratic(budget={**budget, **early}, resources={"gpu": 0, "packs": 2})
 
 
@@ -170,7 +175,7 @@ def owner(place: Place, fuse: Fuse, scenario: str) -> None:
     pause, retry = scenario == "paused", scenario == "retried"
     fuses.requests(fuse)
     with place.client() as client:
-        study_id = client.create(study(rungs=scenario == "rungs").to_json(), key=KEY).id
+        study_id = client.create(study(scenario).to_json(), key=KEY).id
         if pause and not (place.folder / "paused").exists():
             while not any(label.rounds_done for label in client.study(study_id).progress.values()):
                 time.sleep(0.01)

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from service.recorder.tracking import connect
+from tests.faults.components import RULES
 from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]
 _POLLED = ("Locks.", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
 _POLLS = 2  # kills at a site that every poll passes
 _ROOT = Path(__file__).parents[2]
-SCENARIOS = ("embedded", "plain", "paused", "retried", "rungs")
-"""Studies that are run undisturbed. All are compared with the first, except "rungs", which is another study."""
+SCENARIOS = ("embedded", "plain", "paused", "retried", *RULES)
+"""Studies that are run undisturbed. All are compared with the first, except those of `RULES`: each is another study."""
 
 
 class Matrix:
@@ -41,14 +42,14 @@ class Matrix:
         self._folder = folder
         self._process = process
         self._asked = 0
-        self._references: dict[bool, str] = {}  # for "rungs" and for all others
+        self._references: dict[str, str] = {}  # by kind of study: of each scenario in `RULES`, and of all others
         self.sites: dict[str, dict[str, list[tuple[str, int]]]] = {}
         for undisturbed in (SCENARIOS[:1], SCENARIOS[1:]):
             for answer in self.run([(scenario, []) for scenario in undisturbed]):
                 assert not answer["problems"], answer["problems"]
                 folder_ = Path(answer["folder"])
                 self.sites[answer["scenario"]] = _sites((folder_ / "sites").read_text().splitlines())
-                self._references.setdefault(answer["scenario"] == "rungs", str(folder_ / "facts"))
+                self._references.setdefault(_study(answer["scenario"]), str(folder_ / "facts"))
 
     def run(self, points: Sequence[tuple[str, Sequence[Kill]]]) -> list[Answer]:
         """Runs a study for each (scenario, kills), several at once; answers in the order in which they end."""
@@ -59,7 +60,7 @@ class Matrix:
             question = {
                 "scenario": scenario,
                 "kills": kills,
-                "reference": self._references.get(scenario == "rungs"),
+                "reference": self._references.get(_study(scenario)),
                 "folder": str(self._folder / f"{self._asked:04d}"),
                 "migrated": str(self._folder / "mlflow.db"),
             }
@@ -72,6 +73,10 @@ class Matrix:
         """Everywhere that these components of a scenario can be killed."""
         sites = self.sites[scenario]
         return [(component, site, count) for component in components for site, count in sites[component]]
+
+
+def _study(scenario: str) -> str:
+    return scenario if scenario in RULES else "plain"
 
 
 def kind(kill: Kill) -> tuple[str, str]:

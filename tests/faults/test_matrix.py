@@ -94,6 +94,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         },
         "deaths": deaths(),
         "rungs": [("rungs", [kill]) for kill in [*spread(at_rungs, 60 if ALL else 8), *at_reports]],
+        "extrapolated": [("extrapolated", [kill]) for kill in [*spread(at_rungs, 20 if ALL else 4), *at_reports[1:3]]],
         "hung": [("hung", [kill]) for kill in hung],
         "several": [("plain", sorted(draw.sample(plain, 3))) for _ in range(4)],
     }
@@ -114,6 +115,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "deaths",
         "retried",
         "rungs",
+        "extrapolated",
         "hung",
         "several",
     ],

@@ -46,6 +46,14 @@ def test_a_third_of_each_generation_passes_a_rung(sampler: Any) -> None:
     assert all(trial.rounds_done == 4 for trial in trials if trial.state == "COMPLETE")
 
 
+def test_extrapolation_continues_at_most_half_of_a_generation() -> None:
+    trials = searched("random", {"at": [1, 2], "rule": "extrapolation"})
+    assert {trial.state for trial in trials} >= {"COMPLETE", "STOPPED"}
+    for generation in range(8):
+        own = trials[4 * generation : 4 * generation + 4]
+        assert sum(trial.rounds_done > 1 for trial in own) <= 2
+
+
 def test_without_rungs_all_trials_are_the_same_as_before() -> None:
     assert {trial.state for trial in searched("random", None)} == {"COMPLETE", "DIVERGED"}
     whole, early = searched("random", None), searched("random", RUNGS)
@@ -111,5 +119,8 @@ def test_the_command_takes_rungs(tmp_path: Path) -> None:
     words = ["replay", path, "--trials", "12", "--confirm", "4", "--seeds", "3", "--studies", "2", "--json"]
     found = [json.loads(CliRunner().invoke(app, [*words, *more]).output) for more in ([], ["--rungs", "1,2"])]
     assert found[1]["budget"] == {**found[0]["budget"], "rungs": [1, 2]}
+    words_of_rule = ["--rungs", "1,2", "--rule", "extrapolation"]
+    by_rule = json.loads(CliRunner().invoke(app, [*words, *words_of_rule]).output)
+    assert by_rule["budget"]["rungs"] == {"at": [1, 2], "rule": "extrapolation"}
     with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing rounds"):
         CliRunner().invoke(app, [*words, "--rungs", "1,x"], catch_exceptions=False)

@@ -59,6 +59,8 @@ def test_asynchronous_asking_is_no_reproducible_study() -> None:
     assert (learning["asking"], learning["reproducible"]) == ("asynchronous", False)
     assert learning["exceptions"][0].startswith("asked asynchronously")
     assert trial_list(record(quadratic(sampler="random", budget=budget)), some())["reproducible"]
+    stopping = trial_list(record(quadratic(sampler="random", budget={**budget, "rungs": [1]})), some())
+    assert stopping["exceptions"][0].startswith("compared asynchronously")
 
 
 def test_a_study_without_a_plan_claims_nothing() -> None:

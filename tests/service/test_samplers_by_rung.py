@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces.parameters import Choice, Float
-from service.driver.search.rungs import Halving, goals
+from service.driver.search.rules import Halving
+from service.driver.search.rungs import goals
 from service.samplers.build import build
 from service.samplers.by_rung import ByRung, enough
 from tests.driver.test_rungs import RUNGS, searches
@@ -41,8 +42,11 @@ def told(climbs, order):
         sampler.pending(climb.number, {})
     for number in order:
         climb, goal = climbs[number], final[number]
-        values = [{"quality": pair[0], "speed": pair[1]} for pair in climb.values[: goal.rung + 1]]
-        ended = climb.ended and len(climb.values) <= goal.rung
+        values = [
+            {"quality": pair[0], "speed": pair[1]}
+            for pair in (arrival.values for arrival in climb.arrivals[: goal.rung + 1])
+        ]
+        ended = climb.ended and len(climb.arrivals) <= goal.rung
         state = "DIVERGED" if ended else "STOPPED" if goal.stopped else "COMPLETE"
         sampler.tell(number, {}, values, state)
     return sampler, spies, final
@@ -55,12 +59,12 @@ def test_no_value_is_told_that_a_trial_does_not_have_at_this_rung(climbs, random
     _, spies, final = told(climbs, order)
     for climb in climbs:
         goal = final[climb.number]
-        diverged = climb.ended and len(climb.values) <= goal.rung
+        diverged = climb.ended and len(climb.arrivals) <= goal.rung
         for rung, spy in enumerate(spies):
             if diverged:
                 assert spy.heard[climb.number] == "DIVERGED"
             elif rung <= goal.rung:
-                assert tuple(spy.heard[climb.number].values()) == climb.values[rung]
+                assert tuple(spy.heard[climb.number].values()) == climb.arrivals[rung].values
             else:
                 assert climb.number not in spy.heard
                 assert climb.number in spy.running, "it is not proposed again, and nothing is said about its value"

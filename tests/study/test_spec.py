@@ -118,12 +118,15 @@ def test_canonical_json_leaves_out_what_is_left_to_the_task():
 
 
 def test_rungs_are_kept_as_they_were_written():
-    for written, rounds in (("auto", (22, 66, 200)), ([25, 75], (25, 75, 200))):
+    rule = {"at": [25, 75], "rule": "extrapolation"}
+    for written, rounds in (("auto", (22, 66, 200)), (rule, (25, 75, 200)), ([25, 75], (25, 75, 200))):
         one = Study.from_yaml(TEXT.replace("rounds: 200", f"rounds: 200, rungs: {written}"))
         assert one.to_json()["budget"]["rungs"] == written
         assert one.budget.rung_rounds == rounds
         assert Study.from_json(one.to_json()) == one
         assert one.fingerprint() != study().fingerprint()
+    same = Study.from_yaml(TEXT.replace("rounds: 200", "rounds: 200, rungs: {at: [25, 75], rule: halving}"))
+    assert same.fingerprint() == one.fingerprint()
     assert study().budget.rung_rounds == (200,)
     assert study().budget.search_rounds == 64 * 200
     assert one.budget.search_rounds == 64 * 25 + 22 * 50 + 8 * 125
@@ -203,9 +206,11 @@ BAD = [
     ("rounds: 200", "rounds: 200, rungs: [a]", 'budget.rungs: must be auto or a list of increasing rounds, got ["a"]'),
     (
         "rounds: 200",
-        "rounds: 200, rungs: auto, asking: asynchronous",
-        "budget.rungs: needs asking: generations, because trials of a generation are compared",
+        "rounds: 200, rungs: {rule: best}",
+        'budget.rungs.rule: must be halving or extrapolation, got rule="best"',
     ),
+    ("rounds: 200", "rounds: 200, rungs: {att: auto}", "budget.rungs.att: unknown key: did you mean at?"),
+    ("rounds: 200", "rounds: 200, rungs: {at: 3}", "budget.rungs.at: must be auto or a list of increasing rounds"),
     ("rounds: 200", "rounds: 200, rungs: []", "budget.rungs: must be auto or a list of increasing rounds from 1"),
     ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
     ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from driftline.study.spec import Budget
 from driftline.wire.records import Phase, StudyPlan, TrialState
-from service.driver.search.rungs import Halving, Rule, Values
+from service.driver.search.rules import RULES, Arrival, Halving, Rule
 from service.driver.search.study_plan import data_seed
 
 
@@ -36,7 +36,8 @@ class SearchPlan:
     @classmethod
     def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> SearchPlan:
         """What a study with these labels, this budget and this plan asks for."""
-        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width)
+        rule = RULES[budget.rung_rule]()
+        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule)
 
     @property
     def asked_at_once(self) -> int:
@@ -75,7 +76,7 @@ class Row:
         state: As in `TrialRecord`.
         pack: Pack that ran it last; None if none did.
         rounds_done: Rounds reported.
-        values: Its values at each rung that it has reached, in order.
+        arrivals: At each rung that it has reached, in order, what it has reached.
     """
 
     id: str
@@ -88,7 +89,7 @@ class Row:
     state: TrialState = "WAITING"
     pack: str | None = None
     rounds_done: int = 0
-    values: tuple[Values, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
 
 
 @dataclass(frozen=True)

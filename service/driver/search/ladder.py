@@ -17,14 +17,15 @@ from service.driver import checkpoints
 from service.driver.search.actions import LaunchPack
 from service.driver.search.chosen import CURVES_AT_ONCE
 from service.driver.search.outcome import needed, rung_result
-from service.driver.search.rungs import reached
+from service.driver.search.rules import RULES
+from service.driver.search.rungs import outlooks, reached
 from service.driver.search.state import StudyTable
 
 _LOG = logging.getLogger(__name__)
 
 
 class Ladder:
-    """Keeps what trials have reached (`StudyTable.reached`). Without rungs it does nothing.
+    """Keeps what trials have reached (`StudyTable.reached`) and may still reach (`outlooks`); idle without rungs.
 
     Args:
         client: Connection to the API, for the curves.
@@ -42,6 +43,7 @@ class Ladder:
         self._folder = folder
         self._rungs = study.budget.rung_rounds
         self._used = len(self._rungs) > 1
+        self._looks_ahead = RULES[study.budget.rung_rule].looks_ahead
 
     def load(self, records: Sequence[TrialRecord]) -> None:
         """Computes the values of search trials that an earlier driver has begun, from their stored curves."""
@@ -95,6 +97,8 @@ class Ladder:
     def _reach(self, trial: str, columns: Columns) -> None:
         curve = TrialCurve.from_record(self._table.trials[trial], columns)
         self._table.reached[trial] = reached(curve, self._rungs, self._study.objective)
+        if self._looks_ahead:
+            self._table.outlooks[trial] = outlooks(curve, self._rungs, self._study.objective)
 
     def _prefix(self, trial: str) -> str:
         """Prefix of a trial's checkpoints at rungs."""

@@ -11,11 +11,12 @@ from driftline.results.curves import COSTS, TrialCurve
 from driftline.study.spec import Objective, Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import TrialRecord, Values
+from service.driver.search.forecast import RATES
 
 
 def needed(objective: Objective) -> frozenset[str]:
-    """The columns from which `trial_result` is computed."""
-    return frozenset({"round", "diverged", objective.quality, *COSTS[objective.cost]})
+    """The columns from which `trial_result` and outlooks at rungs are computed."""
+    return frozenset({"round", "diverged", objective.quality, *COSTS[objective.cost], *RATES})
 
 
 def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:

@@ -130,20 +130,21 @@ def _goals(plan: SearchPlan, rows: Sequence[Row]) -> dict[str, Goal]:
     for row in rows:
         if row.phase == "search":
             searches[row.label, plan.budget.search_of(row.number)][row.number] = row
-    return {
-        own[number].id: goal
-        for own in searches.values()
-        for number, goal in goals(plan.rule, len(rounds), (_climb(plan, row, rounds) for row in own.values())).items()
-    }
+    ends: dict[str, Goal] = {}
+    for own in searches.values():
+        climbs = [_climb(plan, row, rounds) for row in own.values()]
+        found = goals(plan.rule, len(rounds), climbs, together=plan.budget.asking == "generations")
+        ends |= {own[number].id: goal for number, goal in found.items()}
+    return ends
 
 
 def _climb(plan: SearchPlan, row: Row, rounds: Sequence[int]) -> Climb:
-    reached = len(row.values)
+    reached = len(row.arrivals)
     ended = row.state in TRIAL_FINISHED - {"COMPLETE", "STOPPED"}
     without = reached < len(rounds) and row.rounds_done >= rounds[reached]  # it has no value at a rung, as if failed
     passed = sum(row.rounds_done > rung for rung in rounds[:-1])
     generation = row.number // plan.asked_at_once
-    return Climb(row.number, generation, row.values, ended or without, passed, row.state == "STOPPED")
+    return Climb(row.number, generation, row.arrivals, ended or without, passed, row.state == "STOPPED")
 
 
 def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
@@ -277,7 +278,7 @@ def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:
     Its rounds alone do not tell: if its worker or driver died after its last report, it has still to end as COMPLETE,
     DIVERGED or FAILED, and trains this part again.
     """
-    return goal.rung < rungs - 1 and len(row.values) > goal.rung
+    return goal.rung < rungs - 1 and len(row.arrivals) > goal.rung
 
 
 def _whole(pack: Sequence[Row], widest: int, rungs: Mapping[str, int | None]) -> bool:

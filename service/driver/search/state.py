@@ -9,6 +9,8 @@ from typing import Any
 from driftline.wire.curve_codec import Columns
 from driftline.wire.records import Hyperparameters, TrialRecord
 from service.driver.search.actions import Row
+from service.driver.search.forecast import Outlook
+from service.driver.search.rungs import arrivals
 
 
 @dataclass
@@ -41,6 +43,7 @@ class StudyTable:
         curves: Columns of unfinished trials that their results need, by trial id.
         structures: Structure of each trial, by trial id.
         reached: What samplers are told of search trials at each rung that they have reached, by trial id.
+        outlooks: What they may still reach, at each of these rungs, if the rule asks for it; by trial id.
         packs: Running packs by id.
     """
 
@@ -48,6 +51,7 @@ class StudyTable:
     curves: dict[str, Columns] = field(default_factory=dict)
     structures: dict[str, str] = field(default_factory=dict)
     reached: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    outlooks: dict[str, list[Outlook]] = field(default_factory=dict)
     packs: dict[str, RunningPack] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
@@ -73,7 +77,7 @@ class StudyTable:
                 state=record.state,
                 pack=record.pack,
                 rounds_done=record.rounds_done,
-                values=tuple(tuple(values.values()) for values in self.reached.get(record.id, ())),
+                arrivals=arrivals(self.reached.get(record.id, ()), self.outlooks.get(record.id, ())),
             )
             for record in self.trials.values()
         ]
