@@ -10,20 +10,25 @@ import numpy as np
 from driftline.results.curves import TrialCurve, cost_per_round, finite
 from driftline.results.runs import ENDED
 
+SHARED = "shared_gradients"
+
 
 def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
     """What all trials of a label have spent so far, in search and confirmation together, whatever their state.
 
     Returns:
         ``{"trials", "rounds", "client_gradients", "bytes"}``; trials without a report are left out, and a counter that
-        was not reported is 0.
+        was not reported is 0. If trials may have been trained together, also ``"shared_gradients"``: those of
+        `client_gradients` that were computed for another trial as well, and count once for each of them.
     """
     begun = [curve for curve in curves if curve.rounds.size]
+    shared = [_last(curve, SHARED) for curve in begun if SHARED in curve.columns]
     return {
         "trials": len(begun),
         "rounds": sum(curve.rounds_done for curve in begun),
         "client_gradients": round(sum(_last(curve, "client_gradients") for curve in begun)),
         "bytes": round(sum(_last(curve, "bytes_up") + _last(curve, "bytes_down") for curve in begun)),
+        **({SHARED: round(sum(shared))} if shared else {}),
     }
 
 

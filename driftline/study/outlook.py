@@ -30,7 +30,7 @@ def outlook(study: Study) -> list[str]:
     """
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
-    return [evaluated, *_constraints(study), *_rungs(study), *_claims(study)]
+    return [evaluated, *_constraints(study), *_rungs(study), *_branches(study), *_claims(study)]
 
 
 def evaluation_share(study: Study) -> float:
@@ -101,6 +101,14 @@ def _rungs(study: Study) -> list[str]:
     after = " and ".join(map(str, rungs))
     compared = f"Search trials are compared after rounds {after}, and about one in {FACTOR} continues"
     return [f"{compared}: the search trains about {100 * share:.0f} % of all rounds."]
+
+
+def _branches(study: Study) -> list[str]:
+    """Which trials are trained together."""
+    count = study.budget.branches
+    labels = ", ".join(entry.label for entry in study.methods if entry.branching)
+    tried = f"Each configuration of {labels} is tried with {count} settings of its schedule"
+    return [f"{tried}, which are trained together until their rates part."] if count > 1 else []
 
 
 def cost_remark(study: Study) -> list[str]:
