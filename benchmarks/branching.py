@@ -143,9 +143,14 @@ def main() -> None:
     parser.add_argument("--only", help="name of one study")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        "| study | gradients computed | trials that decayed | CPU, to each alone | CPU, to packs without branches |\n|---|---|---|---|---|"
+    heads = (
+        "study",
+        "gradients computed",
+        "trials that decayed",
+        "CPU, to each alone",
+        "CPU, to packs without branches",
     )
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for case in CASES:
         if given.only in (None, case.name):
             print(f"| {measure(case, given.repeats)} |", flush=True)
