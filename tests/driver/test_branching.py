@@ -21,8 +21,8 @@ OWN = NO_CLOCK | {"shared_gradients"}
 
 
 def branching(trials: int = 12, budget: dict[str, Any] | None = None, **entry: Any) -> Study:
-    """Trunks of 4 trials, which part after 2 rounds or more; some diverge."""
-    rates = {"client_lr": {"float": [1e-2, 0.5], "log": True}, "server_lr": {"float": [1e-2, 200.0], "log": True}}
+    """Trunks of 4 trials."""
+    rates = {"client_lr": {"float": [1e-2, 0.5], "log": True}, "server_lr": {"float": [1e-2, 1e5], "log": True}}
     decay = {"window": {"int": [1, 3]}, "cooldown": {"int": [0, 6]}, "client_decay": {"choice": [0.1, 0.5]}}
     method = {
         "name": "fedavg",
@@ -90,14 +90,14 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone(
     }
     assert ledger["client_gradients"] == sum(last_of["client_gradients"])
     assert ledger["shared_gradients"] == sum(last_of["shared_gradients"])
-    assert 0.2 < ledger["shared_gradients"] / ledger["client_gradients"] < 0.75
+    assert 0.1 < ledger["shared_gradients"] / ledger["client_gradients"] < 0.75
 
 
 @pytest.mark.parametrize("rungs", [None, [4]], ids=["no rungs", "rungs"])
 def test_neither_workers_nor_deaths_change_a_trial(
     client: StoreClient, tmp_path: Path, rungs: list[int] | None
 ) -> None:
-    study = branching(10, {} if rungs is None else {"rungs": rungs})
+    study = branching(10, {} if rungs is None else {"rungs": rungs}, start=[{"server_lr": 1e5}])
     whole = run(client, study, tmp_path / "whole")
     assert {fact[1] for fact in facts(client, whole)} >= {"COMPLETE", "DIVERGED"}
     check_disturbed(client, study, tmp_path, whole, least=2)
