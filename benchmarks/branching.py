@@ -62,6 +62,7 @@ CASES = (
     Case("softmax, window 5 to 40", DIGITS, (5, 40), 100),
     Case("softmax, window 5 to 25", DIGITS, (5, 25), 100),
     Case("softmax, window 5 to 40, all clients", DIGITS, (5, 40), 100, None),
+    Case("softmax, window 5 to 100, 200 rounds", DIGITS, (5, 100), 200),
     Case("MLP, window 5 to 40", {**DIGITS, "model": {"name": "mlp", "hidden": [32]}}, (5, 40), 100),
 )
 
@@ -132,7 +133,9 @@ def measure(case: Case, repeats: int) -> str:
         shared = trained(trunks[0], own)[0]
         ratios["alone"].append(shared / sum(trained([document], own)[0] for document in trunks[0]))
         ratios["products"].append(shared / trained(trunks[0], together)[0])
-    cells = [f"{median(found):.0%} ({min(found):.0%} to {max(found):.0%})" for found in ratios.values() if found]
+    cells = [
+        f"{median(found):.0%} ({min(found):.0%} to {max(found):.0%})" if found else "" for found in ratios.values()
+    ]
     return " | ".join([case.name, f"{computed / counted:.1%}", f"{decayed} of {BRANCHES * TRUNKS}", *cells])
 
 
