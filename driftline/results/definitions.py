@@ -67,7 +67,9 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "one has ended, its search trials until then; incomplete counts configurations left out because a seed is "
         "missing",
         "diverged": "trials whose loss became infinite or exploded",
-        "ledger": "what all of a label's trials have spent, search and confirmation; granted: what the ended ones were "
+        "ledger": "what all of a label's trials have spent, search and confirmation, each as if it were trained alone; "
+        "shared_gradients: how many of its client_gradients were computed for another trial as well, because the "
+        "trials differed only in what their schedules did later; granted: what the ended ones were "
         "allowed to spend, a diverged trial with all its rounds, or with those until its next rung",
         "comparison": "the configurations found: the search alone chooses, fresh seeds judge, paired over seeds. The "
         "methods: paired over independent searches. A verdict if the paired t interval of the difference of the areas "

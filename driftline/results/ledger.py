@@ -10,6 +10,7 @@ import numpy as np
 from driftline.results.curves import TrialCurve, cost_per_round, finite
 from driftline.results.runs import ENDED
 
+SHARED = "shared_gradients"
 _NOTHING = np.zeros(1)
 
 
@@ -18,14 +19,17 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
 
     Returns:
         ``{"trials", "rounds", "client_gradients", "bytes"}``; trials without a report are left out, and a counter that
-        was not reported is 0.
+        was not reported is 0. If trials may have been trained together, also ``"shared_gradients"``: those of
+        `client_gradients` that were computed for another trial as well, and count once for each of them.
     """
     begun = [curve for curve in curves if curve.rounds.size]
+    shared = [curve for curve in begun if SHARED in curve.columns]
     return {
         "trials": len(begun),
         "rounds": sum(curve.rounds_done for curve in begun),
         "client_gradients": round(sum(_largest(begun, "client_gradients"))),
         "bytes": round(sum(map(add, _largest(begun, "bytes_up"), _largest(begun, "bytes_down")))),
+        **({SHARED: round(sum(_largest(shared, SHARED)))} if shared else {}),
     }
 
 

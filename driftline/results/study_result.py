@@ -11,6 +11,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
+from driftline.results.ledger import SHARED
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import require_agreement
 from driftline.results.show.text_table import table
@@ -109,7 +110,7 @@ def document_columns(quality: str) -> frozenset[str]:
     Args:
         quality: Metric of the result.
     """
-    return frozenset({"round", quality, *(column for columns in COSTS.values() for column in columns)})
+    return frozenset({"round", quality, SHARED, *(column for columns in COSTS.values() for column in columns)})
 
 
 def study_result(

@@ -253,6 +253,11 @@ class MethodEntry(Section):
         parts = self.parts().items()
         return self.space | {f"{kind}.{name}": form for kind, part in parts for name, form in part.space.items()}
 
+    @property
+    def branching(self) -> bool:
+        """Whether it searches settings of its schedule."""
+        return any(name.startswith("schedule.") for name in spaces.free(self.parameters()))
+
     def parts(self) -> dict[str, PartEntry]:
         """The optimizers that the entry names, by role, and the schedule."""
         parts = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}

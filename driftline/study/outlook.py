@@ -31,7 +31,8 @@ def outlook(study: Study) -> list[str]:
     """
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
-    return [*theory_facts(study), evaluated, *_constraints(study), *_rungs(study), *_claims(study)]
+    said = [*_constraints(study), *_rungs(study), *_branches(study), *_claims(study)]
+    return [*theory_facts(study), evaluated, *said]
 
 
 def evaluation_share(study: Study) -> float:
@@ -105,6 +106,14 @@ def _rungs(study: Study) -> list[str]:
         return [f"{compared}, and at most half continue."]
     trained = f"the search trains about {100 * share:.0f} % of all rounds"
     return [f"{compared}, and about one in {FACTOR} continues: {trained}."]
+
+
+def _branches(study: Study) -> list[str]:
+    """Which trials are trained together."""
+    count = study.budget.branches
+    labels = ", ".join(entry.label for entry in study.methods if entry.branching)
+    tried = f"Each configuration of {labels} is tried with {count} settings of its schedule"
+    return [f"{tried}, which are trained together until their rates part."] if count > 1 else []
 
 
 def cost_remark(study: Study) -> list[str]:

@@ -45,8 +45,9 @@ from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.rung_rounds import FACTOR, RungsByRule, read_rungs, rungs_of
-from driftline.study.sampler import SamplerField
+from driftline.study.sampler import SamplerField, name_of
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
+from search_spaces.spaces import free
 from search_spaces.values import is_json
 from trainers import hint, shown
 
@@ -124,6 +125,8 @@ class Budget(Section):
             default, the fewest that allow a verdict; 0 where nothing in the study is random.
         confirm: How many configurations of each entry are run again, on fresh seeds.
         searches: Independent searches of each entry, which share its configurations; each has random seeds of its own.
+        branches: With how many settings of its schedule a configuration is tried, in entries that search a schedule.
+            These trials are trained together until their rates part.
         asking: "generations" asks samplers for an eighth of the configurations at once and tells them each result two
             such generations later, so that the trials do not depend on the number of workers; "asynchronous" tells
             them every result at once, and compares a trial at a rung with those that have arrived so far.
@@ -135,6 +138,7 @@ class Budget(Section):
     seeds: Whole = Key(default=LEAST_PAIRS, ge=0, le=MOST_SEEDS)
     confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
     searches: Whole = Key(default=1, ge=1, le=MOST_SEEDS)
+    branches: Whole = Key(default=1, ge=1, le=MOST_TRIALS)
     asking: Literal["generations", "asynchronous"] = "generations"
 
     @model_validator(mode="after")
@@ -151,6 +155,13 @@ class Budget(Section):
                 f"must be a multiple of searches, so that all searches are equal, got "
                 f"trials_per_method={self.trials_per_method} and searches={self.searches}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _branches_within_a_search(self) -> Self:
+        if self.branches > self.trials_per_search:
+            most = f"{self.trials_per_search}, the configurations of a search"
+            raise InvalidSpec("branches", f"must be at most {most}, got branches={self.branches}")
         return self
 
     @property
@@ -193,6 +204,11 @@ class Budget(Section):
     def search_of(self, configuration: int) -> int:
         """Number of the search that proposes this configuration: searches take turns."""
         return configuration % self.searches
+
+    def trunk_of(self, configuration: int) -> int:
+        """Number of the first configuration of those that share everything but the schedule with this one."""
+        own = configuration // self.searches
+        return (own - own % self.branches) * self.searches + self.search_of(configuration)
 
     @property
     def confirmation_trials(self) -> int:
@@ -302,11 +318,24 @@ class Study(Section):
         if self.budget.rungs is not None and isinstance(every, int) and first < every:
             problem = f"must not begin before the first evaluation, after round {every}, got {first}"
             errors.add(InvalidSpec("budget.rungs", problem))
+        if self.budget.branches > 1:
+            with errors.collected():
+                self._check_branches()
         for key in ("task", "init"):
             if not is_json(getattr(self, key)):
                 errors.add(InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}"))
         errors.raise_any()
         return self
+
+    def _check_branches(self) -> None:
+        branching = [entry for entry in self.methods if entry.branching]
+        if not branching:
+            raise InvalidSpec("budget.branches", "needs an entry whose schedule has a space with more than one value")
+        for entry in branching:
+            tuned = [name for name in free(entry.parameters()) if not name.startswith("schedule.")]
+            if name_of(self.sampler) == "grid" and tuned:
+                rule = "with the sampler grid, needs a fixed value for all that is not of the schedule"
+                raise InvalidSpec("budget.branches", f"{rule}, got a range for {tuned[0]} of {entry.label}")
 
     @model_validator(mode="after")
     def _seeds_where_something_is_random(self) -> Self:
@@ -362,7 +391,7 @@ class Study(Section):
             del document["objective"]["scale"]
         if self.resources.pool is None:
             del document["resources"]["pool"]
-        for name, default in (("asking", "generations"), ("searches", 1)):
+        for name, default in (("asking", "generations"), ("searches", 1), ("branches", 1)):
             if document["budget"][name] == default:
                 del document["budget"][name]
         for entry in document["methods"]:

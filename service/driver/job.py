@@ -23,7 +23,7 @@ class PackJob:
         resume: Whether checkpoints under the prefix belong to exactly these members.
         rounds_known: Rounds that were reported to the service; checkpoints of later rounds are not used.
         plan: How the pack was computed before; kept if it restarts from round 0.
-        width: With rungs, the width of its plan, under which trials keep their bits when they are packed again; else 0.
+        width: Width of its plan if it is computed trial by trial (`separate`), else 0.
         since: Round of the rung from which its trials continue, 0 at the beginning.
         until: Round of the rung at which it ends; None at the last round.
         members: For each trial, the prefix of its checkpoints at rungs; empty without rungs.

@@ -15,7 +15,16 @@ from driftline.results.curves import Array
 
 ROUNDS_SHOWN = 64
 COUNTERS = frozenset(
-    {"exchanges", "bytes_up", "bytes_down", "client_gradients", "examples", "slowest_examples", "wall_seconds"}
+    {
+        "exchanges",
+        "bytes_up",
+        "bytes_down",
+        "client_gradients",
+        "shared_gradients",
+        "examples",
+        "slowest_examples",
+        "wall_seconds",
+    }
 )
 """Columns that grow evenly: only their last value is shown, when the trial has finished."""
 _NOT_SHOWN = frozenset({"round", "diverged"})

@@ -99,6 +99,20 @@ def test_a_study_by_hand() -> None:
     assert method["ledger"] == {"trials": 6, "rounds": 12, "client_gradients": 120, "bytes": 9600}
 
 
+def test_the_ledger_says_what_was_shared_where_trials_may_share() -> None:
+    trials = [
+        curve([0.0, 0.5, 0.6], shared_gradients=[0, 10, 10]),
+        curve([0.0, 0.5, 0.7], number=1, shared_gradients=[0, 0, 0]),
+        curve([0.0, 0.5], label="fedprox"),
+    ]
+    result = frontier_document("digits", trials, Chosen(), 2)
+    ledgers = {label: method["ledger"] for label, method in result["methods"].items()}
+    assert ledgers["fedavg"]["shared_gradients"] == 10
+    assert "shared_gradients" not in ledgers["fedprox"]
+    assert "\nfedavg: 30 of 40 client gradients were computed; the others are shared.\n" in table(result)
+    assert "fedprox: 10" not in table(result)
+
+
 def test_one_confirmation_seed_reports_what_the_search_chose() -> None:
     flattered = confirmed([[0.0, 0.9], [0.0, 0.3]], configuration=0)
     honest = confirmed([[0.0, 0.6], [0.0, 0.6]], configuration=1)

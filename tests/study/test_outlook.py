@@ -33,6 +33,16 @@ def test_the_grid_is_shown_with_its_share_of_the_time() -> None:
     )
 
 
+def test_branches_are_announced_for_the_labels_that_have_them() -> None:
+    schedule = {"name": "plateau", "space": {"window": {"int": [2, 5]}}}
+    methods = [*STUDY["methods"], {**STUDY["methods"][0], "label": "decaying", "schedule": schedule}]
+    lines = Study.from_json({**STUDY, "methods": methods, "budget": BUDGET | {"branches": 4}}).outlook()
+    assert (
+        "Each configuration of decaying is tried with 4 settings of its schedule, which are trained together until "
+        "their rates part."
+    ) in lines
+
+
 @pytest.mark.parametrize(
     ("every", "rounds", "words"),
     [

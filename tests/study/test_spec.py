@@ -172,6 +172,24 @@ def test_a_scale_is_optional_and_changes_no_other_study():
     assert fixed.fingerprint() != study().fingerprint()
 
 
+def test_branches_need_a_schedule_to_search_and_change_the_fingerprint():
+    assert "branches" not in study().to_json()["budget"]
+    branching = study(TEXT.replace("rounds: 200", "rounds: 200, branches: 8"))
+    assert branching.budget.branches == branching.to_json()["budget"]["branches"] == 8
+    assert [branching.budget.trunk_of(number) for number in (0, 7, 8, 17)] == [0, 0, 8, 16]
+    assert branching.fingerprint() != study().fingerprint()
+    rule = "^budget.branches: needs an entry whose schedule has a space with more than one value$"
+    with pytest.raises(InvalidSpec, match=rule):
+        study(
+            TEXT.replace("rounds: 200", "rounds: 200, branches: 8").replace("{window: {int: [5, 50]}}", "{window: 5}")
+        )
+
+
+def test_searches_have_trunks_of_their_own():
+    budget = Budget(trials_per_method=16, rounds=1, searches=2, branches=4)
+    assert [budget.trunk_of(number) for number in range(10)] == [0, 1, 0, 1, 0, 1, 0, 1, 8, 9]
+
+
 BAD = [
     (
         "cost: bytes",
@@ -194,6 +212,19 @@ BAD = [
         (
             "budget.trials_per_method: must be a multiple of searches, so that all searches are equal, "
             "got trials_per_method=64 and searches=5"
+        ),
+    ),
+    (
+        "rounds: 200",
+        "rounds: 200, searches: 4, branches: 17",
+        "budget.branches: must be at most 16, the configurations of a search, got branches=17",
+    ),
+    (
+        "trials_per_method: 64, rounds: 200}",
+        "trials_per_method: 6, rounds: 200, branches: 3}\nsampler: grid",
+        (
+            "budget.branches: with the sampler grid, needs a fixed value for all that is not of the schedule, "
+            "got a range for client_lr of averaging"
         ),
     ),
     ("rounds: 200", "rounds: 200, seeds: -1", "budget.seeds: must be at least 0, got seeds=-1"),

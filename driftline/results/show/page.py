@@ -197,17 +197,21 @@ def _settings(configuration: Json | None) -> str:
 
 def _ledger(result: Json) -> str:
     """What each label has spent."""
+    spent = list(dict.fromkeys(name for method in result["methods"].values() for name in method["ledger"]))
     rows = [
         [
             _named(result, label),
             *(
                 f"<td{_NUMBERS}>{number(count)}</td>"
-                for count in (*method["ledger"].values(), method["granted"]["trials"], method["failed"])
+                for count in (
+                    *(method["ledger"].get(name, 0) for name in spent),
+                    method["granted"]["trials"],
+                    method["failed"],
+                )
             ),
         ]
         for label, method in result["methods"].items()
     ]
-    spent = next(iter(result["methods"].values()))["ledger"] if result["methods"] else {}
     heads = ["method", *(name.replace("_", " ") for name in spent), "trials granted", "failed"]
     return _table(heads, rows)
 

@@ -34,6 +34,7 @@ def table(result: Json, width: int = 80) -> str:
     lines = [*textwrap.wrap(title, width, break_on_hyphens=False, break_long_words=False), ""]
     lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4), width=width)
     lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", width)
+    lines += [row for line in _shared(result["methods"]) for row in textwrap.wrap(line, width)]
     if said := agreement(result):
         lines += ["", "Theory against measurement, relative differences (medians):"]
         lines += [
@@ -64,6 +65,16 @@ def _seeds(result: Json) -> str:
     if any(method["reported"]["phase"] == "search" for method in result["methods"].values()):
         return "From the search itself, which flatters: no fresh seeds have judged it."
     return "In brackets: smallest and largest over seeds."
+
+
+def _shared(methods: Json) -> list[str]:
+    """How much of the work of each label was done once for several trials."""
+    spent = {label: method["ledger"] for label, method in methods.items() if method["ledger"].get("shared_gradients")}
+    return [
+        f"{label}: {number(ledger['client_gradients'] - ledger['shared_gradients'])} of "
+        f"{number(ledger['client_gradients'])} client gradients were computed; the others are shared."
+        for label, ledger in spent.items()
+    ]
 
 
 def _summary_rows(methods: Json, metric: str) -> list[list[str]]:

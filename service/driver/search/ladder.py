@@ -70,13 +70,12 @@ class Ladder:
         columns, at = self._table.curves.get(trial, {}), len(self._table.reached.get(trial, ()))
         return rung_result(self._study, self._table.trials[trial], columns, at)
 
-    def job(self, launch: LaunchPack, width: int) -> dict[str, Any]:
+    def job(self, launch: LaunchPack) -> dict[str, Any]:
         """The fields of a `PackJob` that say where its trials come from, and where it ends."""
         rung, rounds = launch.rung, self._rungs
         if rung is None:
             return {}
         return {
-            "width": width,
             "since": rounds[rung - 1] if rung else 0,
             "until": rounds[rung] if rung < len(rounds) - 1 else None,
             "members": tuple(map(self._prefix, launch.trials)),

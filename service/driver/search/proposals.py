@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from driftline.study.spec import Study
 from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
+from search_spaces.constraints import all_hold
 from service.driver.search.actions import Ask, SearchPlan
 from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import rounded, sampler_seed
@@ -27,6 +28,7 @@ class Proposals:
     def __init__(self, study: Study, plan: StudyPlan, table: StudyTable, build_sampler: Callable[..., Sampler]) -> None:
         self._table = table
         self._budget = study.budget
+        self._entries = {entry.label: entry for entry in study.methods}
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
         self._samplers: dict[tuple[str, int], ByRung] = {}
         names, rungs = study.objective.objectives, study.budget.rung_rounds
@@ -41,11 +43,14 @@ class Proposals:
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
         """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
         self._tell(ask.label, before=plan.learned_from(ask.first))
-        configurations = []
+        configurations: dict[int, Hyperparameters] = {}
         for number in range(ask.first, ask.first + ask.count):
             sampler, own = self._sampler(ask.label, number)
-            configurations.append(sampler.ask(own))
-        return configurations
+            proposed = sampler.ask(own)
+            configurations[number] = self._branch(ask.label, number, proposed, configurations)
+            if configurations[number] != proposed:
+                sampler.pending(own, configurations[number])
+        return list(configurations.values())
 
     def created(self, records: Iterable[TrialRecord]) -> None:
         """Remembers new search trials, which their samplers have proposed."""
@@ -68,6 +73,20 @@ class Proposals:
             sampler, own = self._sampler(label, record.number)
             sampler.tell(own, record.hyperparameters, values, record.state)
             self._untold.remove(record.id)
+
+    def _branch(
+        self, label: str, number: int, proposed: Hyperparameters, asked: Mapping[int, Hyperparameters]
+    ) -> Hyperparameters:
+        """The proposed schedule with all else from the trunk that configuration `number` belongs to, if it has one.
+
+        Starting points are tried as they are, and so is a proposal that breaks a constraint with the trunk's values.
+        """
+        entry, trunk = self._entries[label], self._budget.trunk_of(number)
+        if trunk == number or not entry.branching or number // self._budget.searches < len(entry.start):
+            return proposed
+        first = asked[trunk] if trunk in asked else self._table.configurations(label, [trunk])[0]
+        joined = {name: value if name.startswith("schedule.") else first[name] for name, value in proposed.items()}
+        return joined if all_hold(entry.constraints, joined) else proposed
 
     def _sampler(self, label: str, number: int) -> tuple[ByRung, int]:
         """The sampler that proposes this search trial of a label, and the number of the trial in its search."""

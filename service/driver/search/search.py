@@ -290,7 +290,8 @@ class Search:
             resume=launch.resume,
             rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),
             plan=first.plan if launch.resume else self._engine_plan(launch),
-            **self._ladder.job(launch, self.plan.width),
+            **self._ladder.job(launch),
+            width=self.plan.width if self._separate(launch) else 0,
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
             **self._options,
@@ -303,15 +304,23 @@ class Search:
     def _engine_plan(self, launch: LaunchPack) -> dict[str, Any] | None:
         """How a new pack is computed: as the study's first pack; None leaves it to the pack.
 
-        With rungs, packs of the search are computed trial by trial and have one width, also after a lack of memory, so
-        that trials keep their bits and their checkpoints fit together when they are packed again.
+        With rungs, packs of the search have one width, also after a lack of memory, so that their trials' checkpoints
+        fit together when they are packed again.
         """
         engine = self.study_plan.engine
         if engine is None:
             return None
         if launch.rung is None:
-            return {**engine, "width": len(launch.trials), "separate": False}
+            return {**engine, "width": len(launch.trials), "separate": self._separate(launch)}
         return engine
+
+    def _separate(self, launch: LaunchPack) -> bool:
+        """Whether a pack is computed trial by trial, so that no trial's bits depend on the others.
+
+        Trials then keep their bits when they are packed again after a rung, and those that are still the same are
+        computed once.
+        """
+        return launch.rung is not None or self._study.budget.branches > 1
 
     def _store(self, pack: RunningPack, report: Mapping[str, Any]) -> None:
         body = Report(

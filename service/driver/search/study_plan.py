@@ -25,7 +25,8 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
     wide as `resources.packs` says, within a search's part of a generation. By default a search pack is the whole part
     on a GPU and half of it on CPU cores, where width saves little and many workers want packs; a search takes at least
     four packs, and confirmation two for each seed. Samplers that do not learn have no generations, unless trials of a
-    generation are compared at rungs.
+    generation are compared at rungs. With `budget.branches`, generations and packs hold whole trunks, and confirmation
+    has one pack for each seed.
 
     Args:
         budget: The study's budget.
@@ -38,15 +39,17 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
         >>> plan.generation, plan.width, plan.confirmation_width
         (8, 4, 4)
     """
-    eighth = min(max(budget.trials_per_search // 8, NARROWEST), WIDEST)
+    trunk = budget.branches
+    eighth = _multiple(min(max(budget.trials_per_search // 8, NARROWEST), WIDEST), trunk)
     learned = budget.asking == "generations" and (learns(sampler) or budget.rungs is not None)
     generation = eighth * budget.searches if learned else 0
     if resources.packs == "auto":
-        width = min(eighth if gpus else eighth // 2, -(-budget.trials_per_search // 4))
-        half = -(-budget.confirmed_per_search // 2)
-        return StudyPlan(generation=generation, width=width, confirmation_width=min(max(half, 1), WIDEST))
+        width = _multiple(min(eighth if gpus else eighth // 2, -(-budget.trials_per_search // 4)), trunk)
+        confirmed = budget.confirmed_per_search if trunk > 1 else -(-budget.confirmed_per_search // 2)
+        return StudyPlan(generation=generation, width=width, confirmation_width=min(max(confirmed, 1), WIDEST))
     packs = int(resources.packs)
-    return StudyPlan(generation=generation, width=min(packs, eighth) if learned else packs, confirmation_width=packs)
+    width = min(packs, eighth) if learned else packs
+    return StudyPlan(generation=generation, width=width // trunk * trunk or width, confirmation_width=packs)
 
 
 def adopted(plan: StudyPlan, trials: Sequence[TrialRecord]) -> StudyPlan:
@@ -104,6 +107,11 @@ def rounded(values: Mapping[str, float]) -> dict[str, float]:
         {'quality': -0.1235, 'speed': 1e-300}
     """
     return {name: float(f"{value:.{DIGITS}g}") for name, value in values.items()}
+
+
+def _multiple(number: int, of: int) -> int:
+    """The number, rounded up to a multiple."""
+    return -(-number // of) * of
 
 
 def _hash(parts: list[int | str], bits: int) -> int:

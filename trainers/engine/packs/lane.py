@@ -17,6 +17,7 @@ from trainers.engine.packs.progress import Progress
 from trainers.engine.packs.setting import Draw, PackSetting
 from trainers.engine.rounds.client_states import ClientStore
 from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.counters import SHARED
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.engine.rounds.server_state import State
 from trainers.errors import SpecError
@@ -33,7 +34,13 @@ class Lane:
         setting: setting of the pack.
         order: (T,) index of the member in each slot; for idle slots, of the member that lends its settings.
         members: number of slots that are not idle; these come first.
+
+    Attributes:
+        now: progress of its trials.
+        monitored: (T,) what the schedule has heard of the last round.
     """
+
+    monitored: Tensor
 
     def __init__(self, setting: PackSetting, order: NDArray[np.int64], members: int) -> None:
         self._setting = setting
@@ -74,18 +81,32 @@ class Lane:
         """(members, P) the present models of the members."""
         return self.now.state.params[: self._members, 0]
 
-    def first_lines(self, wall_seconds: NDArray[np.float64]) -> list[dict[str, Any]]:
-        """The lines of round 0.
+    @property
+    def rates(self) -> tuple[float, float]:
+        """(client_lr, server_lr) of the next round, of the first slot."""
+        client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
+        return float(client_lr[0]), float(server_lr[0])
 
-        Args:
-            wall_seconds: training time of each member of the pack.
-        """
+    def opening(self) -> Metrics:
+        """The metrics of round 0, of all trials."""
         params = self.now.state.params
         client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
         metrics = opening(self._evaluated(params, client_lr, 0), client_lr, server_lr)
         if "params" in self._setting.spec.report:
             metrics["params"] = self._setting.model.layout.vector(params[:, 0])
-        return self.lines(0, metrics, self.now.alive, wall_seconds)
+        return metrics
+
+    def join(self, leader: Lane) -> None:
+        """Shares what `leader` has; both are the same, see `sharing`."""
+        self.now.state, self.now.clients = leader.now.state, leader.now.clients
+
+    def part(self) -> None:
+        """Ends to share what changes in place."""
+        self.now.clients = self.now.clients.copy()
+
+    def follow(self, leader: Lane) -> None:
+        """Advances by the round that `leader` has just trained; both were the same until then, see `sharing`."""
+        self.now.follow(leader.now, self._scheduled(leader.monitored))
 
     def train_round(self, round_index: int, draw: Draw) -> Metrics:
         """Trains one round (from 0) and returns the metrics of all trials."""
@@ -109,7 +130,8 @@ class Lane:
         if "params" in spec.report:
             metrics["params"] = setting.model.layout.vector(new.params[:, 0])
 
-        schedule = spec.schedule.module.update(self._schedule, now.schedule, self._monitored(loss, old.params, cohort))
+        self.monitored = self._monitored(loss, old.params, cohort)
+        schedule = self._scheduled(self.monitored)
         exploded = now.exploded(loss.numpy(), (norm + total).numpy(), setting.model.explosion)
         now.move(new, schedule, now.alive & ~exploded, cohort.numbers)
         return metrics
@@ -127,7 +149,14 @@ class Lane:
         """
         members = np.where(reported, self._order, -1)
         diverged = reported & ~self.now.alive
-        return lines(number, metrics, self.now.counters.reported, diverged, members, wall_seconds)
+        counters = self.now.counters.reported
+        if self._setting.plan.separate:
+            counters[SHARED] = self.now.counters.totals[SHARED]
+        return lines(number, metrics, counters, diverged, members, wall_seconds)
+
+    def _scheduled(self, monitored: Tensor) -> dict[str, Tensor]:
+        """The state of the schedule after a round."""
+        return self._setting.spec.schedule.module.update(self._schedule, self.now.schedule, monitored)
 
     def _evaluated(self, params: Tensor, client_lr: Tensor, number: int) -> Metrics:
         """The metrics of an evaluation, including requested reports.

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from trainers.engine.evaluation.flops import gradient_flops
 from trainers.engine.memory import keep_freed_memory
 from trainers.engine.oracles.oracle import HasModule
-from trainers.engine.packs import checkpoint
+from trainers.engine.packs import checkpoint, sharing
 from trainers.engine.packs.build import slots
 from trainers.engine.packs.lane import Lane
+from trainers.engine.packs.lines import Metrics
 from trainers.engine.packs.plan import Plan
 from trainers.engine.packs.setting import PackSetting
 from trainers.errors import CheckpointError, SpecError
@@ -34,7 +36,9 @@ class Pack:
     affected.
     """
 
-    def __init__(self, spec: TrialSpec, device: str, plan: Plan | None) -> None:
+    def __init__(
+        self, spec: TrialSpec, device: str, plan: Plan | None, rows: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
         keep_freed_memory()
         self.spec = spec
         self._setting = PackSetting(spec, device, plan)
@@ -43,6 +47,15 @@ class Pack:
         self._round = 0
         self._opened = False
         self._wall_seconds = np.zeros(spec.members)
+        if rows is not None:
+            self._round, self._opened = rows[0]["round"], rows[0]["opened"]
+            self._wall_seconds = np.array([row["wall_seconds"] for row in rows])
+            for lane in self._lanes:
+                lane.now.load([rows[number] for number in lane.members])
+        if self.plan.separate:
+            self._groups = sharing.together(spec, self._lanes, rows)
+        else:
+            self._groups = [[lane] for lane in self._lanes]
 
     @staticmethod
     def from_spec(spec: TrialSpec, *, device: str = "auto", plan: Plan | None = None) -> Pack:
@@ -90,12 +103,7 @@ class Pack:
             raise CheckpointError(
                 f"the checkpoint must be within the trial's {spec.rounds} rounds, got one of round {first['round']}"
             )
-        pack = Pack(spec, device, Plan.from_json(first["plan"]))
-        pack._round, pack._opened = first["round"], first["opened"]
-        pack._wall_seconds = np.array([member["wall_seconds"] for member in members])
-        for lane in pack._lanes:
-            lane.now.load([members[number] for number in lane.members])
-        return pack
+        return Pack(spec, device, Plan.from_json(first["plan"]), members)
 
     @staticmethod
     def split(data: bytes) -> list[bytes]:
@@ -201,15 +209,33 @@ class Pack:
             last = min(last, self.round + max_rounds)
         if not self._opened:
             self._opened = True
-            for lane in self._lanes:
-                yield from lane.first_lines(self._wall_seconds)
+            yield from self._lines([(group, group[0].opening(), group[0].now.alive) for group in self._groups])
         while self.round < last and not self.done:
             if seconds is not None and self.round > first and time.perf_counter() - begin >= seconds:
                 break
             draw = self._setting.draw(self.round)
-            alive = [(lane, lane.now.alive) for lane in self._lanes if lane.now.alive.any()]
-            metrics = [lane.train_round(self.round, draw) for lane, _ in alive]
+            trained = []
+            for group in self._groups:
+                leader, alive = group[0], group[0].now.alive
+                if alive.any():
+                    trained.append((group, leader.train_round(self.round, draw), alive))
+                    for lane in group[1:]:
+                        lane.follow(leader)
             self._round += 1
             self._wall_seconds = before + time.perf_counter() - begin
-            for (lane, reported), measured in zip(alive, metrics, strict=True):
-                yield from lane.lines(self.round, measured, reported, self._wall_seconds)
+            yield from self._lines(trained)
+            self._groups = [part for group in self._groups for part in sharing.parted(group)]
+
+    def _lines(self, trained: Sequence[tuple[sharing.Group, Metrics, NDArray[np.bool_]]]) -> list[dict[str, Any]]:
+        """The lines of a round, in the order of the members.
+
+        Args:
+            trained: groups of lanes, the metrics of each, and (T,) which of a lane's trials are reported.
+        """
+        rows = [
+            line
+            for group, metrics, reported in trained
+            for lane in group
+            for line in lane.lines(self.round, metrics, reported, self._wall_seconds)
+        ]
+        return sorted(rows, key=lambda line: line["member"])

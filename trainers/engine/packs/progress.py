@@ -15,6 +15,9 @@ from trainers.engine.rounds.client_states import ClientStore
 from trainers.engine.rounds.counters import Counters
 from trainers.engine.rounds.server_state import State
 
+SHARED_ROWS = ("params", "optimizers", "memory", "clients", "alive", "first_loss", "counters")
+"""Contents of a member's checkpoint that are equal for members that have trained the same: all but the schedule."""
+
 
 @dataclass
 class Progress:
@@ -82,6 +85,19 @@ class Progress:
             self.alive[place], self.first_loss[place] = row["alive"], row["first_loss"]
             for name, total in row["counters"].items():
                 self.counters.totals[name][place] = total
+
+    def follow(self, leader: Progress, schedule: dict[str, Tensor]) -> None:
+        """Advances by the round that `leader` has trained; both were the same before.
+
+        Args:
+            leader: progress after the round. Its tensors are shared, since rounds change none in place.
+            schedule: own state of the schedule after the round.
+        """
+        self.counters.follow(leader.counters)
+        self.state, self.first_loss, self.clients = leader.state, leader.first_loss, leader.clients
+        if leader.alive.all():
+            self.schedule = schedule
+        self.alive = leader.alive
 
     def _row(self, place: int) -> dict[str, Any]:
         def own(held: Mapping[str, Tensor]) -> dict[str, Tensor]:

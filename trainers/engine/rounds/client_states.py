@@ -13,6 +13,7 @@ training.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -168,6 +169,13 @@ class ClientStore:
             held.index_copy_(0, rows, fresh)
         if values:
             self._seen[clients] = True
+
+    def copy(self) -> ClientStore:
+        """The same store in memory of its own."""
+        twin = copy.copy(self)
+        twin._held = {name: held.clone() for name, held in self._held.items()}
+        twin._seen = self._seen.copy()
+        return twin
 
     def row(self, trial: int) -> dict[str, Tensor]:
         """The contents of a checkpoint for one trial: copies of the states of clients that have stored something."""

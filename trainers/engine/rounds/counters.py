@@ -15,6 +15,9 @@ with the most work, summed over the exchanges, because clients work at the same 
 OVERHEAD = ("client_examples", "central_gradients", "central_examples")
 """Counted as well, shown by the report `overhead`: examples in the clients' gradients, and the server's gradients."""
 
+SHARED = "shared_gradients"
+"""Those of `client_gradients` that were computed for another member of the pack, with which this one was the same."""
+
 
 @dataclass
 class Counters:
@@ -29,7 +32,7 @@ class Counters:
     @staticmethod
     def zero(trials: int) -> Counters:
         """Counters at the start."""
-        return Counters({name: np.zeros(trials, np.int64) for name in (*COUNTERS, *OVERHEAD)})
+        return Counters({name: np.zeros(trials, np.int64) for name in (*COUNTERS, *OVERHEAD, SHARED)})
 
     @staticmethod
     def of(totals: Mapping[str, NDArray[np.int64]], trials: int) -> Counters:
@@ -45,6 +48,15 @@ class Counters:
     def reported(self) -> dict[str, NDArray[np.int64]]:
         """The counters on every report line."""
         return {**{name: self.totals[name] for name in COUNTERS}, "examples": self.totals["client_examples"]}
+
+    def follow(self, leader: Counters) -> None:
+        """Counts what `leader` has counted, until when both were equal, as shared.
+
+        Args:
+            leader: counters of the member that trained the round.
+        """
+        shared = self.totals[SHARED] + leader.totals["client_gradients"] - self.totals["client_gradients"]
+        self.totals = {**{name: total.copy() for name, total in leader.totals.items()}, SHARED: shared}
 
     def add(self, name: str, amount: NDArray[np.int64] | int, alive: NDArray[np.bool_]) -> None:
         """Adds to one counter of the trials that are alive."""

@@ -1,0 +1,87 @@
+"""Which members of a pack are still one and the same, so that their rounds are trained once.
+
+Members that differ in nothing but their schedules have the same model until the schedules give different rates. Under a
+`separate` plan, where a member's bits depend on nothing else in the pack, such members form a group: the first member's
+lane trains the round, and the others take over what came out of it. Each member updates its own schedule with what the
+model has shown. In the round for which their rates differ, the group parts, and each part continues from the state that
+they had in common.
+
+A checkpoint does not say who shares with whom: members that continue from equal states are a group again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.engine.packs.lane import Lane
+from trainers.engine.packs.progress import SHARED_ROWS
+from trainers.trial.document import TrialSpec
+from trainers.trial.members import own_document
+
+Group = list[Lane]
+
+
+def together(spec: TrialSpec, lanes: Sequence[Lane], rows: Sequence[Mapping[str, Any]] | None = None) -> list[Group]:
+    """The groups of the lanes of a separate plan. A group's lanes hold the same tensors.
+
+    Args:
+        spec: the trials.
+        lanes: the lane of each member.
+        rows: the checkpoint of each member; None at the start, where members of equal settings have equal states.
+    """
+    found: dict[Hashable, list[tuple[int, Group]]] = {}
+    for member, lane in enumerate(lanes):
+        candidates = found.setdefault((_settings(spec, member), lane.rates), [])
+        for first, group in candidates:
+            if rows is None or _equal(_state(rows[first]), _state(rows[member])):
+                lane.join(group[0])
+                group.append(lane)
+                break
+        else:
+            candidates.append((member, [lane]))
+    return [group for candidates in found.values() for _, group in candidates]
+
+
+def parted(group: Group) -> list[Group]:
+    """The groups that a group consists of after a round: lanes that have the same rates in the next round."""
+    if len(group) == 1:
+        return [group]
+    by_rates: dict[tuple[float, float], Group] = {}
+    for lane in group:
+        by_rates.setdefault(lane.rates, []).append(lane)
+    first, *others = by_rates.values()
+    for part in others:
+        part[0].part()
+        for lane in part[1:]:
+            lane.join(part[0])
+    return [first, *others]
+
+
+def _settings(spec: TrialSpec, member: int) -> str:
+    """All that a member trains with except its schedule, which has no influence other than by its rates."""
+    own = own_document(spec.canonical, member)
+    return json.dumps([own["method"], *(own[role] for role in spec.optimizers)], sort_keys=True)
+
+
+def _state(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in SHARED_ROWS}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two contents of checkpoints are equal to the bit, apart from what members count as shared."""
+    if isinstance(one, Mapping):
+        names = one.keys() - {"shared_gradients"}
+        return names == other.keys() - {"shared_gradients"} and all(_equal(one[name], other[name]) for name in names)
+    if isinstance(one, Tensor):
+        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(_bytes(one), _bytes(other))
+    return bool(one == other) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
