@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from trainers.hyperparameters import tunable
+from trainers.optimizers._fused import adagrad_step_
 
 DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
 
@@ -56,3 +57,11 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     if hyper.beta1 is None:
         return gradient.div_(root)
     return memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1) / root
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    if hyper.beta1 is None:
+        adagrad_step_(models, gradient, memory["square"], float(hyper.epsilon), rate)
+    else:
+        models.sub_(direction_(hyper, memory, gradient, step), alpha=rate)

@@ -17,6 +17,7 @@ Source: "Adam: A Method for Stochastic Optimization" (Kingma, Ba 2015); on the s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor
 
 from trainers.hyperparameters import tunable
+from trainers.optimizers._fused import adam_step_
 
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-8}}
 
@@ -51,7 +53,14 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     mean = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1)
     square = memory["square"].mul_(hyper.beta2).addcmul_(gradient.square_(), 1 - hyper.beta2)
     if not hyper.bias_correction:
-        return mean / square.sqrt().add_(hyper.epsilon)
-    root = (square / (1 - hyper.beta2 ** (step + 1))).sqrt_()
+        return mean / torch.sqrt(square, out=gradient).add_(hyper.epsilon)
+    root = torch.div(square, 1 - hyper.beta2 ** (step + 1), out=gradient).sqrt_()
     corrected: Tensor = mean / (1 - hyper.beta1 ** (step + 1))
     return corrected.div_(root.add_(hyper.epsilon))
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    betas = float(hyper.beta1), float(hyper.beta2)
+    count = step if hyper.bias_correction else math.inf
+    adam_step_(models, gradient, memory["mean"], memory["square"], betas, float(hyper.epsilon), rate, count)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from trainers.hyperparameters import tunable
+from trainers.optimizers._fused import momentum_step_
 
 LINEAR = True
 
@@ -41,3 +42,8 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     """The gradient plus momentum times the new velocity."""
     velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
     return gradient.addcmul_(velocity, hyper.momentum)
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    momentum_step_(models, gradient, memory["velocity"], float(hyper.momentum), rate, nesterov=True)

@@ -26,6 +26,11 @@ class ClientOptimizer(Protocol):
         ...
 
     @property
+    def moves_models(self) -> bool:
+        """Whether `step_` only subtracts rate times the direction from the total, so that it may move the models."""
+        ...
+
+    @property
     def decoupled(self) -> bool:
         """Whether weight_decay is added to the directions instead of the gradients."""
         ...
@@ -34,7 +39,7 @@ class ClientOptimizer(Protocol):
         """The memory before the first step of a round, (T, M, P) each, laid out like `like`."""
         ...
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step. Changes `total` and `memory` in place, and may change `gradient`.
 
         Args:
@@ -42,6 +47,15 @@ class ClientOptimizer(Protocol):
             memory: (width, busy, P) each.
             gradient: (width, busy, P).
             step: from 0.
+            rate: -1, unless `moves_models`: then `total` may also be the models, and the rate client_lr.
+        """
+        ...
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """A tensor of the memory to which the gradient of the step may be added, if `step_` then gets it as gradient.
+
+        Args:
+            memory: (width, busy, P) each; the tensor is prepared in place.
         """
         ...
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.batches.examples import Remembered
+from trainers.engine.local.descent import Descent
 from trainers.engine.local.gradients import Observe, displaced, less_anchor, observed
 from trainers.engine.local.optimizer_steps import Stepped
 from trainers.engine.local.replicas import Replicas
@@ -40,6 +41,7 @@ from trainers.engine.local.work import Local, LocalWork, last_step
 from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
 
+_LEAST_RATE = 1e-3  # in single precision, models of size 1 then give gradients to 6e-5
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that a trial's row always uses the same kernels
 
 
@@ -140,11 +142,22 @@ def _frame(
     pull, shift = _pulls(work, params, start)
     moving = longest > 1 and bool((work.client_lr != 0).any())
     scale = None if pull is None else 1 - work.client_lr * pull
-    motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest)
+    rate = _rate(work, start) if moving else None
+    motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest, rate)
     if _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
     frame = gradients.frame(batches, motion)
+    if frame is None and motion.rate is not None and gradients.descends:
+        return Descent(gradients, batches, motion, total)
     return Replicas(gradients, batches, motion, total) if frame is None else frame
+
+
+def _rate(work: LocalWork, start: Tensor) -> float | None:
+    """The rate of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
+    if start.shape[0] > 1 or start.device.type != "cpu" or work.gradient_weights is not None:
+        return None
+    rate = float(work.client_lr)
+    return rate if rate >= _LEAST_RATE else None
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:

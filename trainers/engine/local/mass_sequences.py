@@ -40,6 +40,11 @@ class ThreeSequences:
         return (MODEL, AUXILIARY)
 
     @property
+    def moves_models(self) -> bool:
+        """Totals cannot be models."""
+        return False
+
+    @property
     def decoupled(self) -> bool:
         """Whether weight decay is added to the directions."""
         return False
@@ -49,12 +54,16 @@ class ThreeSequences:
         held = torch.zeros_like(like)
         return {MODEL: torch.zeros_like(like), AUXILIARY: held if self.auxiliary is None else held.add_(self.auxiliary)}
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
         model = torch.add(total, gradient, out=memory[MODEL])
         auxiliary = memory[AUXILIARY].mul_(1 - self.mixing).addcmul_(total, self.mixing)
         auxiliary.addcmul_(gradient, self.auxiliary_ratio)
         total.copy_(model).addcmul_(auxiliary, self.mixing).div_(1 + self.mixing)
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """No tensor only accumulates gradients."""
+        return None
 
     def rows(self, rows: slice) -> ThreeSequences:
         """This optimizer for some of the trials."""
@@ -82,6 +91,11 @@ class TwoSequences:
         return (MODEL,)
 
     @property
+    def moves_models(self) -> bool:
+        """Totals cannot be models."""
+        return False
+
+    @property
     def decoupled(self) -> bool:
         """Whether weight decay is added to the directions."""
         return False
@@ -91,12 +105,16 @@ class TwoSequences:
         held = torch.zeros_like(like)
         return {MODEL: held if self.model is None else held.add_(self.model)}
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
         total.add_(gradient)
         before = memory[MODEL].clone()
         memory[MODEL].copy_(total)
         total.addcmul_(total - before, self.momentum).addcmul_(gradient, self.compensation_ratio, value=-1)
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """No tensor only accumulates gradients."""
+        return None
 
     def rows(self, rows: slice) -> TwoSequences:
         """This optimizer for some of the trials."""
