@@ -27,7 +27,10 @@ class ClientOptimizer(Protocol):
 
     @property
     def moves_models(self) -> bool:
-        """Whether `step_` only subtracts rate times the direction from the total, so that it may move the models."""
+        """Whether `step_` also holds for models instead of totals: it only subtracts rate times the direction.
+
+        Returned memory, which is sums like the totals, then consists of models too.
+        """
         ...
 
     @property
@@ -37,6 +40,16 @@ class ClientOptimizer(Protocol):
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round, (T, M, P) each, laid out like `like`."""
+        ...
+
+    def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
+        """Turns the sums in the memory of `init` into models, if `moves_models` (see there).
+
+        Args:
+            memory: (1, M, P) each, changed in place.
+            start: (1, M or 1, P).
+            rate: client_lr.
+        """
         ...
 
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:

@@ -59,6 +59,8 @@ class Stepped:
         self.optimizer = optimizer
         self.memory = {} if optimizer is None else optimizer.init(self.total)
         answers = {} if optimizer is None else {name: self.memory[name] for name in optimizer.returned}
+        if self.rate is not None and optimizer is not None:
+            optimizer.begin_(self.memory, motion.start, self.rate)
         self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and optimizer is not None else None
         if self.gradient_sum is not None:
             answers[GRADIENTS] = self.gradient_sum
@@ -144,9 +146,7 @@ class Stepped:
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
-        if self.rate is None:
-            return sums[0]
-        return torch.sub(self.motion.start, sums[0], out=sums[0]).div_(self.rate)
+        return self._sums(sums[0])
 
     def kept(self, sums: list[Tensor]) -> dict[str, Tensor]:
         """The optimizer's returned memory at each client's last step, and the sums of the gradients, by name.
@@ -154,7 +154,12 @@ class Stepped:
         Args:
             sums: the sums of `totals`.
         """
-        return dict(zip(self.returned, sums[1:], strict=True))
+        kept = dict(zip(self.returned, sums[1:], strict=True))
+        return {name: held if name == GRADIENTS else self._sums(held) for name, held in kept.items()}
+
+    def _sums(self, held: Tensor) -> Tensor:
+        """What (T, M, P) stands for in totals: U of models start - client_lr U."""
+        return held if self.rate is None else torch.sub(self.motion.start, held, out=held).div_(self.rate)
 
 
 def _decay(work: LocalWork) -> Tensor | None:

@@ -64,6 +64,9 @@ class RoleOptimizer:
         """The memory before the first step of a round."""
         return self.module.init(self.hyper, like)
 
+    def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
+        """Nothing: the memory has no sums of directions."""
+
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
         if self.shared is not None and self.module.descend_ is not None:
