@@ -39,7 +39,10 @@ def adam_step_(
     """
     blocks = _blocks(models, gradient, mean, square)
     adam(
-        *blocks,
+        blocks[0],
+        blocks[1],
+        blocks[2],
+        blocks[3],
         [],
         _counts(blocks[0], step),
         fused=True,
@@ -81,7 +84,9 @@ def adagrad_step_(models: Tensor, gradient: Tensor, square: Tensor, epsilon: flo
     """A step of Adagrad; `square` is the sum of the squares."""
     blocks = _blocks(models, gradient, square)
     adagrad(
-        *blocks,
+        blocks[0],
+        blocks[1],
+        blocks[2],
         _counts(blocks[0], 0),
         fused=True,
         lr=rate,

@@ -3,7 +3,10 @@
 With U_k the sum of the gradients of the steps before k, a client's model is y_k = start - client_lr U_k. The loop
 keeps U, not y: each step makes one pass over the replicas to compute y, and adds the gradient to U in place. So the
 pseudo-gradient is exact for every client_lr. A difference of models divided by client_lr would lose all digits as
-client_lr goes to 0. The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) +
+client_lr goes to 0. Only a trial that is computed alone, with a rate that is not tiny, moves its models and takes that
+difference (`Motion.rate`): it saves a pass over the replicas in every step, and loses what model averaging loses.
+
+The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) +
 prox (y_k - x) + weight_decay y_k + correction,
 
     U_{k+1} = (1 - client_lr (prox + weight_decay)) U_k + grad f(y_k)
