@@ -156,7 +156,7 @@ METHODS = [
 ]
 
 
-def document(case: Case, row: Row, path: Path) -> dict[str, Any]:
+def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
     """The trial that the engine runs."""
     rate = CLIENT_LR if row.client.get("name") in (None, "momentum", "nesterov") else ADAPTIVE_LR
     settings = {"name": "fedavg", "client_lr": rate, "server_lr": rate, "local_steps": STEPS, **row.method}
@@ -173,8 +173,8 @@ def document(case: Case, row: Row, path: Path) -> dict[str, Any]:
     }
 
 
-def data(folder: Path) -> tuple[Path, Pictures]:
-    """(file for the engine, data of the loops); ten examples more are for testing, and not used."""
+def data(folder: Path) -> tuple[Path, Tensor, Tensor]:
+    """(file for the engine, inputs and targets of the loops); ten examples more are for testing, and not used."""
     generator = np.random.default_rng(0)
     count = CLIENTS * EXAMPLES + 10
     inputs = generator.random((count, 1, SIDE, SIDE), dtype=np.float32)
@@ -182,14 +182,15 @@ def data(folder: Path) -> tuple[Path, Pictures]:
     clients = np.minimum(np.arange(count) // EXAMPLES, CLIENTS - 1)
     path = folder / "bench.npz"
     np.savez(path, x=inputs, y=targets, client=clients, test=np.arange(count) >= CLIENTS * EXAMPLES)
-    held, wanted = torch.from_numpy(inputs[:-10]), torch.from_numpy(targets[:-10])
-    return path, Pictures(held, wanted, held[:CENTRAL].clone(), wanted[:CENTRAL].clone())
+    return path, torch.from_numpy(inputs[:-10]), torch.from_numpy(targets[:-10])
 
 
-def measure(case: Case, row: Row, path: Path, pictures: Pictures, repeats: int) -> None:
-    """Prints CPU-ms of a round of one trial, medians of engine and loop, and their ratio."""
-    pack = Pack.from_spec(parse(document(case, row, path)), device="cpu")
-    plain = row.loop(case.plain(), pictures)
+def measure(
+    case: Case, path: Path, inputs: Tensor, targets: Tensor, repeats: int, row: Row = METHODS[0]
+) -> tuple[list[float], list[float]]:
+    """CPU-ms of a round of one trial, (engine, loop), one number a repeat; prints medians and ratio."""
+    pack = Pack.from_spec(parse(document(case, path, row)), device="cpu")
+    plain = row.loop(case.plain(), Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone()))
     engine_ms, plain_ms = [], []
     pack.advance(1)
     plain.rounds(1)
@@ -202,10 +203,11 @@ def measure(case: Case, row: Row, path: Path, pictures: Pictures, repeats: int) 
         engine_ms.append(1e3 * (middle - start) / case.rounds / case.trials)
         plain_ms.append(1e3 * (stop - middle) / case.rounds)
     print(
-        f"| {row.name} | {case.model} | {case.trials} | {pack.plan.oracle} | {statistics.median(engine_ms):.1f} "
+        f"| {case.model} | {case.trials} | {pack.plan.oracle} | {row.name} | {statistics.median(engine_ms):.1f} "
         f"| {statistics.median(plain_ms):.1f} | {ratios(engine_ms, plain_ms)} |",
         flush=True,
     )
+    return engine_ms, plain_ms
 
 
 def ratios(engine_ms: list[float], plain_ms: list[float]) -> str:
@@ -240,13 +242,13 @@ def main() -> None:
     few = options.optimizers or options.methods
     cases = [case for case in CASES if options.only in (None, case.model)]
     print(f"{machine()}\n")
-    print("| method or optimizer | model | trials | oracle | engine, CPU-ms | loop, CPU-ms | engine / loop |")
+    print("| model | trials | oracle | method or optimizer | engine, CPU-ms | loop, CPU-ms | engine / loop |")
     print("|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        path, pictures = data(Path(folder))
+        path, inputs, targets = data(Path(folder))
         for row, case in itertools.product(wanted, cases):
             if case.trials == (options.trials or (1 if few else case.trials)):
-                measure(case, row, path, pictures, options.repeats)
+                measure(case, path, inputs, targets, options.repeats, row)
 
 
 if __name__ == "__main__":

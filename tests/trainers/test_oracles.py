@@ -136,8 +136,7 @@ def test_steps_in_place_are_those_of_gradients_and_products(name, batch_size):
         found = oracle.descend_(models, batch, rate, lambda: models.mul_(0.5), want_loss=True)  # noqa: B023
         close(found, loss)
         close(models, 0.5 * params - rate * gradient)
-        held = model.layout.row(torch.full((3, 6, model.layout.count), float("inf"), dtype=torch.float64))
-        total = replicas(params, *params.shape).copy_(held)
+        total = replicas(params, *params.shape).fill_(float("inf"))
         close(oracle.gradient_(params, batch, total, want_loss=True), loss)
         close(total, gradient)
         for point in (params, broadcast):

@@ -37,6 +37,9 @@ class Dense(Oracle):
     def __init__(self, layout: Layout, dropouts: Sequence[Dropout]) -> None:
         self.layout = layout
         self.dropouts = dropouts
+        ends = [entry.offset + entry.extent for entry in layout.entries]
+        starts = [*(entry.offset for entry in layout.entries[1:]), layout.size]
+        self.gaps = [slice(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
@@ -86,6 +89,8 @@ class Dense(Oracle):
 
     def _gradients(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool, fresh: bool) -> Tensor | None:
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
+        for gap in self.gaps if fresh else ():
+            total[:, : batch[-1].stop, gap].zero_()
         for group in batch:
             held = client_major(total, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import adagrad_step_
 from trainers.hyperparameters import tunable
-from trainers.optimizers._fused import adagrad_step_
 
 DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
 

@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import adam_step_
 from trainers.hyperparameters import tunable
-from trainers.optimizers._fused import adam_step_
 
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-8}}
 
@@ -53,8 +53,8 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     mean = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1)
     square = memory["square"].mul_(hyper.beta2).addcmul_(gradient.square_(), 1 - hyper.beta2)
     if not hyper.bias_correction:
-        return mean / torch.sqrt(square, out=gradient).add_(hyper.epsilon)
-    root = torch.div(square, 1 - hyper.beta2 ** (step + 1), out=gradient).sqrt_()
+        return mean / square.sqrt().add_(hyper.epsilon)
+    root = (square / (1 - hyper.beta2 ** (step + 1))).sqrt_()
     corrected: Tensor = mean / (1 - hyper.beta1 ** (step + 1))
     return corrected.div_(root.add_(hyper.epsilon))
 

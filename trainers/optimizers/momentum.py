@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import momentum_step_
 from trainers.hyperparameters import tunable
-from trainers.optimizers._fused import momentum_step_
 
 LINEAR = True
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import rms_step_
 from trainers.hyperparameters import tunable
-from trainers.optimizers._fused import rms_step_
 
 DEFAULTS = {"client": {"epsilon": 1e-8}}
 

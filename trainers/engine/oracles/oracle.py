@@ -82,7 +82,7 @@ class LocalGradients(Protocol):
         """Adds the gradients in place to `total` (T, M, P), a slice of `replicas`; returns (T, M) losses on request."""
 
     def gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """Overwrites the clients of the batch in `total`, whose padding is 0, with the gradients; else as above."""
+        """Overwrites the clients of the batch in `total`, padding included, with the gradients; else as above."""
         total[:, : batch[-1].stop].zero_()
         return self.add_gradient_(params, batch, total, want_loss)
 
