@@ -17,6 +17,8 @@ ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 ARG WHEELHOUSE=
 # More packages, for example "s3fs" for checkpoints in an object store
 ARG EXTRA_PACKAGES=
+# At the end: packages without what nothing here runs (tests, headers, Java, an asynchronous Kubernetes client, Arrow
+# Flight), and bytecode for what the programs import; bytecode of everything would make the image a fifth larger.
 RUN --mount=type=bind,target=/context \
     set -eu; \
     case "${VARIANT}" in cpu|cuda) ;; *) echo "VARIANT must be cpu or cuda, got ${VARIANT}" >&2; exit 2;; esac; \
@@ -31,10 +33,19 @@ RUN --mount=type=bind,target=/context \
     cd /context; \
     cp -r driftline examples service trainers search_spaces pyproject.toml setup.py README.md LICENSE /tmp/source; \
     $pip torch "/tmp/source[cluster,data]" ${EXTRA_PACKAGES}; \
+    packages=/opt/driftline/lib/python3*/site-packages; \
     find /opt/driftline -depth -type d \( -name tests -o -name __pycache__ \) -path '*/site-packages/*' \
         ! -path '*/optuna/*' ! -path '*/torch/*' -exec rm -rf {} +; \
-    rm -rf /tmp/source /opt/driftline/lib/python3*/site-packages/torch/include /opt/driftline/lib/python3*/site-packages/torch/test; \
-    /opt/driftline/bin/python -m compileall -q -j 0 /opt/driftline/lib || true; \
+    find /opt/driftline -path '*/torch/bin/*' ! -name torch_shm_manager -delete; \
+    for unused in torch/include torch/test ray/jars kubernetes/aio 'pyarrow/*flight*'; do rm -rf $packages/$unused; done; \
+    rm -rf /tmp/source; \
+    cd /tmp; \
+    for folder in driftline service trainers search_spaces ray/_private ray/autoscaler ray/dashboard; do \
+        /opt/driftline/bin/python -m compileall -q $packages/$folder || true; \
+    done; \
+    PYTHONDONTWRITEBYTECODE= MPLCONFIGDIR=/tmp/matplotlib /opt/driftline/bin/python -W ignore -c "import pkgutil, mlflow.server.auth, ray.tune, service; \
+[__import__(module.name) for module in pkgutil.walk_packages(service.__path__, 'service.') \
+if not module.name.endswith('__main__') and '.migrations.' not in module.name]"; \
     /opt/driftline/bin/python -m pip check
 
 FROM ${BASE}

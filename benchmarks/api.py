@@ -59,7 +59,7 @@ def document(name: str, trials: int) -> dict[str, Any]:
 
 
 def fill(store: Store, trials: int) -> list[str]:
-    """Ten finished studies with so many trials in all; their ids."""
+    """Stores ten finished studies with `trials` trials in total; returns their ids."""
     draw = random.Random(0)
     each = trials // STUDIES // len(LABELS)
     ids = []
@@ -161,7 +161,7 @@ def warm(url: str, ids: list[str], study: dict[str, Any]) -> None:
 
 
 async def one_key(url: str, count: int, clients: int) -> int:
-    """How many studies so many parallel creates under one key make."""
+    """Number of studies that `count` parallel requests with one idempotency key create."""
     gate = asyncio.Semaphore(clients)
     headers = {"Authorization": "Bearer benchmark", "Idempotency-Key": "one"}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=120) as http:

@@ -37,7 +37,7 @@ SPACE = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": 1.0, "lo
 
 
 def fill(store: Store, trials: int, rounds: int) -> str:
-    """A finished study with so many trials of six metrics; its id."""
+    """Stores a finished study with `trials` trials of six metrics; returns its id."""
     methods = [{"label": label, "name": "fedavg", "space": SPACE} for label in LABELS]
     each = trials // len(LABELS)
     front = each // (3 * SEEDS)
@@ -131,7 +131,7 @@ def get(http: httpx.Client, path: str) -> float:
 
 
 def together(http: httpx.Client, path: str, count: int) -> tuple[list[float], list[float]]:
-    """Times of so many requests at once, and of `healthz` every 10 ms as long as they run."""
+    """Times of `count` simultaneous requests, and of `healthz` every 10 ms until they are answered."""
     took: list[float] = []
     threads = [threading.Thread(target=lambda: took.append(get(http, path))) for _ in range(count)]
     for thread in threads:

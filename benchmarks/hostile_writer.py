@@ -78,7 +78,7 @@ def heavy() -> dict[str, bytes]:
 
 
 async def attack(url: str, writers: int, seconds: float) -> Counter[str]:
-    """Sends heavy documents on so many connections, each as soon as the last was answered; counts the answers."""
+    """Sends large documents over `writers` connections, each after the answer to the one before; counts the answers."""
     bodies = heavy()
     counts: Counter[str] = Counter()
     headers = {"Authorization": f"Bearer {HOSTILE}", "Content-Type": "application/json"}

@@ -75,7 +75,7 @@ class InvalidSpec(DriftlineError, ValueError):
         self.problem = problem
 
     def moved(self, path: Callable[[str], str]) -> InvalidSpec:
-        """All its errors with other paths: what `path` makes of theirs."""
+        """The same errors, each with its path replaced by `path(old path)`."""
         (first, problem), *others = [(path(old), text) for old, text in self.errors]
         return InvalidSpec(first, problem, others)
 

@@ -26,11 +26,11 @@ def block(language: str) -> str:
     return found[1]
 
 
-def test_the_study_of_the_page_is_right() -> None:
+def test_the_study_of_the_page_is_valid() -> None:
     assert Study.from_yaml(block("yaml")).check() == []
 
 
-def test_the_trial_of_the_page_is_right() -> None:
+def test_the_trial_of_the_page_is_valid() -> None:
     assert parse(json.loads(block("json"))).rounds == 100
 
 

@@ -47,6 +47,12 @@ def test_what_starts_a_process_or_a_service_is_on_the_list() -> None:
     assert missing == {}
 
 
+def test_slow_tests_are_in_files_that_make_test_slow_collects() -> None:
+    files = [file for file in TESTS.rglob("*.py") if re.search(r"mark\.slow", file.read_text(encoding="utf-8"))]
+    assert len(files) > 20
+    assert [file for file in files if not file.name.startswith("test_")] == []
+
+
 def test_folders_and_files_with_the_longest_limit_come_first_and_folders_stay_together() -> None:
     def item(name: str, seconds: float | None) -> Any:
         mark = None if seconds is None else SimpleNamespace(args=(seconds,))

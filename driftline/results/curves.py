@@ -1,4 +1,4 @@
-"""One trial's curve and the cost of its rounds: the input of all results."""
+"""One trial's curve, smoothed, and the cost of its rounds: the input of all results."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ COSTS: dict[str, tuple[str, ...]] = {
 
 NEWER_COUNTERS = frozenset({"examples", "slowest_examples"})
 """Counters that a trial begun by version 0.2.0 reports only after its restart, without what came before."""
+
+WINDOW = 0.1
+"""The window of `smooth` at round t spans the last max(1, t / 10) rounds."""
 
 UNITS: dict[str, str] = {
     "rounds": "rounds",
@@ -130,6 +133,15 @@ class TrialCurve:
         there = np.isfinite(values)
         return self.rounds[there], values[there]
 
+    def smoothed(self, name: str) -> tuple[Array, Array, Array]:
+        """Rounds in which a metric was evaluated with a finite value, its values, and the smoothed values."""
+
+        def compute() -> tuple[Array, Array, Array]:
+            at, values = self.metric(name)
+            return at, values, smooth(at, values)
+
+        return self.computed(f"smoothed {name}", compute)
+
     def cost(self, name: str, rounds: Array | None = None) -> Array:
         """Cost of the trial up to each of these rounds.
 
@@ -179,6 +191,28 @@ class TrialCurve:
             return np.zeros(self.rounds.size)
         counted = np.sum([finite(self.columns[column]) for column in COSTS[name]], axis=0)
         return np.maximum.accumulate(counted)
+
+
+def smooth(rounds: Array, values: Array) -> Array:
+    """The mean over the evaluations of the last max(1, t / 10) rounds, for each evaluation.
+
+    s_j = mean of v_i over all i with r_j - max(1, r_j / 10) < r_i <= r_j. The window depends on the round alone: a
+    longer budget changes no smoothed value. Where evaluations are sparse, a window holds just one of them.
+
+    Args:
+        rounds: Rounds of the evaluations, (n,), increasing.
+        values: Their values, (n,), finite.
+
+    Examples:
+        >>> smooth(np.array([0.0, 1.0, 19.0, 20.0]), np.array([8.0, 4.0, 2.0, 1.0])).tolist()
+        [8.0, 4.0, 2.0, 1.5]
+    """
+    if not len(rounds):
+        return np.zeros(0)
+    first = np.searchsorted(rounds, rounds - np.maximum(1.0, WINDOW * rounds), side="right")
+    after = np.arange(1, len(rounds) + 1)
+    sums = np.add.reduceat(np.append(values, 0.0), np.stack([first, after], axis=1).ravel())[::2]
+    return np.asarray(sums / (after - first))
 
 
 def finite(values: Array) -> Array:

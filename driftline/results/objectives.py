@@ -7,7 +7,6 @@ import numpy as np
 from driftline.errors import InvalidSpec
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.directions import sign
-from driftline.results.smoothing import smooth
 from trainers import shown
 
 FIRST_COST: dict[str, float] = {
@@ -66,10 +65,10 @@ def values(curve: TrialCurve, metric: str, cost: str) -> dict[str, float]:
 
 def _smoothed(curve: TrialCurve, metric: str) -> tuple[Array, Array]:
     """Rounds of the evaluations, and the smoothed, oriented metric."""
-    at, measured = curve.metric(metric)
+    at, _, smoothed = curve.smoothed(metric)
     if not at.size:
         known = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"
         raise InvalidSpec(
             "objective.quality", f"must be a metric that trials report, got {shown(metric)} (reported: {known})"
         )
-    return at, smooth(at, sign(metric) * measured)
+    return at, sign(metric) * smoothed

@@ -93,7 +93,7 @@ def band(differences: Array) -> tuple[Array, Array] | None:
     """A simultaneous band for the mean difference along a grid, from the largest statistic under sign flips.
 
     The statistic at a point is |sum of d| / sqrt(sum of d^2); its largest value over the grid is compared with that
-    of the same differences with random signs (all of them up to `MOST_FLIPS`, otherwise so many that are drawn with a
+    of the same differences with random signs (all of them up to `MOST_FLIPS`, otherwise `MOST_FLIPS` drawn with a
     fixed seed). Where the band excludes 0, the labels differ at 5 % for the whole grid.
 
     Args:

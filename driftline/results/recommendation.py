@@ -16,7 +16,7 @@ LEAST_FOR_ERRORS = 3
 """With fewer choosing seeds there is no standard error, and any difference counts."""
 
 MOST_COSTS = 2000
-"""Most costs at which a choice is made. If more would matter, so many are taken, evenly spread on a logarithm."""
+"""Most costs at which a choice is made. Of more costs, this number is taken, evenly spread on a logarithmic axis."""
 
 _WINDOW = 64  # costs that are compared at once
 _MOST_DIFFERENCES = 2**20  # differences between rounds that are in memory at once
@@ -165,7 +165,7 @@ class _Candidate:
         return cls(runs.cost[chosen, :limit].mean(axis=0), merit, best)
 
     def best_merits(self, paid: NDArray[np.int64]) -> Array:
-        """(costs, seeds) merits of the best of so many rounds; any numbers where it is none."""
+        """(costs, seeds) merit of the best round that each cost pays for; undefined where a cost pays for no round."""
         if not len(self.best):
             return np.zeros((len(paid), len(self.merit)))
         return self.merit[:, self.best[np.maximum(paid - 1, 0)]].T

@@ -10,7 +10,6 @@ import numpy as np
 from driftline.results.curves import Array, TrialCurve, cost_per_round
 from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import Axis, axis_of
-from driftline.results.smoothing import smooth
 
 WHOLE: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 """States of trials that were trained to their end."""
@@ -72,7 +71,7 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
 
 
 def _runs(configuration: int, curves: Sequence[TrialCurve], metric: str, cost: str) -> Runs | None:
-    evaluated = [_evaluated(curve, metric) for curve in curves]
+    evaluated = [curve.smoothed(metric) for curve in curves]
     if not all(at.size for at, _, _ in evaluated):
         return None
     ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in curves]
@@ -85,16 +84,6 @@ def _runs(configuration: int, curves: Sequence[TrialCurve], metric: str, cost: s
     start = np.array([values[0] for _, values, _ in evaluated])
     diverged = np.array([np.searchsorted(rounds, end) for end in ends])
     return Runs(configuration, rounds, _costs(curves, cost, rounds), quality, start, diverged)
-
-
-def _evaluated(curve: TrialCurve, metric: str) -> tuple[Array, Array, Array]:
-    """Rounds in which a metric was evaluated, its values, and the smoothed values."""
-
-    def compute() -> tuple[Array, Array, Array]:
-        at, values = curve.metric(metric)
-        return at, values, smooth(at, values)
-
-    return curve.computed(f"evaluated {metric}", compute)
 
 
 def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:

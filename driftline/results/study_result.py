@@ -63,21 +63,38 @@ class StudyResult:
 
     def file(self, name: str) -> bytes:
         """The contents of one of `FILES`."""
-        if name == "frontier.html":
-            from driftline.results.show.page import frontier_html
-
-            return frontier_html(self.document, self.curves).encode()
-        if name == "frontier.png":
-            from driftline.results.show.picture import frontier_png
-
-            return frontier_png(self.document)
-        if name == "frontier.svg":
-            from driftline.results.show.picture import frontier_svg
-
-            return frontier_svg(self.document)
         if name == "trials.csv":
             return trials_csv(self.curves, self.document, self.reading).encode()
-        return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
+        if name == "frontier.json":
+            return (json.dumps(self.document, indent=1, allow_nan=False) + "\n").encode()
+        return drawn(name, self.document, self.curves)
+
+
+def drawn(name: str, document: dict[str, Any], curves: Sequence[TrialCurve] = ()) -> bytes:
+    """The frontiers of a document as a picture or a page.
+
+    Args:
+        name: A file name that ends in .png, .svg, .html or .htm.
+        document: frontier.json.
+        curves: The trials, for the learning curves of a page.
+
+    Raises:
+        InvalidSpec: The name has another ending.
+    """
+    match name.lower().rpartition(".")[2]:
+        case "png":
+            from driftline.results.show.picture import frontier_png
+
+            return frontier_png(document)
+        case "svg":
+            from driftline.results.show.picture import frontier_svg
+
+            return frontier_svg(document)
+        case "html" | "htm":
+            from driftline.results.show.page import frontier_html
+
+            return frontier_html(document, curves).encode()
+    raise InvalidSpec("path", f"must end in .png, .svg or .html, got {name!r}")
 
 
 def document_columns(quality: str) -> frozenset[str]:

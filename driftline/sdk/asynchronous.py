@@ -12,26 +12,49 @@ Requests run in threads, with the same code as `Client`; a cancelled task stops 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
 from driftline.results.modelled_time import Time
-from driftline.results.recorded_table import RecordedTable
-from driftline.results.show.escaped_text import escaped
-from driftline.sdk.frames import CurvesByTrial, TrialRecords
-from driftline.sdk.frontier import Frontier, Recommendation
-from driftline.sdk.job import POLL_S, RESTING, Job, StudyFailed
+from driftline.sdk.frontier import Frontier
+from driftline.sdk.job import POLL_S, Job, rests
 from driftline.sdk.remote import RemoteStudies
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord
 
+_Arguments = ParamSpec("_Arguments")
 _Item = TypeVar("_Item")
+
+
+def _in_thread(
+    method: Callable[Concatenate[Job, _Arguments], _Item],
+) -> Callable[Concatenate[AsyncJob, _Arguments], Coroutine[Any, Any, _Item]]:
+    """A method of `Job`, awaited."""
+
+    @functools.wraps(method)
+    async def awaited(self: AsyncJob, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Item:
+        return await asyncio.to_thread(method, self._job, *args, **options)
+
+    return awaited
+
+
+def _returning_self(
+    method: Callable[Concatenate[Job, _Arguments], Job],
+) -> Callable[Concatenate[AsyncJob, _Arguments], Coroutine[Any, Any, AsyncJob]]:
+    """A method of `Job` that returns the job, awaited."""
+
+    @functools.wraps(method)
+    async def awaited(self: AsyncJob, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> AsyncJob:
+        await asyncio.to_thread(method, self._job, *args, **options)
+        return self
+
+    return awaited
 
 
 class AsyncJob:
@@ -44,13 +67,23 @@ class AsyncJob:
         id: Id of the study.
     """
 
+    record = _in_thread(Job.record)
+    best = _in_thread(Job.best)
+    best_in_search = _in_thread(Job.best_in_search)
+    trials = _in_thread(Job.trials)
+    curves = _in_thread(Job.curves)
+    table = _in_thread(Job.table)
+    compare = _in_thread(Job.compare)
+    delete = _in_thread(Job.delete)
+    pause = _returning_self(Job.pause)
+    resume = _returning_self(Job.resume)
+    cancel = _returning_self(Job.cancel)
+    extend = _returning_self(Job.extend)
+    retry = _returning_self(Job.retry)
+
     def __init__(self, job: Job) -> None:
         self._job = job
         self.id = job.id
-
-    async def record(self) -> StudyRecord:
-        """The study as it is stored now."""
-        return await asyncio.to_thread(self._job.record)
 
     async def wait(self, timeout_s: float | None = None) -> Self:
         """Waits until the study has finished or is paused.
@@ -64,78 +97,18 @@ class AsyncJob:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            record = await self.record()
-            if record.state == "FAILED":
-                raise StudyFailed(f"study {record.name!r} failed: {escaped(record.reason)}")
-            if record.state in RESTING:
+            if rests(await self.record(), deadline):
                 return self
-            if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
             await asyncio.sleep(POLL_S)
-
-    async def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
-        """What to run for a cost, and what quality to expect; see `Job.best`."""
-        return await asyncio.to_thread(self._job.best, label, cost=cost)
-
-    async def best_in_search(self) -> dict[str, float]:
-        """The best final quality of any search trial of each label so far; see `Job.best_in_search`."""
-        return await asyncio.to_thread(self._job.best_in_search)
-
-    async def trials(
-        self, label: str | None = None, phase: str | None = None, state: str | None = None
-    ) -> TrialRecords:
-        """Its trials, or those of a label, a phase or a state; a list with ``to_frame()``."""
-        return await asyncio.to_thread(self._job.trials, label, phase, state)
-
-    async def curves(self, *trials: str) -> CurvesByTrial:
-        """Curves by trial id, one list per metric; of all trials unless some are named. Has ``to_frame()``."""
-        return await asyncio.to_thread(self._job.curves, *trials)
-
-    async def table(self) -> RecordedTable:
-        """Its ended trials as a table; see `Job.table`."""
-        return await asyncio.to_thread(self._job.table)
 
     async def frontier(self, *others: AsyncJob, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
         """The frontiers of all labels so far; see `Job.frontier`."""
         jobs = [other._job for other in others]
         return await asyncio.to_thread(self._job.frontier, *jobs, quality=quality, cost=cost)
 
-    async def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets."""
-        return await asyncio.to_thread(self._job.compare, first, second)
-
     async def first_difference(self, other: AsyncJob) -> str | None:
         """The first trial that differs from another study's, and in what; None if both have the same trials."""
         return await asyncio.to_thread(self._job.first_difference, other._job)
-
-    async def pause(self) -> Self:
-        """Asks the study to save checkpoints and stop."""
-        await asyncio.to_thread(self._job.pause)
-        return self
-
-    async def resume(self) -> Self:
-        """Continues a paused or failed study."""
-        await asyncio.to_thread(self._job.resume)
-        return self
-
-    async def cancel(self) -> Self:
-        """Cancels the study for good."""
-        await asyncio.to_thread(self._job.cancel)
-        return self
-
-    async def delete(self) -> None:
-        """Deletes the study with everything that belongs to it; see `Job.delete`."""
-        await asyncio.to_thread(self._job.delete)
-
-    async def extend(self, *, trials_per_method: int | None = None, seeds: int | None = None) -> Self:
-        """Gives the study a larger budget; see `Job.extend`."""
-        await asyncio.to_thread(self._job.extend, trials_per_method=trials_per_method, seeds=seeds)
-        return self
-
-    async def retry(self, *trials: str) -> Self:
-        """Runs FAILED trials again; see `Job.retry`."""
-        await asyncio.to_thread(self._job.retry, *trials)
-        return self
 
     async def logs(self, follow: bool = False, after: int = 0) -> AsyncIterator[LogLine]:
         """Yields the stored lines of the drivers' logs; see `Job.logs`."""
@@ -193,9 +166,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 

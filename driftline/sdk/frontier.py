@@ -15,6 +15,7 @@ from driftline.results.directions import sign
 from driftline.results.show.number_text import number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
+from driftline.results.study_result import drawn
 from driftline.sdk.frames import frame
 from driftline.study.trial_document import trial_document
 from trainers import hint, shown
@@ -242,20 +243,8 @@ class Frontier:
             InvalidSpec: The path has another ending.
         """
         file = Path(path)
-        if file.suffix.lower() == ".png":
-            from driftline.results.show.picture import frontier_png
-
-            file.write_bytes(frontier_png(self.data))
-        elif file.suffix.lower() == ".svg":
-            from driftline.results.show.picture import frontier_svg
-
-            file.write_bytes(frontier_svg(self.data))
-        elif file.suffix.lower() in (".html", ".htm"):
-            from driftline.results.show.page import frontier_html
-
-            file.write_text(frontier_html(self.data, self._curves() if self._curves else ()), encoding="utf-8")
-        else:
-            raise InvalidSpec("path", f"must end in .png, .svg or .html, got {str(path)!r}")
+        page = file.suffix.lower() in (".html", ".htm")
+        file.write_bytes(drawn(str(path), self.data, self._curves() if page and self._curves else ()))
         return file
 
     def save(self, path: str | Path) -> Path:

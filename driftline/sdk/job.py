@@ -45,6 +45,24 @@ class StudyFailed(DriftlineError):
     exit_code = 1
 
 
+def rests(record: StudyRecord, deadline: float | None) -> bool:
+    """Whether the study has finished or is paused.
+
+    Args:
+        record: The study.
+        deadline: Until when to wait, as a time of `time.monotonic`; None waits forever.
+
+    Raises:
+        StudyFailed: The study has failed.
+        TimeoutError: The deadline is over.
+    """
+    if record.state == "FAILED":
+        raise StudyFailed(f"study {record.name!r} failed: {escaped(record.reason)}")
+    if record.state not in RESTING and deadline is not None and time.monotonic() > deadline:
+        raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
+    return record.state in RESTING
+
+
 class Job:
     """One study in a service.
 
@@ -111,12 +129,8 @@ class Job:
                 if record.version != seen and (resting or time.monotonic() - looked >= BEST_EVERY_S):
                     best, seen, looked = self.best_in_search(), record.version, time.monotonic()
                 shown.update(record, best)
-            if record.state == "FAILED":
-                raise StudyFailed(f"study {record.name!r} failed: {escaped(record.reason)}")
-            if record.state in RESTING:
+            if rests(record, deadline):
                 return self
-            if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"study {record.name!r} is still {record.state.lower()}; it continues")
             time.sleep(POLL_S)
 
     def _watch(self, shown: ProgressDisplay | None) -> None:

@@ -23,27 +23,21 @@ class Studies(Protocol):
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`."""
-        ...
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study; see `driftline.Client.validate`."""
-        ...
 
     def job(self, study: str) -> Job:
         """Finds a study that was submitted before; see `driftline.Client.job`."""
-        ...
 
     def jobs(self) -> list[Job]:
         """All studies, newest first."""
-        ...
 
     def records(self) -> list[StudyRecord]:
         """The present records of all studies, newest first."""
-        ...
 
     def close(self) -> None:
         """Releases all resources."""
-        ...
 
 
 class InProcessStudies(Studies, Protocol):
@@ -51,7 +45,6 @@ class InProcessStudies(Studies, Protocol):
 
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:
         """The frontiers in an output folder; see `driftline.frontier`."""
-        ...
 
 
 def local_studies(out: str | Path | None = None) -> InProcessStudies:

@@ -9,7 +9,7 @@ from driftline.errors import InvalidSpec
 from trainers import SpecError, integer, shown
 
 FACTOR = 3
-"""`auto`: each rung has this many times the rounds of the one before; about one trial in so many passes a rung."""
+"""`auto`: each rung has this many times the rounds of the one before; about one trial in `FACTOR` passes a rung."""
 
 AUTO = 3
 """`auto`: most rungs, the last round included."""

@@ -6,7 +6,7 @@ header ``{"v": 1, "rows": n, "columns": [[name, kind, bytes], ...]}``, then the 
 with NaN for "not reported", ``i`` int64, ``j`` JSON (flags, and columns of mixed types). Decoding restores the same
 types and bits.
 
-`service.api.curve_checks` checks blocks from drivers; all other readers trust them.
+The API checks blocks from drivers with `check_block`; all other readers trust them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainers import shown
 
 Cell = bool | int | float | None
 Columns = dict[str, list[Cell]]
@@ -35,6 +37,12 @@ BLOCK = 2
 
 PLAIN = 1
 """Form of a block whose driver sent columns, as those of 0.2.0 do: the store keeps its body without the head."""
+
+MOST_COLUMNS = 4096
+"""Most columns of a block."""
+
+MOST_CHARACTERS = 200
+"""Longest name of a column."""
 
 HEAD = struct.Struct("<BIIHII")
 VERSION = 1
@@ -212,6 +220,39 @@ def arrays_of(body: bytes, names: Container[str] | None = None) -> Arrays:
     return arrays
 
 
+def check_block(block: bytes) -> None:
+    """Check that `encode` could have made a block, with memory for one block.
+
+    Raises:
+        ValueError: It could not; the message is one line.
+    """
+    about = head(block)
+    body = inflated(block, about)
+    try:
+        document, start = header(body)
+        version, rows, entries = document["v"], document["rows"], list(document["columns"])
+        names = [name for name, kind, size in entries if (type(name), type(kind), type(size)) == (str, str, int)]
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("the body of a block must be a header and columns") from None
+    if version != VERSION or rows != about.rounds:
+        raise ValueError(f"a block's body must be of version {VERSION} and have the {about.rounds} rounds of its head")
+    if not len(set(names)) == len(entries) <= MOST_COLUMNS or "round" not in names:
+        raise ValueError(f'a block must have at most {MOST_COLUMNS} columns of different names, "round" among them')
+    for name, kind, size in entries:
+        if not 0 < len(name) <= MOST_CHARACTERS or not name.isprintable():
+            raise ValueError(f"a column's name must have 1 to {MOST_CHARACTERS} printable characters")
+        values = body[start : start + max(size, 0)]
+        start += len(values)
+        if len(values) != size or not _valid(kind, values, about.rounds):
+            raise ValueError(f"column {shown(name)} must have {about.rounds} values, each finite, a flag or null")
+        if name == "round":
+            numbers = np.frombuffer(values, "<i8") if kind == "i" else np.full(1, -1)
+            if (numbers[0], numbers[-1]) != (about.first, about.last) or (numbers[1:] <= numbers[:-1]).any():
+                raise ValueError("rounds must be integers that increase from the first to the last of the head")
+    if start != len(body):
+        raise ValueError("the columns of a block must fill its body")
+
+
 def _body(columns: Mapping[str, Sequence[Cell]], rows: int) -> bytes:
     entries, bodies = [], []
     for name, values in columns.items():
@@ -251,3 +292,18 @@ def _number(value: Cell) -> float:
         return float("nan") if value is None else float(value)
     except OverflowError:  # an integer beyond the range of floats counts as not reported
         return float("nan")
+
+
+def _valid(kind: str, values: bytes, rows: int) -> bool:
+    """Whether the bytes of a column hold one valid value per row."""
+    if kind in ("f", "i"):
+        return len(values) == 8 * rows and not (kind == "f" and np.isinf(np.frombuffer(values, "<f8")).any())
+    try:
+        cells = json.loads(values) if kind == "j" else None
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(cells, list)
+        and len(cells) == rows
+        and all(type(cell) in (bool, int, type(None)) or (type(cell) is float and np.isfinite(cell)) for cell in cells)
+    )

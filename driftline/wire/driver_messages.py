@@ -22,7 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from driftline.wire.curve_codec import PLAIN, Cell, encode, head
+from driftline.errors import InvalidRequest, InvalidSpec
+from driftline.study.validation import dotted
+from driftline.wire.curve_codec import PLAIN, Cell, check_block, encode, head
 from driftline.wire.curve_columns import CurveColumns
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
@@ -34,6 +36,9 @@ least its own version. `Acquire`, `Heartbeat` and `Release` never change, so tha
 """
 
 PROTOCOL_HEADER = "Driftline-Protocol"
+
+_LEAST_BYTES = 1024
+"""Every block counts as at least this large: checking one takes time even if it is tiny."""
 
 Desired = Literal["run", "pause", "cancel"]
 Outcome = Literal["COMPLETE", "STOPPED", "DIVERGED", "FAILED", "WAITING"]
@@ -75,7 +80,7 @@ Blocks = Annotated[
     AfterValidator(_ascending),
     BeforeValidator(_from_columns, json_schema_input_type=list[Block] | CurveColumns),
 ]
-"""New rounds of one trial, from `curve_codec.encode`; base64 in JSON. Only the heads are checked here."""
+"""New rounds of one trial, from `curve_codec.encode`; base64 in JSON. Parsing checks only the heads."""
 
 
 class Acquire(Record):
@@ -183,6 +188,25 @@ class Report(Record):
     rounds_done: int = Field(ge=0)
     checkpoint: str | None = None
     plan: dict[str, JsonValue] | None = None
+
+    def check_blocks(self, most: int) -> None:
+        """Refuse blocks that no worker sends, and blocks of more than `most` bytes in total after decompression.
+
+        A driver may send anything; all readers trust what is stored.
+
+        Raises:
+            InvalidSpec: A block is invalid.
+            InvalidRequest: The blocks are too large.
+        """
+        size = sum(max(head(block).size, _LEAST_BYTES) for blocks in self.reports.values() for block in blocks)
+        if size > most:
+            raise InvalidRequest("reports", f"must have at most {most} bytes decompressed (body_bytes), got {size}")
+        for trial, blocks in self.reports.items():
+            for number, block in enumerate(blocks):
+                try:
+                    check_block(block)
+                except ValueError as error:
+                    raise InvalidSpec(dotted(["reports", trial, number]), str(error)) from None
 
 
 class TrialResult(Record):

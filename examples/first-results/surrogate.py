@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftline import Study, frontier
+from driftline.results.curves import smooth
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settling_cost
-from driftline.results.smoothing import smooth
 from trainers.data.digits_images import CLASSES
 from trainers.tasks import digits
 from trainers.theory.clients import ClientQuadratics, client_quadratics

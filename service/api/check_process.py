@@ -1,7 +1,8 @@
 """Checks studies in separate processes, in bounded time and memory, without delaying other requests.
 
 Checking a large study holds the interpreter lock for seconds; in the API's process all other requests would wait. Each
-process answers one line of JSON with one line of JSON, and ends with its parent.
+process answers one line of JSON with one line of JSON. It ends with its parent, and after a while without studies,
+because it holds PyTorch in memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import logging
 import os
 import queue
+import select
 import subprocess
 import sys
 import threading
@@ -30,6 +32,9 @@ START_S = 120.0
 
 CHECK_S = 30.0
 """Seconds that a check may take."""
+
+IDLE_S = 600.0
+"""Seconds without a study after which a process ends; the next study starts another one."""
 
 CHECK_BYTES = 2 * 2**30
 """Memory that a check may take, including data. Enforced on Linux only."""
@@ -49,13 +54,21 @@ class CheckProcesses:
         roots: Folders that must contain every file that a study names.
         seconds: How long a check may take.
         most_bytes: Memory that a check may take.
+        idle_seconds: How long a process waits for the next study.
         count: Number of processes.
     """
 
     def __init__(
-        self, roots: Sequence[Path], *, seconds: float = CHECK_S, most_bytes: int = CHECK_BYTES, count: int = PROCESSES
+        self,
+        roots: Sequence[Path],
+        *,
+        seconds: float = CHECK_S,
+        most_bytes: int = CHECK_BYTES,
+        idle_seconds: float = IDLE_S,
+        count: int = PROCESSES,
     ) -> None:
-        command = [sys.executable, "-m", "service.api.check_process", str(most_bytes), *map(str, roots)]
+        limits = [str(most_bytes), str(idle_seconds)]
+        command = [sys.executable, "-m", "service.api.check_process", *limits, *map(str, roots)]
         self._processes = [_Process(command, seconds) for _ in range(count)]
         self._idle: queue.LifoQueue[_Process] = queue.LifoQueue()  # LIFO: reuses started processes
         for process in self._processes:
@@ -89,9 +102,14 @@ class _Process:
         self._running: subprocess.Popen[str] | None = None
 
     def check(self, body: Mapping[str, Any]) -> CheckedStudy:
-        if self._running is None or self._running.poll() is not None:
+        line = json.dumps(body)
+        running = self._running
+        if running is None or running.poll() is not None:
+            running = self._start()
+        answer = self._ask(line, self._seconds)
+        if not answer and running.wait() == 0:  # it ended, because it was idle, as the study arrived
             self._start()
-        answer = self._ask(json.dumps(body), self._seconds)
+            answer = self._ask(line, self._seconds)
         if not answer:
             self.end()
             limit = f"within {self._seconds:g} s and the memory limit"
@@ -111,12 +129,14 @@ class _Process:
                     with contextlib.suppress(OSError):
                         pipe.close()
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[str]:
         self.end()
-        self._running = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        running = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._running = running
         if self._ask("", START_S).strip() != _READY:
             self.end()
             raise Unavailable("the process that checks studies did not start; the service's log says why")
+        return running
 
     def _ask(self, line: str, seconds: float) -> str:
         """The line that the process answers; "" if it ends, or is killed because it takes too long."""
@@ -155,8 +175,8 @@ def limit_memory(most_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (held + most_bytes, hard))
 
 
-def _serve(most_bytes: int, roots: Sequence[Path]) -> None:
-    """Answers checks until the parent ends."""
+def _serve(most_bytes: int, idle_seconds: float, roots: Sequence[Path]) -> None:
+    """Answers checks until the parent ends, or none has come for a while."""
     import torch  # noqa: F401  # load it before memory is limited and the first study comes
 
     from driftline.study import check as _check  # noqa: F401
@@ -166,7 +186,7 @@ def _serve(most_bytes: int, roots: Sequence[Path]) -> None:
     os.nice(_NICE)
     limit_memory(most_bytes)
     check = only_under(roots, study_checks.check)
-    for line in sys.stdin:
+    while select.select([sys.stdin], [], [], idle_seconds)[0] and (line := sys.stdin.readline()):
         if not line.strip():
             answer: Any = _READY
         else:
@@ -183,4 +203,4 @@ def _serve(most_bytes: int, roots: Sequence[Path]) -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is for the parent
-        _serve(int(sys.argv[1]), [Path(root) for root in sys.argv[2:]])
+        _serve(int(sys.argv[1]), float(sys.argv[2]), [Path(root) for root in sys.argv[3:]])

@@ -75,9 +75,7 @@ def answer(error: DriftlineError, status: int | None = None, headers: dict[str, 
         body |= {"status": status, "title": HTTPStatus(status).phrase}
     if body["status"] == HTTPStatus.UNAUTHORIZED:
         headers = {"WWW-Authenticate": "Bearer", **(headers or {})}
-    if body["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers = {"Retry-After": _wait(error), **(headers or {})}
-    if isinstance(error, RateLimited):
+    if body["status"] == HTTPStatus.SERVICE_UNAVAILABLE or isinstance(error, RateLimited):
         headers = {"Retry-After": _wait(error), **(headers or {})}
     return JSONResponse(body, body["status"], headers, PROBLEM_MEDIA_TYPE)
 

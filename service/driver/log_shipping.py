@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections import deque
-from types import TracebackType
 from typing import Protocol, Self
 
 from driftline.backoff import pauses
@@ -68,9 +67,7 @@ class Shipper(logging.Handler):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         logging.getLogger().removeHandler(self)
         self.close()
 

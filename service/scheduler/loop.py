@@ -211,7 +211,7 @@ class Scheduler:
         try:
             return self._launcher.seen(study_id)
         except DriftlineError as error:
-            _LOG.warning("the launcher cannot say for now how the driver of study %s is: %s", study_id, error)
+            _LOG.warning("the launcher cannot report the status of the driver of study %s: %s", study_id, error)
             return None
 
     def _seen(self, study_id: str, ours: Launched, study: Driven | None, now: float) -> Launched:
@@ -219,17 +219,10 @@ class Scheduler:
         waiting = study is not None and (study.held or study.lost or study.attempt < ours.attempt)
         idle_since = None if waiting else ours.idle_since or now
         silent_since = (ours.silent_since or now) if study is not None and study.lost else None
-        seen = self._ask(study_id) or Seen(ours.alive, ours.reason, ours.hopeless, ours.waiting)
-        return replace(
-            ours,
-            since=now if seen.waiting else ours.since,
-            waiting=seen.waiting,
-            alive=seen.alive,
-            reason=seen.reason,
-            hopeless=seen.hopeless,
-            idle_since=idle_since,
-            silent_since=silent_since,
-        )
+        seen = self._ask(study_id)
+        changes = {} if seen is None else vars(seen)
+        since = now if (seen or ours).waiting else ours.since
+        return replace(ours, **changes, since=since, idle_since=idle_since, silent_since=silent_since)
 
     def _adopt(self, studies: dict[str, Driven], clusters: dict[str, str], now: float) -> dict[str, Launched]:
         """Takes over the drivers that are already running, once after this scheduler got the lock.
@@ -245,17 +238,22 @@ class Scheduler:
             attempt = 0 if study is None else study.attempt + (not (study.held or study.lost))
             name, cluster = (study.name, clusters[study_id]) if study else (study_id, study_id)
             seen = self._ask(study_id)
-            silent = now if study is not None and study.lost else None
-            known = Launched(attempt, seen is None or seen.alive, now, cluster, name, silent_since=silent, adopted=True)
+            known = Launched(
+                **vars(seen or Seen(True)),
+                attempt=attempt,
+                since=now,
+                cluster=cluster,
+                study=name,
+                silent_since=now if study is not None and study.lost else None,
+                adopted=True,
+            )
             if seen is None:
                 unanswered[study_id] = known
                 continue
             self._unsure.discard(study_id)
             if seen.alive:
                 _LOG.info("the driver of study %s runs already", study_id)
-                self._started[study_id] = replace(
-                    known, reason=seen.reason, hopeless=seen.hopeless, waiting=seen.waiting
-                )
+                self._started[study_id] = known
         return unanswered
 
     def _do(self, action: Action, study: Driven | None, cluster: str) -> None:
@@ -301,7 +299,9 @@ class Scheduler:
             self._store.leases.settle(study.id, "QUEUED", f"it could not be started: {error}; it is started again")
         else:
             self._pauses.end(study.id)
-            self._started[study.id] = Launched(attempt, True, self._store.session.clock(), cluster, study.name)
+            self._started[study.id] = Launched(
+                alive=True, attempt=attempt, since=self._store.session.clock(), cluster=cluster, study=study.name
+            )
 
     def _launch(self, study: Driven, attempt: int) -> Launch:
         resources = self._store.studies.get(study.id).study.resources
@@ -317,14 +317,14 @@ class Scheduler:
         )
 
     def _collect(self) -> None:
-        """Once a minute, makes the launcher end what is left of studies that no longer exist or were cancelled."""
+        """Once a minute, makes the launcher end remaining drivers of studies that were deleted or cancelled."""
         if time.monotonic() - self._collected < _COLLECT_S:
             return
         self._collected = time.monotonic()
         try:
             self._launcher.collect(self._store.studies.not_cancelled())
         except DriftlineError as error:
-            _LOG.warning("what is left of studies that no longer exist could not be ended: %s", error)
+            _LOG.warning("drivers of deleted or cancelled studies could not be ended: %s", error)
 
     def _run(self) -> None:
         while not self._stop.is_set():

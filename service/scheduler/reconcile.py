@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from service.launchers.base import Seen
 from service.scheduler.fair_order import in_turn
 from service.store.leases import Driven
 
@@ -18,36 +19,28 @@ MAX_DEATHS = 3
 """A study fails when this many of its drivers were lost in a row without a finished trial in between."""
 
 
-@dataclass(frozen=True)
-class Launched:
-    """A driver that was started, by this scheduler or by another one before it.
+@dataclass(frozen=True, kw_only=True)
+class Launched(Seen):
+    """A driver that was started, by this scheduler or by another one before it, as its launcher saw it last.
 
     Attributes:
         attempt: The attempt it was to acquire.
-        alive: Whether its launcher sees it running.
         since: When it was started, or first seen, in seconds since 1970.
         cluster: The Ray cluster that it uses.
         study: Its study's name.
         idle_since: When it was first seen after it had released its study; None before that.
         silent_since: When its lease was first seen to have expired; None while the lease runs.
-        reason: Why it has ended, or has not come up yet, according to its launcher.
-        hopeless: Whether another start would fail in the same way.
         adopted: Whether another scheduler had started it.
-        waiting: Whether it waits in a queue outside of this service; see `service.launchers.base.Seen`.
         killed: Whether its launcher was told to kill it; no other driver is started until it has ended.
     """
 
     attempt: int
-    alive: bool
     since: float
     cluster: str
     study: str
     idle_since: float | None = None
     silent_since: float | None = None
-    reason: str = ""
-    hopeless: bool = False
     adopted: bool = False
-    waiting: bool = False
     killed: bool = False
 
 
@@ -69,7 +62,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Note:
-    """Set the reason of a running study to its launcher's message; "" clears it."""
+    """Show a message of the launcher as the reason of a running study; "" clears the reason."""
 
     study_id: str
     attempt: int

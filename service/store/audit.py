@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from driftline.wire.access import AuditEvent
 from driftline.wire.records import StudyRecord
 from service.store.schema import AUDIT
-from service.store.session import Actor, Session, moment
+from service.store.session import Actor, StorePart, moment
 
 FAILURES_KEPT_S = 90 * 24 * 3600.0
 """Failed authentications are deleted after this time; all other audit events are kept."""
@@ -18,11 +18,8 @@ FAILURES_KEPT_S = 90 * 24 * 3600.0
 _SUBMITTED_WITHIN_S = 60.0  # between a study's time of creation and its audit event, written in one transaction
 
 
-class AuditTrail:
+class AuditTrail(StorePart):
     """The audit trail; other parts add to it with `Session.audit`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def add(
         self,

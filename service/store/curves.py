@@ -12,7 +12,7 @@ from service.store import trial_rows
 from service.store.curve_segments import add, arrays, decode, join, join_arrays, rounds, sealed
 from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
-from service.store.session import Session, check_exists
+from service.store.session import StorePart, check_exists
 
 _Part = TypeVar("_Part")
 _ROWS = 500  # segments fetched from the database at a time
@@ -34,11 +34,8 @@ def seal(connection: sa.Connection, trials: Sequence[str]) -> None:
             connection.execute(_UPDATE, changed)
 
 
-class Curves:
+class Curves(StorePart):
     """The curves of all trials, in segments of 256 rounds, as the workers compressed them."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def columns(self, study_id: str, trials: Sequence[str] | None = None) -> dict[str, Columns]:
         """Curves by trial id.

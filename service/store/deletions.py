@@ -27,7 +27,7 @@ from service.store.schema import (
     STUDIES,
     TRIALS,
 )
-from service.store.session import KEPT, Actor, Session
+from service.store.session import KEPT, Actor, StorePart
 from service.store.states import check_deletable
 
 ROWS = 1000
@@ -51,18 +51,15 @@ class Deletion(NamedTuple):
     name: str
 
 
-class Deletions:
+class Deletions(StorePart):
     """Deletes studies."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def request(self, study_id: str, *, actor: Actor | None = None) -> None:
         """Hide a study from everybody; all that belongs to it is removed afterwards.
 
         Args:
             study_id: Id of the study.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
 
         Raises:
             NotFound: No such study, or it was deleted already.

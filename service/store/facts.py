@@ -3,14 +3,11 @@
 import sqlalchemy as sa
 
 from service.store.schema import META
-from service.store.session import Session
+from service.store.session import StorePart
 
 
-class Facts:
+class Facts(StorePart):
     """Facts such as the study that a database belongs to."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def get(self, key: str) -> str | None:
         """A fact about this database, such as the fingerprint of its study; None if it was never set."""

@@ -19,8 +19,10 @@ class IdempotencyKeys:
         self._session = session
         self._forgot_at = float("-inf")  # when this process last deleted the expired keys
 
-    def used(self, connection: sa.Connection, project: str, key: str, request_hash: str) -> str | None:
-        """Id of the study that was made under the key; None if there is none."""
+    def used(self, connection: sa.Connection, project: str, key: str | None, request_hash: str) -> str | None:
+        """Id of the study that was made under the key; None if there is none, or no key."""
+        if key is None:
+            return None
         keys = IDEMPOTENCY_KEYS
         self._session.database.turn(connection, f"{project}/{key}")  # there may be no row to lock yet
         this = sa.and_(keys.c.project == project, keys.c.key == key)
@@ -36,9 +38,11 @@ class IdempotencyKeys:
         return str(row.study_id)
 
     def add(
-        self, connection: sa.Connection, project: str, key: str, request_hash: str, study_id: str, now: float
+        self, connection: sa.Connection, project: str, key: str | None, request_hash: str, study_id: str, now: float
     ) -> None:
-        """Store which study was made under the key."""
+        """Store which study was made under the key; does nothing without one."""
+        if key is None:
+            return
         names = {"project": project, "key": key, "request_hash": request_hash, "study_id": study_id}
         connection.execute(_INSERT, {**names, "created_at": now})
 

@@ -1,7 +1,7 @@
 """Drivers' leases on studies, with attempts as fencing tokens, and what the scheduler reads and decides."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -11,7 +11,7 @@ from driftline.wire.records import StudyState
 from service.store import trial_rows
 from service.store.local_processes import gone
 from service.store.schema import DRIVERS, STUDIES
-from service.store.session import Session
+from service.store.session import StorePart
 from service.store.states import DRIVEN
 
 _DESIRED: dict[StudyState, Desired] = {
@@ -55,11 +55,8 @@ class Driven:
     deaths: int
 
 
-class Leases:
+class Leases(StorePart):
     """The leases: which driver holds which study, and until when."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def acquire(self, study_id: str, holder: str) -> Lease:
         """Give the study to a driver under the next attempt; running trials go back to WAITING and keep their curves.
@@ -69,7 +66,6 @@ class Leases:
             holder: The driver, as ``host/pid``. The present holder may acquire again and gets the next attempt.
 
         Raises:
-            NotFound: No such study.
             Conflict: Another driver holds the study, or the study's state needs no driver.
         """
         now = self._session.clock()
@@ -107,11 +103,7 @@ class Leases:
         return Lease(attempt=attempt, lease_seconds=self._session.lease_seconds)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
-        """Renew the lease; returns what the study's owner wants.
-
-        Raises:
-            StaleDriver: The attempt no longer holds the study.
-        """
+        """Renew the lease; returns what the study's owner wants."""
         with self._session.write() as connection:
             return desired(self._session.fenced(connection, study_id, attempt).state)
 
@@ -126,7 +118,6 @@ class Leases:
             The study's state afterwards.
 
         Raises:
-            StaleDriver: The attempt no longer holds the study.
             Conflict: SUCCEEDED with unfinished trials, or CANCELLED although the owner did not cancel.
         """
         with self._session.write() as connection:
@@ -135,7 +126,7 @@ class Leases:
             if driver is not None and driver.released and driver.attempt == attempt:
                 waits = study.state in ("PENDING", "QUEUED") and state in ("PAUSED", "SUCCEEDED")
                 if study.state == state or waits or (state == "PAUSED" and study.state == "CANCELLED"):
-                    return self._state(connection, study_id)
+                    return cast(StudyState, study.state)
                 raise StaleDriver(f"attempt {attempt} has already released study {study_id}, which is {study.state}")
             study = self._session.fenced(connection, study_id, attempt)
             target: StudyState = state
@@ -253,13 +244,9 @@ class Leases:
             trial_rows.stop(connection, study.id, "CANCELLED", now, from_states=("WAITING", "RUNNING"))
         else:
             trial_rows.stop(connection, study.id, "WAITING", now)
-        if state == "PAUSED" and study.state == "PAUSING":  # keep the reason of whoever paused it
+        if state == "PAUSED" and study.state == "PAUSING":  # keep the reason that was given for the pause
             reason = reason or study.reason
         self._session.move(connection, study, state, reason)
-
-    def _state(self, connection: sa.Connection, study_id: str) -> StudyState:
-        state: StudyState = connection.execute(sa.select(STUDIES.c.state).where(STUDIES.c.id == study_id)).scalar_one()
-        return state
 
 
 def desired(state: StudyState) -> Desired:

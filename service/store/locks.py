@@ -4,14 +4,11 @@ import sqlalchemy as sa
 
 from service.store.local_processes import gone
 from service.store.schema import LOCKS
-from service.store.session import Session
+from service.store.session import StorePart
 
 
-class Locks:
+class Locks(StorePart):
     """The locks: which process holds which, and until when."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def take(self, name: str, holder: str, seconds: float) -> bool:
         """Take or renew a lock between processes.

@@ -7,14 +7,11 @@ import sqlalchemy as sa
 
 from driftline.wire.records import StudyPlan
 from service.store.schema import STUDIES
-from service.store.session import Session
+from service.store.session import StorePart
 
 
-class Plans:
+class Plans(StorePart):
     """The plans of all studies; a study has none until its first driver has decided it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def put(self, study_id: str, attempt: int, plan: StudyPlan, reason: str = "") -> StudyPlan:
         """Store the plan that holds from now on. Idempotent.
@@ -27,9 +24,6 @@ class Plans:
 
         Returns:
             The plan as stored.
-
-        Raises:
-            StaleDriver: The attempt no longer holds the study.
         """
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, attempt)

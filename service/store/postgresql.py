@@ -48,6 +48,6 @@ def listen(engine: sa.Engine) -> None:
 
 
 def unhurried(connection: sa.Connection) -> None:
-    """Remove a connection's time limit, for migrations of large tables or waiting for another migration."""
+    """Remove the time limit of a connection that migrates large tables or waits for another migration."""
     held: Any = connection.connection.driver_connection
     held.answer_s = None

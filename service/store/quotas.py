@@ -12,17 +12,14 @@ from driftline.study.spec import Budget
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import PACKS, PAST_USE, QUOTAS, STUDIES
-from service.store.session import KEPT, Actor, Session
+from service.store.session import KEPT, Actor, StorePart
 from service.store.sizes import curve_size
 
 _HOUR_S = 3600.0
 
 
-class Quotas:
+class Quotas(StorePart):
     """The quotas of projects, and their use."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def get(self, project: str, defaults: Quota | None = None) -> ProjectQuota:
         """Limits and use of a project.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from service.store.schema import RECORDER_STATE
-from service.store.session import Session
+from service.store.session import StorePart
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,8 @@ class Recorded:
     rounds: int = 0
 
 
-class RecorderState:
+class RecorderState(StorePart):
     """What the recorder has written about each study."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def read(self, study_id: str, kind: str | None = None) -> list[Recorded]:
         """What the recorder has written about a study, by kind and key."""
@@ -43,11 +40,7 @@ class RecorderState:
             return [Recorded(**row._mapping) for row in connection.execute(query.order_by(columns.kind, columns.key))]
 
     def write(self, study_id: str, *entries: Recorded) -> None:
-        """Replace the entries of the same kind and key; all or nothing.
-
-        Raises:
-            NotFound: No such study.
-        """
+        """Replace the entries of the same kind and key; all or nothing."""
         table = RECORDER_STATE
         with self._session.write() as connection:
             self._session.locked(connection, study_id)

@@ -51,7 +51,7 @@ class Retries:
             project: The study's project.
             key: Idempotency key: a second request with the key changes nothing.
             request_hash: Hash of the request, stored with the key.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: As in `Studies.create`.
 
         Raises:
@@ -65,7 +65,7 @@ class Retries:
         if key is not None:
             self._idempotency.forget_expired(now)
         with self._session.write() as connection:
-            if key is not None and self._idempotency.used(connection, project, key, request_hash) is not None:
+            if self._idempotency.used(connection, project, key, request_hash) is not None:
                 return study_record(connection, self._session.locked(connection, study_id))
             study = self._session.locked(connection, study_id)
             state = intended(study_id, study.state, "retry")
@@ -89,8 +89,7 @@ class Retries:
             self._session.audit(
                 connection, actor, "study.retry", study_id, study.project, {"was": study.state, "trials": len(rows)}
             )
-            if key is not None:
-                self._idempotency.add(connection, project, key, request_hash, study_id, now)
+            self._idempotency.add(connection, project, key, request_hash, study_id, now)
             self._session.changed(connection, self._session.locked(connection, study_id))
             return study_record(connection, self._session.locked(connection, study_id))
 

@@ -69,7 +69,6 @@ class Session:
         """The study's row, locked, for a write by the driver that holds the study; renews its lease.
 
         Raises:
-            NotFound: No such study.
             StaleDriver: The attempt was replaced, released or never given.
         """
         study = self.locked(connection, study_id)
@@ -138,6 +137,13 @@ class Session:
         connection.execute(_INSERT_AUDIT, row)
 
 
+class StorePart:
+    """A part of the store. All parts work in the same session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+
 def moment(seconds: float | None) -> datetime | None:
     """The UTC time of a stored number of seconds."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
@@ -153,10 +159,6 @@ def missing(study_id: str) -> NoReturn:
 
 
 def check_exists(connection: sa.Connection, study_id: str) -> None:
-    """Check that the study exists.
-
-    Raises:
-        NotFound: No such study.
-    """
+    """Check that the study exists."""
     if connection.execute(sa.select(STUDIES.c.id).where(STUDIES.c.id == study_id, KEPT)).first() is None:
         missing(study_id)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from service.store.schema import CURVE_SEGMENTS, STUDIES, TRIALS
-from service.store.session import KEPT, Session
+from service.store.session import KEPT, StorePart
 
 EVERY_S = 60.0
 """Seconds between two measurements of a study that keeps changing."""
@@ -27,11 +27,8 @@ class CurveSize(NamedTuple):
     bytes: int = 0
 
 
-class Sizes:
+class Sizes(StorePart):
     """Measures stored curves."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def measure(self) -> bool:
         """Measure one study that changed since its last measurement, if that is at least `EVERY_S` old.

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service.store import progress
 from service.store.curve_segments import arrays
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
-from service.store.session import KEPT, Session
+from service.store.session import KEPT, StorePart
 from service.store.states import DRIVEN
 from trainers import ROLES
 
@@ -75,11 +75,8 @@ class _Earlier:
             self.but_steps.setdefault(_key(_work(entry, steps=False)), []).append(where)
 
 
-class Speeds:
+class Speeds(StorePart):
     """Reads the cost of earlier studies from stored packs and curves."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def measured(self, project: str, spec: Mapping[str, Any]) -> dict[str, Measured]:
         """Measurements of the project's latest studies for the entries of a new study, by label.

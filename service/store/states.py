@@ -42,35 +42,20 @@ TRIAL_MOVES: Final[dict[TrialState, frozenset[TrialState]]] = {
 DRIVEN: Final[frozenset[StudyState]] = frozenset({"PENDING", "QUEUED", "RUNNING", "PAUSING", "CANCELLING"})
 """States in which a driver may hold the study."""
 
-_MORE: Final[dict[StudyState, StudyState]] = {
-    "PENDING": "PENDING",
-    "QUEUED": "QUEUED",
-    "RUNNING": "RUNNING",
-    "PAUSING": "PAUSING",
-    "PAUSED": "PAUSED",
-    "SUCCEEDED": "PENDING",
-    "FAILED": "PENDING",
-}
+
+def _kept(*states: StudyState) -> dict[StudyState, StudyState]:
+    """Requests that leave a study in its state."""
+    return {state: state for state in states}
+
+
+_MORE = _kept("PENDING", "QUEUED", "RUNNING", "PAUSING", "PAUSED") | {"SUCCEEDED": "PENDING", "FAILED": "PENDING"}
 
 _INTENTS: Final[dict[str, dict[StudyState, StudyState]]] = {
-    "pause": {"PENDING": "PAUSED", "QUEUED": "PAUSED", "RUNNING": "PAUSING", "PAUSING": "PAUSING", "PAUSED": "PAUSED"},
-    "resume": {
-        "PENDING": "PENDING",
-        "QUEUED": "QUEUED",
-        "RUNNING": "RUNNING",
-        "PAUSING": "RUNNING",
-        "PAUSED": "PENDING",
-        "FAILED": "PENDING",
-    },
-    "cancel": {
-        "PENDING": "CANCELLED",
-        "QUEUED": "CANCELLED",
-        "RUNNING": "CANCELLING",
-        "PAUSING": "CANCELLING",
-        "PAUSED": "CANCELLED",
-        "CANCELLING": "CANCELLING",
-        "CANCELLED": "CANCELLED",
-    },
+    "pause": {"PENDING": "PAUSED", "QUEUED": "PAUSED", "RUNNING": "PAUSING"} | _kept("PAUSING", "PAUSED"),
+    "resume": _kept("PENDING", "QUEUED", "RUNNING") | {"PAUSING": "RUNNING", "PAUSED": "PENDING", "FAILED": "PENDING"},
+    "cancel": {"PENDING": "CANCELLED", "QUEUED": "CANCELLED", "RUNNING": "CANCELLING", "PAUSING": "CANCELLING"}
+    | {"PAUSED": "CANCELLED"}
+    | _kept("CANCELLING", "CANCELLED"),
     "extend": _MORE,
     "retry": _MORE,
 }
@@ -118,7 +103,7 @@ def check_retry(trial_id: str, state: TrialState) -> None:
 
 
 def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
-    """The state that an owner's request leads to; the same state if there is nothing to do.
+    """The state to which an owner's request leads; the present state if the request changes nothing.
 
     Args:
         study_id: For the error.

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import DRIVERS, RECORDER_STATE, STUDIES, TRIALS
-from service.store.session import KEPT, Session
+from service.store.session import KEPT, StorePart
 from service.store.sizes import CurveSize, curve_size
 
 
@@ -35,11 +35,8 @@ class Overview:
     curves: CurveSize
 
 
-class Stats:
+class Stats(StorePart):
     """Counts rows of the other parts."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def overview(self) -> Overview:
         """The counts, from one snapshot."""

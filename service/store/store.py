@@ -3,6 +3,8 @@
 Methods return frozen records of `driftline.wire`, never live rows. Each method is one transaction: it stores everything
 or, if it raises, nothing. Threads and processes may share a database; writes about a study take turns.
 
+A method that takes a study's id raises `NotFound` if there is no such study.
+
 A driver writes under the attempt that `Leases.acquire` gave it. Once another driver has acquired the study, every
 write under the older attempt raises `StaleDriver`, so two drivers never change the same trials.
 """

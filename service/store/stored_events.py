@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from driftline.wire.records import Event, StudyState
 from service.store.schema import EVENTS, STUDIES
-from service.store.session import KEPT, Session, check_exists, missing, moment
+from service.store.session import KEPT, StorePart, check_exists, missing, moment
 
 
 class Tail(NamedTuple):
@@ -23,11 +23,8 @@ class Tail(NamedTuple):
     events: list[Event]
 
 
-class Events:
+class Events(StorePart):
     """The events of studies: state changes, progress and log lines; `Session.event` adds them."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def read(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """The study's events in order.
@@ -36,9 +33,6 @@ class Events:
             study_id: Id of the study.
             after: Only events with a greater id.
             limit: Maximum number of events.
-
-        Raises:
-            NotFound: No such study.
         """
         with self._session.read() as connection:
             check_exists(connection, study_id)
@@ -51,9 +45,6 @@ class Events:
             study_id: Id of the study.
             before: Only events with a smaller id.
             limit: Maximum number of events.
-
-        Raises:
-            NotFound: No such study.
         """
         query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.kind != "progress")
         if before is not None:
@@ -70,9 +61,6 @@ class Events:
             study_id: Id of the study.
             after: Only events with a greater id.
             limit: Maximum number of events.
-
-        Raises:
-            NotFound: No such study.
         """
         newest = sa.select(sa.func.max(EVENTS.c.id)).where(EVENTS.c.study_id == study_id).scalar_subquery()
         query = sa.select(STUDIES.c.state, newest.label("newest")).where(STUDIES.c.id == study_id, KEPT)

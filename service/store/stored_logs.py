@@ -41,7 +41,6 @@ class Logs:
             How many lines were added.
 
         Raises:
-            NotFound: No such study.
             StaleDriver: The study has finished, under another attempt or too long ago.
         """
         if not new.lines:
@@ -74,9 +73,6 @@ class Logs:
             study_id: Id of the study.
             after: Only lines with a greater id.
             limit: Maximum number of lines.
-
-        Raises:
-            NotFound: No such study.
         """
         lines, totals = LOG_LINES.c, LOG_TOTALS.c
         query = sa.select(*lines["id", "attempt", "at", "level", "text"]).order_by(lines.id).limit(limit)
@@ -100,9 +96,6 @@ class Logs:
             study_id: Id of the study.
             before: Only lines with a smaller id.
             limit: Maximum number of lines.
-
-        Raises:
-            NotFound: No such study.
         """
         lines = LOG_LINES.c
         query = sa.select(*lines["id", "attempt", "at", "level", "text"]).where(lines.study_id == study_id)

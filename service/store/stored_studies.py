@@ -54,7 +54,7 @@ class StoredStudies:
             project: The study's project.
             key: Idempotency key: a second request with the key returns the study that the first one made.
             request_hash: Hash of the request, stored with the key.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
@@ -67,10 +67,8 @@ class StoredStudies:
             self._idempotency.forget_expired(now)
         study_id = new_study_id(int(now * 1000))
         with self._session.write() as connection:
-            if key is not None:
-                used = self._idempotency.used(connection, project, key, request_hash)
-                if used is not None:
-                    return study_record(connection, self._session.locked(connection, used))
+            if (used := self._idempotency.used(connection, project, key, request_hash)) is not None:
+                return study_record(connection, self._session.locked(connection, used))
             self._quotas.allow(connection, project, 1, asked, limits)
             row: dict[str, Any] = {
                 "id": study_id,
@@ -86,8 +84,7 @@ class StoredStudies:
                 "updated_at": now,
             }
             connection.execute(_INSERT, row)
-            if key is not None:
-                self._idempotency.add(connection, project, key, request_hash, study_id, now)
+            self._idempotency.add(connection, project, key, request_hash, study_id, now)
             self._session.event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
             self._session.audit(connection, actor, "study.submit", study_id, project, {"name": row["name"]})
             return study_record(connection, self._session.locked(connection, study_id))
@@ -132,12 +129,11 @@ class StoredStudies:
         Args:
             study_id: Id of the study.
             intent: "pause", "resume" or "cancel".
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: As in `create`; checked when a finished study becomes unfinished, or a paused study is resumed.
             reason: Why, for people.
 
         Raises:
-            NotFound: No such study.
             Conflict: The study's state does not allow it.
             QuotaExceeded: The project would exceed its quota.
         """
@@ -179,11 +175,10 @@ class StoredStudies:
             budget: The complete new budget.
             fingerprint: Fingerprint of the extended study.
             was: Fingerprint of the study before.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
             limits: As in `create`.
 
         Raises:
-            NotFound: No such study.
             Conflict: The study's state does not allow it, or another request extended it meanwhile.
             QuotaExceeded: The project would exceed its quota.
         """
@@ -214,22 +209,14 @@ class StoredStudies:
             return study_record(connection, self._session.locked(connection, study_id))
 
     def glance(self, study_id: str) -> Glance:
-        """The study's project, state and version; cheaper than `get`.
-
-        Raises:
-            NotFound: No such study.
-        """
+        """The study's project, state and version; cheaper than `get`."""
         query = sa.select(*STUDIES.c["project", "state", "version"]).where(STUDIES.c.id == study_id, KEPT)
         with self._session.read() as connection:
             row = connection.execute(query).first() or missing(study_id)
             return Glance(row.project, row.state, row.version)
 
     def set_resources(self, study_id: str, resources: Mapping[str, Any]) -> None:
-        """Change the study's resources; its next driver uses them.
-
-        Raises:
-            NotFound: No such study.
-        """
+        """Change the study's resources; its next driver uses them."""
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
             spec = {**study.spec, "resources": dict(resources)}

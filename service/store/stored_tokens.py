@@ -12,7 +12,7 @@ from driftline.errors import NotFound
 from driftline.wire.access import MadeToken, NewToken, TokenRecord
 from driftline.wire.ids import new_study_id
 from service.store.schema import TOKENS
-from service.store.session import Actor, Session, moment
+from service.store.session import Actor, StorePart, moment
 from trainers import shown
 
 PREFIX = "dl_"
@@ -27,18 +27,15 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class StoredTokens:
+class StoredTokens(StorePart):
     """The digests of tokens, and what each token allows."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def create(self, new: NewToken, actor: Actor | None = None) -> MadeToken:
         """Make a token.
 
         Args:
             new: What the token allows.
-            actor: Who asks, for the audit trail.
+            actor: Holder of the request's token, for the audit trail.
 
         Returns:
             The token itself, which cannot be read again, and its record.

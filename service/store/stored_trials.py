@@ -12,7 +12,7 @@ from driftline.wire.records import Phase, TrialRecord, TrialState
 from service.store import curves, trial_rows
 from service.store.leases import desired
 from service.store.schema import PACKS, TRIALS
-from service.store.session import Session, check_exists, moment
+from service.store.session import StorePart, check_exists, moment
 from service.store.states import check_trial
 
 _COUNTED = ("deaths", "death_round")
@@ -26,11 +26,8 @@ _FINISH = (
 _GIVEN = ("label", "phase", "number", "seed", "configuration", "hyperparameters")
 
 
-class Trials:
+class Trials(StorePart):
     """The trials of all studies, and the packs in which they run."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(
         self,
@@ -51,9 +48,6 @@ class Trials:
             state: Only trials in this state.
             after: Only trials after this (label, phase, number).
             limit: Maximum number of trials.
-
-        Raises:
-            NotFound: No such study.
         """
         query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
         for name, value in (("label", label), ("phase", phase), ("state", state)):
@@ -87,7 +81,6 @@ class Trials:
             The trials, in the order given.
 
         Raises:
-            StaleDriver: The attempt no longer holds the study.
             Conflict: A trial with this label, phase and number exists and differs; nothing is created.
         """
         ids = [trial_id(study_id, new.label, new.phase, new.number) for new in trials]
@@ -124,7 +117,6 @@ class Trials:
             gpus: GPUs of the pack, or its share of one; counted against the project's quota.
 
         Raises:
-            StaleDriver: The attempt no longer holds the study.
             NotFound: The study has no such trial.
             Conflict: A trial is finished, or runs in another pack; nothing is started.
         """
@@ -158,7 +150,6 @@ class Trials:
             The study's version afterwards, and what its owner wants the driver to do.
 
         Raises:
-            StaleDriver: The attempt no longer holds the study.
             NotFound: The study has no such trial.
             Conflict: A trial is finished with another result; nothing is stored.
         """

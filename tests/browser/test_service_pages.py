@@ -1,4 +1,4 @@
-"""The service's pages in a real browser: signing in, a study that moves while one looks, and nobody else's script."""
+"""The service's pages in a real browser: signing in, a study that changes on the screen, no foreign scripts."""
 
 import os
 from collections.abc import Iterator

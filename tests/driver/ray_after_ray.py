@@ -15,7 +15,7 @@ class _Named:
 
 
 def own() -> None:
-    """A Ray of Driftline's, with a token that nobody else knows: an actor of it answers, no node shows metrics."""
+    """Starts Driftline's own Ray with a random token: its actors answer, and no node exposes metrics."""
     with cluster.connect("study", None, lambda line: None, num_cpus=1), mutex.alone("study", lambda line: None):
         assert ray.get(ray.remote(num_cpus=0)(_Named).remote().number.remote(), timeout=60) == 7
         assert [node["MetricsExportPort"] for node in ray.nodes()] == [-1]

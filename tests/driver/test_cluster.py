@@ -27,7 +27,7 @@ def test_slots(cpus: float, gpus: float, expected: int) -> None:
     assert slots(NODES, cpus, gpus) == expected
 
 
-def test_what_fits_nowhere_is_refused_with_what_there_is() -> None:
+def test_a_pack_that_fits_on_no_node_is_refused_with_what_nodes_have() -> None:
     with pytest.raises(InvalidSpec) as caught:
         require(NODES, 1, 3)
     have = "the nodes have 16 CPU; 2 x 8 CPU and 1 GPU: ask for less"

@@ -80,7 +80,7 @@ def test_what_is_left_is_sent_at_the_end() -> None:
     assert api.texts == [f"line {number}" for number in range(1200)]
 
 
-def test_lines_wait_while_the_api_is_away_and_what_was_dropped_is_said() -> None:
+def test_lines_wait_while_the_api_is_away_and_dropped_lines_are_counted() -> None:
     api = Api()
     api.away = True
     with Shipper(api, "study", lines_kept=5, every_s=0.01) as shipper:

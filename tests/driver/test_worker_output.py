@@ -50,7 +50,7 @@ def test_a_flood_is_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     output = Output(2.0, 5, clock)
     output.take(batch(*(f"line {number}" for number in range(1000))))
     assert len(caplog.records) == 5
-    output.take(batch(f"{MARK}p1"))  # who speaks is heard all the same
+    output.take(batch(f"{MARK}p1"))  # the name of the pack is read even when lines are dropped
     clock.now = 1.0
     output.take(batch("later"))
     assert [record.message for record in caplog.records[5:]] == [

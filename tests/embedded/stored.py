@@ -1,4 +1,4 @@
-"""Reads what lies in an output folder, beside whoever works in it."""
+"""Reads an output folder, also while another process works in it."""
 
 from pathlib import Path
 

@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["frontier", "resume"])
-def test_a_database_that_is_none(command: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "driftline.db").write_text("this was never a database, whatever its name says")
     code, line = run(command, str(tmp_path))
     assert code == 5
@@ -182,7 +182,7 @@ def test_a_database_that_is_none(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("port", ["0", "-1", "65536", "http"])
-def test_a_port_that_is_none(port: str, tmp_path: Path) -> None:
+def test_an_invalid_port_is_refused(port: str, tmp_path: Path) -> None:
     code, text = run("ui", str(tmp_path), "--port", port)
     assert code == 2
     assert "--port" in text

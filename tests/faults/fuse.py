@@ -42,7 +42,7 @@ class Fuse:
     Args:
         component: What this process is.
         folder: Where markers and the list of sites are written.
-        kills: Where to die; those of other components are theirs.
+        kills: Sites at which to die; sites of other components are ignored.
         how: How to die: SIGKILL or SIGSTOP.
     """
 

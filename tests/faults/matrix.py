@@ -20,8 +20,10 @@ from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]
 _POLLED = ("Locks.", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
-_POLLS = 2  # of what is done again and again, so many are enough
+_POLLS = 2  # kills at a site that every poll passes
 _ROOT = Path(__file__).parents[2]
+SCENARIOS = ("embedded", "plain", "paused", "retried", "rungs")
+"""Studies that are run undisturbed. All are compared with the first, except "rungs", which is another study."""
 
 
 class Matrix:
@@ -30,19 +32,18 @@ class Matrix:
     Args:
         folder: For their files; small and short-lived.
         process: Runs them.
-        scenarios: Which are run undisturbed. All are compared with the first, but for "rungs", another study.
 
     Attributes:
         sites: By scenario and component, the sites that an undisturbed study passes, each with how often until then.
     """
 
-    def __init__(self, folder: Path, process: subprocess.Popen[str], scenarios: Sequence[str]) -> None:
+    def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
         self._folder = folder
         self._process = process
         self._asked = 0
         self._references: dict[bool, str] = {}  # for "rungs" and for all others
         self.sites: dict[str, dict[str, list[tuple[str, int]]]] = {}
-        for undisturbed in (scenarios[:1], scenarios[1:]):
+        for undisturbed in (SCENARIOS[:1], SCENARIOS[1:]):
             for answer in self.run([(scenario, []) for scenario in undisturbed]):
                 assert not answer["problems"], answer["problems"]
                 folder_ = Path(answer["folder"])
@@ -92,7 +93,7 @@ def one_of_each(kills: Iterable[Kill]) -> list[Kill]:
 
 
 def spread(found: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of these, evenly spaced, first and last among them.
+    """At most `most` of these, evenly spaced, with the first and the last.
 
     Examples:
         >>> spread(range(10), 4)
@@ -106,9 +107,7 @@ def spread(found: Sequence[Any], most: int) -> list[Any]:
 
 
 @contextmanager
-def started(
-    at_once: int, scenarios: Sequence[str] = ("embedded", "plain", "paused", "retried", "rungs")
-) -> Iterator[Matrix]:
+def started(at_once: int) -> Iterator[Matrix]:
     """A matrix with a process of its own; its files are in memory where the system has such a folder."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="dlf", dir=memory if os.access(memory, os.W_OK) else None) as name:
@@ -125,7 +124,7 @@ def started(
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
         try:
-            yield Matrix(folder, process, scenarios)
+            yield Matrix(folder, process)
         finally:
             process.kill()
             process.communicate()

@@ -45,7 +45,7 @@ ENOUGH = 8
 """Trials that must be left when something is to die: seconds of work on a fast machine too."""
 
 MORE = 8
-"""The study is extended by so many trials whenever it comes near its end before all has been killed.
+"""Trials by which the study is extended if it nears its end before every component was killed.
 
 Deaths come by the clock and rounds by the machine's speed: no fixed budget is long enough for a fast machine and short
 enough for a slow one.

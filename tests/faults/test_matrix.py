@@ -47,13 +47,6 @@ def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
     assert len(not_killed) <= allowed, f"nothing died at {not_killed}"
 
 
-@pytest.mark.timeout(600)
-def test_an_embedded_run_dies_at_five_sites() -> None:
-    with started(2, ("embedded",)) as small:
-        kills = spread(small.kills("embedded", ["embedded"]), 5)
-        judge(small.run([("embedded", [kill]) for kill in kills]), missed=0.2)
-
-
 def deaths() -> list[Point]:
     """Workers that die twice in every four steps, five times and more each; alone, and with a driver or an API."""
     workers: list[Kill] = [("driver", "worker dies >", count) for count in range(3, 80) if count % 4 in (3, 0)]
@@ -62,7 +55,7 @@ def deaths() -> list[Point]:
 
 
 def at_retry(matrix: Matrix) -> list[Kill]:
-    """Kills of whoever has to do with the retry of trials, at it."""
+    """Kills of the components that take part in a retry of trials, during the retry."""
     return [kill for kill in matrix.kills("retried", PARTS) if "retry" in kill[1] or "Retries." in kill[1]]
 
 

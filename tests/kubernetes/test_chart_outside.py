@@ -127,7 +127,7 @@ def test_prometheus_is_let_in_and_nobody_else_for_it(helm, objects):
     assert len(admitted(clients, "api")) == 3, "without a monitor only ours and the clients"
 
 
-def test_alerts_ask_for_metrics_that_there_are(objects, tmp_path):
+def test_alerts_use_existing_metrics(objects, tmp_path):
     class Looks:
         looks, looked_at, acting = 1, 1.0, True
 
@@ -200,7 +200,7 @@ def test_without_oidc_nothing_is_left_of_it(helm):
     assert "oidc" not in helm.template({}).stdout.lower()
 
 
-def test_the_schema_and_the_api_agree_on_what_there_is_to_set():
+def test_the_chart_schema_has_the_settings_of_the_api():
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["auth"]["properties"]["oidc"]
     assert set(schema["properties"]) == set(Oidc.model_fields)
     grant = schema["properties"]["grants"]["items"]["properties"]
@@ -235,7 +235,7 @@ def test_proxy_and_certificates_reach_every_pod(objects):
     assert {"name": "ca", "configMap": {"name": "my-ca"}} in read.volumes
 
 
-def test_of_a_variable_that_is_said_twice_the_last_word_counts(helm):
+def test_the_last_value_of_a_variable_that_is_given_twice_counts(helm):
     """The API server refuses a name that stands twice in one container (server-side apply, as Helm 4 does it)."""
     values = {
         "caBundle": {"configMap": "my-ca"},

@@ -1,4 +1,4 @@
-"""Values that cannot be right are refused, with what is wrong."""
+"""Invalid values are refused, with the reason."""
 
 import json
 

@@ -80,7 +80,7 @@ def test_the_cuda_variant_takes_torch_from_the_usual_index(tmp_path):
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cuda"])
-def test_wheels_at_hand_are_all_that_is_taken(tmp_path, variant):
+def test_given_wheels_are_the_only_source(tmp_path, variant):
     code, calls, _ = built(tmp_path, VARIANT=variant, WHEELHOUSE="build/wheelhouse")
     assert code == 0
     (only,) = installs(calls)

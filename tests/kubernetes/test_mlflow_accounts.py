@@ -22,7 +22,8 @@ MLFLOW = "/api/2.0/mlflow"
 class Server:
     """MLflow behind its passwords."""
 
-    def __init__(self, port):
+    def __init__(self, port, pid):
+        self.pid = pid
         self._url = f"http://127.0.0.1:{port}"
         self._pool = urllib3.PoolManager(retries=False)
 
@@ -47,6 +48,8 @@ def server(tmp_path_factory):
     script = (CHART / "files" / "mlflow" / "start.sh").read_text()
     script, changes = re.subn(r"--host 0\.0\.0\.0 --port 5000", f"--host 127.0.0.1 --port {port}", script)
     assert changes == 1
+    script, changes = re.subn("/etc/mlflow/", f"{CHART / 'files' / 'mlflow'}/", script)
+    assert changes == 1
     (folder / "artifacts").mkdir()
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -65,7 +68,7 @@ def server(tmp_path_factory):
         process = subprocess.Popen(
             ["sh", "-c", script], env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True
         )
-    made = Server(port)
+    made = Server(port, process.pid)
     try:
         deadline = time.monotonic() + 480
         while True:
@@ -115,6 +118,13 @@ def shown(answer):
     """Whether an answer shows anything: a status of success that is no empty list."""
     status, found = answer
     return status < 400 and found not in ({}, {"runs": []}, {"experiments": []}, b"")
+
+
+def test_no_second_process_waits_for_the_server(server):
+    process = Path(f"/proc/{server.pid}")
+    assert b"uvicorn" in (process / "cmdline").read_bytes()
+    children = "".join((task / "children").read_text() for task in process.glob("task/*"))
+    assert children == ""
 
 
 def test_without_an_account_nothing_is_shown(server, studies):

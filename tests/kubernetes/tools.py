@@ -17,7 +17,7 @@ PACKAGES = {
 
 
 class Missing(Exception):
-    """A tool cannot be had here; says what to install."""
+    """A tool is missing; the message says what to install."""
 
 
 def tool(name: str) -> str:

@@ -24,7 +24,7 @@ _NEW_NETWORK = 0x40000000
 
 
 def require():
-    """Skips, with what to install, where a node cannot be had; in CI that is a failure."""
+    """Skips if no node can run here, and says what to install; in CI it fails instead."""
     if importlib.util.find_spec("dnslib") is None:
         lacking("pip install dnslib: the test node's DNS")
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -136,5 +136,5 @@ START = time.monotonic()
 
 
 def say(text):
-    """A line of the test's story, for whoever reads a failure."""
+    """Prints a line about the test's progress, which helps to explain a failure."""
     print(f"{time.monotonic() - START:6.0f} s  {text}", flush=True)

@@ -24,7 +24,7 @@ class Change:
     Attributes:
         old: Text on the page.
         new: Text instead; None does not run the whole command.
-        why: Why it cannot be done as it stands.
+        why: Why the page's own text cannot be followed.
     """
 
     old: str
@@ -38,7 +38,7 @@ class Command:
 
     Attributes:
         section: Its heading.
-        text: As it stands there, lines that go on with a backslash included.
+        text: The command as the page has it, with its lines that end in a backslash.
     """
 
     section: str

@@ -1,4 +1,4 @@
-"""What Kueue does to a RayJob, done by hand: Kueue itself cannot be had here.
+"""Imitates what Kueue does to a RayJob; Kueue itself is not available here.
 
 As its documentation and its RayJob controller have it: one Workload for a RayJob, found by the RayJob's uid, with
 conditions; `spec.suspend` switched off when its turn has come, and on again when others take its place. Its webhooks,

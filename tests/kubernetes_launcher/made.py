@@ -70,7 +70,7 @@ def launch(study=STUDY, attempt=1, project="default", **values):
 
 
 def at(seconds):
-    """A time of the API server, so many seconds before NOW."""
+    """The time `seconds` before NOW, as the API server writes it."""
     return datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

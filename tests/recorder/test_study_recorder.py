@@ -228,7 +228,7 @@ def test_repeating_changes_nothing(
 
 
 class CreatesTwice:
-    """An MLflow client that asks again for a run which the server creates all the same.
+    """An MLflow client that repeats a request to create a run, although the server has created the run already.
 
     The forgotten run has the smaller id, so that nothing but its contents tells the two apart.
     """

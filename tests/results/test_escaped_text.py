@@ -1,4 +1,4 @@
-"""What workers and drivers wrote does nothing to whoever looks at it."""
+"""Text from workers and drivers cannot control a reader's terminal or spreadsheet."""
 
 import csv
 import io

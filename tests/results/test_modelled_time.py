@@ -50,7 +50,7 @@ def read(time: Time, trials: tuple[TrialCurve, ...]) -> tuple[Reading, tuple[Tri
 
 
 def counted(values: Any, examples: int = 100, plan: dict[str, Any] = PLAN, **more: Any) -> TrialCurve:
-    """A trial whose slowest client computes so many examples in each round."""
+    """A trial whose slowest client computes `examples` examples in each round."""
     made = curve(values, slowest_examples=examples * np.arange(len(values)), **more)
     return replace(made, plan=plan, _cache={})
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.results.smoothing import smooth
+from driftline.results.curves import smooth
 
 CURVES = st.lists(
     st.tuples(st.integers(0, 300), st.floats(-1e6, 1e6)), min_size=1, max_size=40, unique_by=lambda p: p[0]

@@ -426,6 +426,6 @@ def test_misspelt_parameters_are_not_ignored(service: Service) -> None:
         assert "page_size" in body["problem"]
 
 
-def test_bad_requests_are_told_apart(service: Service) -> None:
+def test_the_client_raises_invalid_request_for_a_malformed_request(service: Service) -> None:
     with service.client() as client, pytest.raises(InvalidRequest, match="a: must be given"):
         client._request("GET", f"/v1/studies/{client.create(SPEC).id}/compare", params={"b": "x"})

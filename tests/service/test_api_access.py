@@ -260,7 +260,7 @@ def test_gpu_hours_are_counted_from_packs_and_limited(either: Service, clock: Cl
         store.trials.start_pack(study, 1, "p2", trials[2:], gpus=2)
         clock.now += 1800
         assert http.get("/v1/quota").json()["use"]["gpu_hours"] == 1.25
-        store.leases.settle(study, "PENDING")  # its lease ran out 30 s after it was given: so long it may have run
+        store.leases.settle(study, "PENDING")  # its lease ended after 30 s, which therefore count
         assert http.get("/v1/quota").json()["use"]["gpu_hours"] == 1.25
         client.create(SPEC)
         store.leases.acquire(study, "elsewhere/2")
@@ -402,7 +402,7 @@ def noted(store: Store, trusted: Sequence[str], *forwarded: str) -> str:
 def test_who_names_the_client_of_a_failed_authentication(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch, trusted: list[str], forwarded: list[str], client: str
 ) -> None:
-    """A proxy that is trusted, and nobody else: what came before the proxies may be anybody's word."""
+    """Only a trusted proxy: a client can write any address into the header before the proxies add theirs."""
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own setting, which does not count
     assert noted(sqlite_store, trusted, *forwarded) == client
 

@@ -1,4 +1,4 @@
-"""What one request can trigger is bounded, and one project's heavy studies keep nobody else waiting."""
+"""The work that a request can cause is bounded, and one project's large studies delay no other project."""
 
 import asyncio
 import functools
@@ -91,7 +91,7 @@ def test_a_study_has_a_limit_of_its_own(sqlite_store: Store) -> None:
             assert driver.curves(study)[trials[0]]["round"][-1] == 1999
 
 
-def test_one_mebibyte_is_enough_for_a_study_and_no_more_is_taken(sqlite_store: Store) -> None:
+def test_a_study_may_have_one_mebibyte_and_no_more(sqlite_store: Store) -> None:
     with running(sqlite_store, loopback=True) as service, service.client() as client:
         assert client.validate(SPEC | {"note": "x" * (2**20 - 1000)}).fingerprint
         for size in (2**20, LARGE, 4 * LARGE):
@@ -203,7 +203,7 @@ def test_probes_and_ordinary_requests_are_answered_while_all_checks_are_blocked(
         assert {answer.result().status_code for answer in waiting} <= {201, 429}
 
 
-def test_who_waits_too_long_is_told_to_come_again(
+def test_a_request_that_waits_too_long_is_told_when_to_try_again(
     sqlite_store: Store, blocked: Blocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_module, "Checking", functools.partial(Checking, at_once=3, per_project=2, patience_s=0.2))

@@ -122,3 +122,26 @@ def test_a_process_that_died_is_replaced(stand_in: Any, tmp_path: Path) -> None:
         running = [process._running for process in checks._processes if process._running is not None]
         until(lambda running=running: all(process.poll() is not None for process in running))
     assert len((tmp_path / "pids").read_text().split()) == 3
+
+
+def test_a_process_without_studies_ends_and_the_next_study_starts_another(folder: Path) -> None:
+    checks = CheckProcesses([folder], idle_seconds=0.5)
+    try:
+        expected = study_checks.check(GOOD)
+        assert checks(GOOD) == expected
+        (first,) = [process._running for process in checks._processes if process._running is not None]
+        until(lambda: first.poll() is not None)
+        assert first.returncode == 0
+        assert checks(GOOD) == expected
+        (second,) = [process._running for process in checks._processes if process._running is not None]
+        assert second.pid != first.pid
+    finally:
+        checks.close()
+
+
+def test_a_process_that_ends_as_a_study_arrives_costs_the_study_nothing(stand_in: Any, tmp_path: Path) -> None:
+    answer = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
+    first = f"[ $(wc -l < {tmp_path}/pids) = 1 ]"
+    checks = stand_in(f"read line; echo ready; read line; {first} && exit 0; echo '{answer}'")
+    assert checks(GOOD).fingerprint == "f"
+    assert len((tmp_path / "pids").read_text().split()) == 2

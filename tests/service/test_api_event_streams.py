@@ -277,7 +277,7 @@ def test_a_stream_ends_with_the_token_of_an_issuer(sqlite_store: Store, monkeypa
             assert status(service, study, token) == 401
 
 
-def test_a_client_whose_token_ends_is_told(sqlite_store: Store) -> None:
+def test_a_stream_whose_token_was_revoked_ends_with_an_error(sqlite_store: Store) -> None:
     study = make(sqlite_store)
     made = sqlite_store.tokens.create(NewToken(name="dashboard", scopes=["read"]))
     seen: list[Event] = []

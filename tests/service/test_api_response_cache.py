@@ -85,7 +85,7 @@ async def begun(making: Making) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_many_who_ask_at_once_have_it_made_once() -> None:
+def test_simultaneous_requests_share_one_answer() -> None:
     async def ask() -> None:
         bodies, making = Bodies(), Making()
         asked = [asyncio.create_task(bodies.get("s", 3, making)) for _ in range(8)]

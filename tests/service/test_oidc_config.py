@@ -58,7 +58,7 @@ def issuer() -> Iterator[Issuer]:
         ({"algorithms": ["none"]}, "algorithms: must be among RS256.*got 'none'"),
     ],
 )
-def test_what_cannot_be_right_is_said(changes: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused_with_their_path(changes: dict[str, Any], words: str) -> None:
     document = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}
     with pytest.raises(InvalidSpec, match=f"^DRIFTLINE_OIDC: .*{words}"):
         Oidc.from_json(document)
@@ -71,7 +71,7 @@ def test_all_errors_are_reported() -> None:
         read_service({"DRIFTLINE_API_URL": "tuner:8080", "DRIFTLINE_TRUSTED_PROXIES": "10.0.0.7,x"})
 
 
-def test_it_is_said_before_anything_is_opened(tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_before_anything_is_opened(tmp_path: Path) -> None:
     file = tmp_path / "oidc.yaml"
     file.write_text(yaml.safe_dump({**GOOD, "issuer": "http://login.example"}))
     values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}

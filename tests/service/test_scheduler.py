@@ -18,7 +18,7 @@ def study(name: str, state: Any = "PENDING", **values: Any) -> Driven:
 
 
 def ours(attempt: int = 1, alive: bool = True, since: float = 0.0, **values: Any) -> Launched:
-    return Launched(attempt, alive, since, "ray", "a", **values)
+    return Launched(alive=alive, attempt=attempt, since=since, cluster="ray", study="a", **values)
 
 
 # ---- decisions

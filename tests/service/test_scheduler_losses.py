@@ -1,4 +1,4 @@
-"""Drivers, schedulers and launchers that are lost, and the studies that go on all the same."""
+"""Studies continue after drivers, schedulers or launchers are lost."""
 
 import itertools
 
@@ -50,7 +50,7 @@ def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) 
 
 
 @pytest.mark.parametrize("error", [Unavailable, Forbidden, NotFound])
-def test_what_keeps_the_launcher_from_starting_is_waited_for_and_told(
+def test_a_start_that_the_launcher_refuses_is_retried_and_its_error_shown(
     store: Store, clock: Clock, error: type[DriftlineError]
 ) -> None:
     class Kept(FakeLauncher):

@@ -124,7 +124,7 @@ def test_paused_and_cancelled_studies_are_deleted_with_a_line_in_the_audit_trail
     assert event.details == {"name": "small", "was": was}
 
 
-def test_of_many_who_delete_at_once_one_does(store: Store) -> None:
+def test_one_of_many_simultaneous_deletions_succeeds(store: Store) -> None:
     study = make(store)
     store.studies.intend(study, "cancel")
 

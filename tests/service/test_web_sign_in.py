@@ -201,7 +201,7 @@ def test_signing_out_deletes_the_cookie(service: Service) -> None:
         assert http.get("/").status_code == 401
 
 
-def test_who_cannot_read_cannot_sign_in(service: Service) -> None:
+def test_a_token_without_scope_read_cannot_sign_in(service: Service) -> None:
     study = service.store.studies.create(SPEC, "f" * 64).id
     for token, words in (
         (service.tokens.driver(study), "a driver&#39;s token cannot sign in"),

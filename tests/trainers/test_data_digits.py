@@ -144,7 +144,7 @@ def test_missing_data_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.path == "task"
 
 
-def test_damaged_data_is_said_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_damaged_data_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data.load.cache_clear()
     broken = tmp_path / "digits.csv.gz"
     monkeypatch.setattr(data, "find", lambda: broken)

@@ -243,7 +243,7 @@ def test_missing_data_says_which_variable_to_set(name: str, monkeypatch: pytest.
     assert caught.value.path == "task"
 
 
-def test_damaged_data_is_said_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_damaged_data_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
     file = tmp_path / images.FASHION.file
     file.parent.mkdir()

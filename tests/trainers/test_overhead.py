@@ -44,7 +44,7 @@ def test_the_paper_s_table():
 
 
 def linear(folder, parameters):
-    """A regression with so many parameters."""
+    """A linear regression with `parameters` parameters."""
     generator = np.random.default_rng(0)
     inputs = generator.standard_normal((12, parameters - 1)).astype(np.float32)
     np.savez(folder / f"{parameters}.npz", x=inputs, y=generator.standard_normal(12))

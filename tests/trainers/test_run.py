@@ -277,7 +277,7 @@ class TestCommand:
         assert command.main(["nowhere.json"]) == 2
         assert capsys.readouterr().err == "error: nowhere.json must be a file to read: No such file or directory\n"
 
-    def test_nobody_reads(self, tmp_path: Path) -> None:
+    def test_a_closed_pipe_ends_the_run_silently(self, tmp_path: Path) -> None:
         process = spawn(written(tmp_path, {**TRIAL, "rounds": 200_000}))
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["round"] == 0

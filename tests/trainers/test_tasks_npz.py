@@ -166,7 +166,7 @@ def test_a_trial_without_test_examples(folder: Path) -> None:
     assert "test_loss" not in lines[-1]
 
 
-def test_a_study_may_only_ask_for_metrics_that_there_are(folder: Path) -> None:
+def test_a_study_may_only_choose_metrics_of_its_task(folder: Path) -> None:
     def study(task: dict[str, Any], quality: str) -> Study:
         return Study(
             name="mine",

@@ -7,10 +7,10 @@
 With variates "fresh", c_i = grad f_i(x) is computed in every round, and c is the mean over the cohort.
 displacement_source is the data of c_i: "full" is all data of a client, which counts as the mini-batches of one pass;
 "batch" is its first batch, which counts as one. "stored" is the original algorithm: c_i starts at 0, the clients of a
-round replace theirs after the round, and c is the weighted mean over all clients. variate_update says by what: "path"
-(option II) is the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost; it uses the d_k,
-not the directions of a client optimizer. "gradient" (option I) is grad f_i(x) on the data of displacement_source, one
-more gradient, counted in the same way. The original's server step size is server_lr / client_lr (delta_lr).
+round replace their c_i after the round, and c is the weighted mean over all clients. variate_update names the new c_i:
+"path" (option II) is the mean of the client's local gradients, c_i - c + (d_1 + ... + d_K) / K, at no cost; it uses the
+d_k, not the directions of a client optimizer. "gradient" (option I) is grad f_i(x) on the data of displacement_source,
+one more gradient, counted in the same way. The original's server step size is server_lr / client_lr (delta_lr).
 
 On losses with equal Hessians there is no drift; on any quadratics the limit is the minimizer of the mean loss.
 client_lr 0 is large-batch SGD with fresh variates, since the corrections sum to 0, and similar to SAGA with stored

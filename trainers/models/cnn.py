@@ -41,9 +41,9 @@ class Settings:
     )
     dropout: float = tunable(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of dense inputs")
     crop: int = tunable(
-        0, low=0, high=256, traced=False, unit="pixels", limit="0 is none", doc="random moves of pictures"
+        0, low=0, high=256, traced=False, unit="pixels", limit="0 is none", doc="random shifts of images"
     )
-    flip: bool = tunable(False, traced=False, doc="random mirroring of pictures, left and right")
+    flip: bool = tunable(False, traced=False, doc="random horizontal mirroring of images")
 
 
 class _ChannelsFlat(nn.Module):

@@ -136,7 +136,7 @@ COUNTEREXAMPLES = {
     ),
     "momentum": Counterexample(
         "[A] Theorem 3: |x_T - limit| <= rate^T |x_0 - limit| for SGD, Nesterov and heavy ball.",
-        "Exact for SGD; with momentum only the asymptotic rate is right, a factor grows linearly with T.",
+        "Exact for SGD; with momentum only the asymptotic rate holds, because a factor grows linearly with T.",
         momentum,
     ),
 }

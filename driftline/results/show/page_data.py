@@ -279,7 +279,7 @@ def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Js
 
 
 def _spread(count: int) -> NDArray[np.int64]:
-    """Indices of at most `MOST_ROUNDS` of so many evaluations, evenly spread on a logarithmic axis."""
+    """Indices of at most `MOST_ROUNDS` of `count` evaluations, evenly spread on a logarithmic axis."""
     if count <= MOST_ROUNDS:
         return np.arange(count)
     return np.unique(np.round(np.geomspace(1, count, MOST_ROUNDS)).astype(int)) - 1

@@ -160,7 +160,7 @@ class IssuerKeys:
 
 
 def require_safe(name: str, url: str) -> None:
-    """Rejects a URL over which somebody in the network could inject keys.
+    """Rejects a URL through which an attacker in the network could inject keys.
 
     Raises:
         InvalidSpec: The URL is neither https nor http on this machine.

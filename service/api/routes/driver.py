@@ -20,7 +20,6 @@ from driftline.wire.driver_messages import (
     StorePlan,
 )
 from driftline.wire.records import StudyPlan, StudyRecord, TrialPage
-from service.api.curve_checks import check_report
 from service.api.dependencies import Asked, DrivenStudy
 from service.api.request_bodies import DriverRoute
 
@@ -67,7 +66,7 @@ def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPag
 @ROUTER.post("/reports", operation_id="reportPack")
 def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
     """Store a pack's new reports; upserted on (trial, round)."""
-    check_report(body, asked.limits.body_bytes)
+    body.check_blocks(asked.limits.body_bytes)
     return asked.store.curves.report(study_id, body)
 
 

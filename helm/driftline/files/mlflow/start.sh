@@ -7,6 +7,6 @@ umask 077
   printf 'database_uri = %s\n' "$(printf %s "$MLFLOW_DATABASE" | sed 's/%/%%/g')"
 } > "$MLFLOW_AUTH_CONFIG_PATH"
 export MLFLOW_BACKEND_STORE_URI="$MLFLOW_DATABASE"
-exec mlflow server --app-name basic-auth --host 0.0.0.0 --port 5000 --workers 1 \
+exec python /etc/mlflow/server.py --app-name basic-auth --host 0.0.0.0 --port 5000 --workers 1 \
   --serve-artifacts --artifacts-destination "$ARTIFACTS" \
   --allowed-hosts "$ALLOWED_HOSTS" --cors-allowed-origins "$ALLOWED_ORIGINS"

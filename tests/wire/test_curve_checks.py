@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidRequest
-from driftline.wire.curve_codec import MOST_BYTES, Cell, decode, encode, head
+from driftline.wire.curve_codec import MOST_BYTES, MOST_COLUMNS, Cell, check_block, decode, encode, head
 from driftline.wire.driver_messages import Report
-from service.api.curve_checks import MOST_COLUMNS, check_block, check_report
 from service.store import curve_segments
 from service.store.curve_segments import add
 
@@ -123,9 +122,9 @@ def test_a_bomb_is_not_inflated() -> None:
 def test_tiny_blocks_count_as_large_ones() -> None:
     (block,) = encode({"round": [0]})
     body = Report(attempt=1, pack="p", reports={str(number): [block] for number in range(5)}, rounds_done=0)
-    check_report(body, 5 * 1024)
+    body.check_blocks(5 * 1024)
     with pytest.raises(InvalidRequest, match="at most 5000 bytes decompressed"):
-        check_report(body, 5000)
+        body.check_blocks(5000)
 
 
 @given(st.data())

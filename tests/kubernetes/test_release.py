@@ -1,0 +1,110 @@
+"""What a release does here: versions, notes, and a chart that is pushed to a registry, pulled again and rendered."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+import urllib3
+import yaml
+
+from tests.kubernetes.conftest import LOADER, ROOT, lacking
+from tests.ports import free_port
+
+spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
+release = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(release)
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+CHANGELOG = """# Changelog
+
+## Unreleased
+
+### Added
+- Not yet.
+
+## [0.2.0] - 2026-12-01
+
+### Added
+- Packs.
+
+## [0.1.0] - 2026-11-01
+- Everything.
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A copy of the files that hold versions, with a changelog."""
+    for name in ("pyproject.toml", "Dockerfile", "helm/driftline/Chart.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    return tmp_path
+
+
+def test_the_versions_of_a_release_agree(project):
+    assert release.differences("v0.2.0", project) == []
+    lines = release.differences("v0.3.0", project)
+    places = ["pyproject.toml", "Chart.yaml, appVersion", "Dockerfile, ARG VERSION"]
+    assert lines == [f"{place}: 0.2.0, not 0.3.0" for place in places] + ["CHANGELOG.md: no section [0.3.0]"]
+
+
+def test_the_notes_are_the_section_of_the_version(project):
+    assert release.notes("v0.2.0", project) == "### Added\n- Packs.\n"
+    assert release.notes("v0.1.0", project) == "- Everything.\n"
+    assert release.notes("v0.1", project) == ""
+
+
+def test_a_wrong_digest_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match="digest must be sha256: and 64 hexadecimal digits, got 'sha256:1'"):
+        release.chart("registry.example.org/driftline", "sha256:1", tmp_path)
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """The address of a registry on this computer, which is plain HTTP as its name is localhost."""
+    if shutil.which("docker-registry") is None:
+        lacking("apt-get install docker-registry")
+    port = free_port()
+    settings = {
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    file = tmp_path / "registry.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(["docker-registry", "serve", str(file)], stdout=log, stderr=log)
+    pool = urllib3.PoolManager(retries=False)
+    deadline = time.monotonic() + 120
+    try:
+        while True:
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+            try:
+                pool.request("GET", f"http://127.0.0.1:{port}/v2/", timeout=5)
+                break
+            except urllib3.exceptions.HTTPError:
+                time.sleep(0.1)
+        yield f"localhost:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_pushed_chart_installs_its_image_without_values(helm, registry, tmp_path):
+    image = f"{registry}/driftline"
+    packaged = release.chart(image, DIGEST, tmp_path / "dist", helm.path)
+    pushed = helm("push", str(packaged), f"oci://{registry}/charts", "--plain-http")
+    digest = re.search(r"^Digest: (sha256:[0-9a-f]{64})$", pushed.stdout + pushed.stderr, re.MULTILINE)[1]
+    chart = f"oci://{registry}/charts/driftline"
+    helm("pull", f"{chart}@{digest}", "--plain-http", "-d", str(tmp_path / "pulled"), "--untar")
+    assert (tmp_path / "pulled" / "driftline" / "values.schema.json").exists()
+    version = ["--version", yaml.load((release.CHART / "Chart.yaml").read_text(), LOADER)["version"]]
+    text = helm("template", "r", chart, *version, "--plain-http", "--namespace", "ns").stdout
+    images = set(re.findall(r"image: \"?([^\s\"]+)", text))
+    assert f"{image}@{DIGEST}" in images
+    assert {one.partition(":")[0] for one in images - {f"{image}@{DIGEST}"}} == {"postgres"}
