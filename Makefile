@@ -73,7 +73,7 @@ check: $(VENV)/.installed-dev ## check lint, types and layers
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed ## measure what the engine costs, as ratios
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/engine.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.engine
 
 bench-gpu: $(VENV)/.installed-dev ## measure what packs save on a GPU, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gpu

@@ -1,35 +1,58 @@
 """What a round costs in the engine, beside a plain PyTorch loop that does the same.
 
-    make bench        or        OMP_NUM_THREADS=1 python benchmarks/engine.py [--repeats 9] [--only mlp]
+    make bench        or        OMP_NUM_THREADS=1 python -m benchmarks.engine [--repeats 9] [--only mlp]
+    OMP_NUM_THREADS=1 python -m benchmarks.engine --optimizers --methods [--only mlp] [--rows adam,maml]
 
-One round of FedAvg: 10 of 100 clients, 100 examples each, batches of 20, one epoch (5 steps), pictures of 28 x 28 in
-62 classes, single precision, one thread. The engine is run as a study runs it, through trainers.Pack, with batches
-drawn, losses reported and bytes counted; the loop below only trains. Both are timed in turns in one process, by the
-processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
-trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles."""
+One round: 10 of 100 clients, 100 examples each, batches of 20, one epoch (5 steps), pictures of 28 x 28 in 62 classes,
+single precision, one thread. The engine is run as a study runs it, through trainers.Pack, with batches drawn, losses
+reported and bytes counted; the loops (benchmarks/plain_loops.py) only train. Both are timed in turns in one process, by
+the processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
+trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
+the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is other methods."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.plain_loops import (
+    ADAPTIVE_LR,
+    BATCH,
+    CENTRAL,
+    CLASSES,
+    CLIENT_LR,
+    CLIENTS,
+    CLIP,
+    COHORT,
+    EXAMPLES,
+    MIXING,
+    PROX,
+    SIDE,
+    STEPS,
+    Pictures,
+    Plain,
+    PlainAllOnClient,
+    PlainClipped,
+    PlainDyn,
+    PlainMaml,
+    PlainMass,
+    PlainProx,
+    PlainScaffold,
+)
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
-
-CLIENTS, EXAMPLES, COHORT, BATCH, STEPS, CLASSES, SIDE = 100, 100, 10, 20, 5, 62, 28
-CLIENT_LR = 0.05
 
 
 @dataclass(frozen=True)
@@ -47,6 +70,25 @@ class Case:
     trials: int
     rounds: int
     plain: Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is trained, in the engine and in the loop.
+
+    Args:
+        name: of the row.
+        method: settings of the engine's method, besides those of FedAvg.
+        client: the engine's client optimizer.
+        loop: the plain loop.
+        central: whether the server has data of its own.
+    """
+
+    name: str
+    loop: Callable[[nn.Module, Pictures], Plain] = Plain
+    method: dict[str, Any] = field(default_factory=dict)
+    client: dict[str, Any] = field(default_factory=dict)
+    central: bool = False
 
 
 def softmax() -> nn.Module:
@@ -73,47 +115,56 @@ CASES = [
 ]
 
 
-class Plain:
-    """FedAvg as one would write it with care: one module, no copies of data, fused updates.
-
-    Args:
-        module: of the model.
-        inputs: (clients * examples, 1, 28, 28), client after client.
-        targets: (clients * examples,).
-    """
-
-    def __init__(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> None:
-        self.module = module
-        self.inputs, self.targets = inputs, targets
-        self.parameters = list(module.parameters())
-        self.server = [held.detach().clone() for held in self.parameters]
-        self.generator = np.random.default_rng(0)
-
-    def rounds(self, count: int) -> None:
-        for _ in range(count):
-            self._round()
-
-    def _round(self) -> None:
-        mean = [torch.zeros_like(held) for held in self.server]
-        for client in self.generator.choice(CLIENTS, COHORT, replace=False):
-            with torch.no_grad():
-                torch._foreach_copy_(self.parameters, self.server)
-            order = torch.from_numpy(self.generator.permutation(EXAMPLES) + client * EXAMPLES)
-            for rows in order.split(BATCH):
-                loss = F.cross_entropy(self.module(self.inputs[rows]), self.targets[rows])
-                gradients = torch.autograd.grad(loss, self.parameters)
-                with torch.no_grad():
-                    torch._foreach_add_(self.parameters, gradients, alpha=-CLIENT_LR)
-            with torch.no_grad():
-                torch._foreach_add_(mean, self.parameters, alpha=1 / COHORT)
-        self.server = mean
+def stepping(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Callable[[nn.Module, Pictures], Plain]:
+    """FedAvg with an optimizer of torch on the clients."""
+    return lambda module, data: Plain(module, data, make)
 
 
-def document(case: Case, path: Path) -> dict[str, Any]:
+OPTIMIZERS = [
+    Row(
+        "momentum",
+        stepping(lambda held: torch.optim.SGD(held, CLIENT_LR, momentum=0.9, fused=True)),
+        client={"name": "momentum"},
+    ),
+    Row(
+        "nesterov",
+        stepping(lambda held: torch.optim.SGD(held, CLIENT_LR, momentum=0.9, nesterov=True, fused=True)),
+        client={"name": "nesterov"},
+    ),
+    Row("adam", stepping(lambda held: torch.optim.Adam(held, ADAPTIVE_LR, fused=True)), client={"name": "adam"}),
+    Row(
+        "adamw",
+        stepping(lambda held: torch.optim.AdamW(held, ADAPTIVE_LR, weight_decay=0.01, fused=True)),
+        {"weight_decay": 0.01},
+        {"name": "adamw"},
+    ),
+    Row("rmsprop", stepping(lambda held: torch.optim.RMSprop(held, ADAPTIVE_LR)), client={"name": "rmsprop"}),
+    Row(
+        "adagrad", stepping(lambda held: torch.optim.Adagrad(held, ADAPTIVE_LR, fused=True)), client={"name": "adagrad"}
+    ),
+]
+MASS = {"name": "mass", "server_lr": None, "mixing": MIXING, "sync": "reset"}
+METHODS = [
+    Row("fedavg"),
+    Row("fedprox", PlainProx, {"name": "fedprox", "prox": PROX}),
+    Row("clip_norm", PlainClipped, {"clip_norm": CLIP}),
+    Row("scaffold", PlainScaffold, {"name": "scaffold", "variates": "stored"}),
+    Row("feddyn", PlainDyn, {"name": "feddyn", "prox": PROX}),
+    Row("mass", PlainMass, MASS),
+    Row("maml", PlainMaml, {"name": "maml"}),
+    Row("all_on_client", PlainAllOnClient, {"name": "all_on_client"}, central=True),
+]
+
+
+def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
     """The trial that the engine runs."""
+    rate = CLIENT_LR if row.client.get("name") in (None, "momentum", "nesterov") else ADAPTIVE_LR
+    settings = {"name": "fedavg", "client_lr": rate, "server_lr": rate, "local_steps": STEPS, **row.method}
+    task = {"name": "npz", "path": str(path), "test": "test", "model": case.model}
     return {
-        "task": {"name": "npz", "path": str(path), "test": "test", "model": case.model},
-        "method": {"name": "fedavg", "client_lr": CLIENT_LR, "server_lr": CLIENT_LR, "local_steps": STEPS},
+        "task": {**task, "central": {"fraction": 0.1}} if row.central else task,
+        "method": {name: value for name, value in settings.items() if value is not None},
+        **({"client": row.client} if row.client else {}),
         "clients_per_round": COHORT,
         "batch_size": BATCH,
         "rounds": 10**6,
@@ -123,7 +174,7 @@ def document(case: Case, path: Path) -> dict[str, Any]:
 
 
 def data(folder: Path) -> tuple[Path, Tensor, Tensor]:
-    """(file for the engine, inputs and targets for the loop); ten examples more are for testing, and not used."""
+    """(file for the engine, inputs and targets of the loops); ten examples more are for testing, and not used."""
     generator = np.random.default_rng(0)
     count = CLIENTS * EXAMPLES + 10
     inputs = generator.random((count, 1, SIDE, SIDE), dtype=np.float32)
@@ -134,10 +185,12 @@ def data(folder: Path) -> tuple[Path, Tensor, Tensor]:
     return path, torch.from_numpy(inputs[:-10]), torch.from_numpy(targets[:-10])
 
 
-def measure(case: Case, path: Path, inputs: Tensor, targets: Tensor, repeats: int) -> tuple[list[float], list[float]]:
-    """CPU-ms of a round of one trial, (engine, loop), one number a repeat."""
-    pack = Pack.from_spec(parse(document(case, path)), device="cpu")
-    plain = Plain(case.plain(), inputs, targets)
+def measure(
+    case: Case, path: Path, inputs: Tensor, targets: Tensor, repeats: int, row: Row = METHODS[0]
+) -> tuple[list[float], list[float]]:
+    """CPU-ms of a round of one trial, (engine, loop), one number a repeat; prints medians and ratio."""
+    pack = Pack.from_spec(parse(document(case, path, row)), device="cpu")
+    plain = row.loop(case.plain(), Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone()))
     engine_ms, plain_ms = [], []
     pack.advance(1)
     plain.rounds(1)
@@ -150,7 +203,7 @@ def measure(case: Case, path: Path, inputs: Tensor, targets: Tensor, repeats: in
         engine_ms.append(1e3 * (middle - start) / case.rounds / case.trials)
         plain_ms.append(1e3 * (stop - middle) / case.rounds)
     print(
-        f"| {case.model} | {case.trials} | {pack.plan.oracle} | {statistics.median(engine_ms):.1f} "
+        f"| {case.model} | {case.trials} | {pack.plan.oracle} | {row.name} | {statistics.median(engine_ms):.1f} "
         f"| {statistics.median(plain_ms):.1f} | {ratios(engine_ms, plain_ms)} |",
         flush=True,
     )
@@ -178,16 +231,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--only", choices=sorted({case.model for case in CASES}), help="one model")
+    parser.add_argument("--optimizers", action="store_true", help="FedAvg with every client optimizer")
+    parser.add_argument("--methods", action="store_true", help="other methods")
+    parser.add_argument("--rows", help="names of rows, with commas between them")
+    parser.add_argument("--trials", type=int, help="one width of packs")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    rows = [*(OPTIMIZERS if options.optimizers else ()), *(METHODS if options.methods else ())] or METHODS[:1]
+    wanted = [row for row in rows if options.rows is None or row.name in options.rows.split(",")]
+    few = options.optimizers or options.methods
+    cases = [case for case in CASES if options.only in (None, case.model)]
     print(f"{machine()}\n")
-    print("| model | trials | oracle | engine, CPU-ms | loop, CPU-ms | engine / loop |")
-    print("|---|---|---|---|---|---|", flush=True)
+    print("| model | trials | oracle | method or optimizer | engine, CPU-ms | loop, CPU-ms | engine / loop |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         path, inputs, targets = data(Path(folder))
-        for case in CASES:
-            if options.only in (None, case.model):
-                measure(case, path, inputs, targets, options.repeats)
+        for row, case in itertools.product(wanted, cases):
+            if case.trials == (options.trials or (1 if few else case.trials)):
+                measure(case, path, inputs, targets, options.repeats, row)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,11 @@ class Optimizer(Configured, Protocol):
         REFUSED: role -> why it cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
         DECOUPLED: weight decay is added to the directions, not to the gradients.
+        descend_: (hyper, memory, gradient, step, models, rate) moves models (T, M, P) by -rate times the direction of
+            `direction_`, in fewer passes over memory. Clients on a CPU use it if all trials have the same settings:
+            `hyper` then has traced fields (1, 1, 1), and step and rate are numbers.
+        accumulator_: (hyper, memory) prepares and returns a tensor of the memory to which a gradient is added in place;
+            `descend_` then gets this tensor as its gradient. Without it a gradient has a tensor of its own.
     """
 
     DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
@@ -91,6 +96,8 @@ class Optimizer(Configured, Protocol):
     REFUSED: Mapping[str, str] = MappingProxyType({})
     LINEAR: bool = False
     DECOUPLED: bool = False
+    descend_: Callable[[Any, dict[str, Any], Any, int, Any, float], None] | None = None
+    accumulator_: Callable[[Any, dict[str, Any]], Any] | None = None
 
     @abstractmethod
     def init(self, hyper: Any, like: Tensor) -> dict[str, Tensor]:

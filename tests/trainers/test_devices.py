@@ -30,7 +30,8 @@ def agrees(given):
     with fake_device() as calls:
         there = Pack.from_spec(spec, device=str(FAKE), plan=here.plan)
         assert there._lanes[0].now.state.params.device == FAKE
-        same(there.advance(), lines, tolerance=1e-12)
+        # on a CPU clients step by torch's fused optimizers, and trials alone move their models
+        same(there.advance(), lines, tolerance=1e-10)
     assert calls.operations
 
 

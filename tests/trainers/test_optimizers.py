@@ -151,7 +151,31 @@ def test_rows_of_an_optimizer_are_the_trials_alone(role, name):
         for step, gradient in enumerate(gradients()):
             total = torch.zeros(1, 1, SIZE, dtype=torch.float64)
             one.step_(total, memory, gradient[trial : trial + 1].clone(), step)
-            assert torch.equal(total, whole[step, trial : trial + 1])
+            torch.testing.assert_close(total, whole[step, trial : trial + 1], rtol=1e-12, atol=1e-14)
+
+
+FUSED = [name for name, module in optimizers().items() if module.descend_ is not None]
+
+
+@pytest.mark.parametrize("clients", [1, CLIENTS_PER_ROUND])
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_steps_move_models_along_the_same_directions(name, clients):
+    """Of all trials, of the first ones only and of one in the middle, whose memory is not contiguous."""
+    for rows in (slice(TRIALS), slice(TRIALS - 1), slice(1, 2)):
+        every = bound("client", name, ({},) * TRIALS)
+        optimizer = every.rows(rows)
+        assert optimizer.shared is not None
+        like = torch.zeros(clients, TRIALS, SIZE, dtype=torch.float64).transpose(0, 1)
+        memories = [{key: held[rows] for key, held in every.init(like).items()} for _ in range(2)]
+        models = torch.ones_like(like)[rows]
+        for step, gradient in enumerate(gradients(clients)):
+            before = models.clone()
+            direction = optimizer.module.direction_(optimizer.hyper, memories[0], gradient[rows].clone(), step)
+            added = optimizer.accumulator_(memories[1]) if step % 2 else None
+            given = gradient[rows].clone() if added is None else added.add_(gradient[rows])
+            optimizer.step_(models, memories[1], given, step, 0.3)
+            torch.testing.assert_close(models, before - 0.3 * direction, rtol=1e-12, atol=1e-14)
+    assert {"momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad"} <= set(FUSED)
 
 
 @pytest.mark.parametrize(("role", "name"), STEPPING)

@@ -122,6 +122,30 @@ def test_gradients_and_hessian_products_are_derivatives(name, batch_size):
         torch.testing.assert_close((slope_ahead - slope_behind) / (2 * step), bend, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_in_place_are_those_of_gradients_and_products(name, batch_size):
+    """Descent and products with a rate for each trial, with a change in between; gradients over old numbers."""
+    model = build(name)
+    params, broadcast, vectors = models_and_vectors(model)
+    batch = batch_of(model, batch_size)
+    rate = torch.tensor([0.1, 0.0, 0.7], dtype=torch.float64).view(-1, 1, 1)
+    for oracle in model.oracles.values():
+        loss, gradient = oracle.value_and_grad(params, batch)
+        models = replicas(params, *params.shape).copy_(params)
+        found = oracle.descend_(models, batch, rate, lambda: models.mul_(0.5), want_loss=True)  # noqa: B023
+        close(found, loss)
+        close(models, 0.5 * params - rate * gradient)
+        total = replicas(params, *params.shape).fill_(float("inf"))
+        close(oracle.gradient_(params, batch, total, want_loss=True), loss)
+        close(total, gradient)
+        for point in (params, broadcast):
+            vector = replicas(params, *params.shape).copy_(vectors)
+            wanted = 0.5 * vectors - rate * oracle.hvp(point, batch, vectors)
+            oracle.bend_(point, batch, vector, rate, lambda: vector.mul_(0.5))  # noqa: B023
+            close(vector, wanted)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_are_added_in_place_to_the_first_clients_and_trials_only(name):
     model = build(name)

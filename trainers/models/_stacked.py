@@ -12,6 +12,7 @@ from torch import Tensor
 from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import (
     Batch,
+    Between,
     DistinctExamples,
     Group,
     Oracle,
@@ -54,6 +55,8 @@ class Stacked(Oracle):
         columns: true columns of a row, including the bias.
     """
 
+    descends = True
+
     def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
         self.loss = loss
         self.outputs = outputs
@@ -88,6 +91,35 @@ class Stacked(Oracle):
             along = self.scores(client_major(vector, group), group.data["inputs"])
             self._add(self.loss.bend(scores, along), group, total)
         return total
+
+    def bend_(self, params: Tensor, batch: Batch, vector: Tensor, rate: Tensor, between: Between = None) -> None:
+        """Subtracts rate times the Hessian-vector products from the vector in place."""
+        steps = []
+        for group in batch:
+            scores = self.scores(client_major(params, group), group.data["inputs"])
+            along = self.scores(client_major(vector, group), group.data["inputs"])
+            steps.append((self.loss.bend(scores, along), group))
+        self._descend(steps, vector, rate, between)
+
+    def descend_(
+        self, models: Tensor, batch: Batch, rate: Tensor, between: Between = None, want_loss: bool = False
+    ) -> Tensor | None:
+        """Subtracts rate times the gradients from the models in place; returns the losses if `want_loss`."""
+        losses, steps = [], []
+        for group in batch:
+            scores = self.scores(client_major(models, group), group.data["inputs"])
+            if want_loss:
+                losses.append(self.mean_loss(scores, group))
+            steps.append((self.loss.slopes_(scores, group.data["wanted"][:, None]), group))
+        self._descend(steps, models, rate, between)
+        return torch.cat(losses, 1) if want_loss else None
+
+    def _descend(self, steps: list[tuple[Tensor, Group]], total: Tensor, rate: Tensor, between: Between) -> None:
+        """Subtracts rate times the gradients that follow from slopes, group by group."""
+        if between is not None:
+            between()
+        for slopes, group in steps:
+            self._add(slopes.mul_(-rate[None]), group, total)
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""

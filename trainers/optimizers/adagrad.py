@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import adagrad_step_
 from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
@@ -56,3 +57,11 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     if hyper.beta1 is None:
         return gradient.div_(root)
     return memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1) / root
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    if hyper.beta1 is None:
+        adagrad_step_(models, gradient, memory["square"], float(hyper.epsilon), rate)
+    else:
+        models.sub_(direction_(hyper, memory, gradient, step), alpha=rate)

@@ -17,12 +17,14 @@ Source: "Adam: A Method for Stochastic Optimization" (Kingma, Ba 2015); on the s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import adam_step_
 from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-8}}
@@ -55,3 +57,10 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     root = (square / (1 - hyper.beta2 ** (step + 1))).sqrt_()
     corrected: Tensor = mean / (1 - hyper.beta1 ** (step + 1))
     return corrected.div_(root.add_(hyper.epsilon))
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    betas = float(hyper.beta1), float(hyper.beta2)
+    count = step if hyper.bias_correction else math.inf
+    adam_step_(models, gradient, memory["mean"], memory["square"], betas, float(hyper.epsilon), rate, count)

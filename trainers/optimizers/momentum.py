@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import momentum_step_
 from trainers.hyperparameters import tunable
 
 LINEAR = True
@@ -38,3 +39,17 @@ def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
     """The velocity."""
     return memory["velocity"].mul_(hyper.momentum).add_(gradient)
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    velocity = memory["velocity"]
+    if gradient is velocity:
+        models.sub_(velocity, alpha=rate)
+    else:
+        momentum_step_(models, gradient, velocity, float(hyper.momentum), rate)
+
+
+def accumulator_(hyper: Hyper, memory: dict[str, Tensor]) -> Tensor:
+    """The velocity, to which the next gradient is added."""
+    return memory["velocity"].mul_(hyper.momentum)

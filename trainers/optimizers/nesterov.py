@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import momentum_step_
 from trainers.hyperparameters import tunable
 
 LINEAR = True
@@ -41,3 +42,8 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     """The gradient plus momentum times the new velocity."""
     velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
     return gradient.addcmul_(velocity, hyper.momentum)
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    momentum_step_(models, gradient, memory["velocity"], float(hyper.momentum), rate, nesterov=True)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.fused_steps import rms_step_
 from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"epsilon": 1e-8}}
@@ -41,4 +42,9 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
     """The gradient divided by the root."""
     squares = gradient.square()
     square = memory["square"].mul_(hyper.beta2).addcmul_(squares, 1 - hyper.beta2)
-    return gradient.div_(square.sqrt().add_(hyper.epsilon))
+    return gradient.div_(torch.sqrt(square, out=squares).add_(hyper.epsilon))
+
+
+def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
+    """Moves models by -rate times the direction."""
+    rms_step_(models, gradient, memory["square"], float(hyper.beta2), float(hyper.epsilon), rate)

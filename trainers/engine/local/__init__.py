@@ -3,5 +3,5 @@
 `work` has the hyperparameters that methods share, and describes a client's work and its result; `loop` runs it.
 `gradients` adds terms between the loop and an oracle. `client_optimizer` is the contract of a client optimizer,
 `optimizer_steps` runs client optimizers other than SGD, `replicas` and `weighted_sums` hold running sums of gradients,
-`meta_gradients` differentiates through the steps.
+`descent` moves the models of a single trial instead, `meta_gradients` differentiates through the steps.
 """

@@ -26,6 +26,14 @@ class ClientOptimizer(Protocol):
         ...
 
     @property
+    def moves_models(self) -> bool:
+        """Whether `step_` also holds for models instead of totals: it only subtracts rate times the direction.
+
+        Returned memory, which is sums like the totals, then consists of models too.
+        """
+        ...
+
+    @property
     def decoupled(self) -> bool:
         """Whether weight_decay is added to the directions instead of the gradients."""
         ...
@@ -34,7 +42,17 @@ class ClientOptimizer(Protocol):
         """The memory before the first step of a round, (T, M, P) each, laid out like `like`."""
         ...
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
+        """Turns the sums in the memory of `init` into models, if `moves_models` (see there).
+
+        Args:
+            memory: (1, M, P) each, changed in place.
+            start: (1, M or 1, P).
+            rate: client_lr.
+        """
+        ...
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step. Changes `total` and `memory` in place, and may change `gradient`.
 
         Args:
@@ -42,6 +60,15 @@ class ClientOptimizer(Protocol):
             memory: (width, busy, P) each.
             gradient: (width, busy, P).
             step: from 0.
+            rate: -1, unless `moves_models`: then `total` may also be the models, and the rate client_lr.
+        """
+        ...
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """A tensor of the memory to which the gradient of the step may be added, if `step_` then gets it as gradient.
+
+        Args:
+            memory: (width, busy, P) each; the tensor is prepared in place.
         """
         ...
 

@@ -3,7 +3,10 @@
 With U_k the sum of the gradients of the steps before k, a client's model is y_k = start - client_lr U_k. The loop
 keeps U, not y: each step makes one pass over the replicas to compute y, and adds the gradient to U in place. So the
 pseudo-gradient is exact for every client_lr. A difference of models divided by client_lr would lose all digits as
-client_lr goes to 0. The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) +
+client_lr goes to 0. Only a trial that is computed alone, with a rate that is not tiny, moves its models and takes that
+difference (`Motion.rate`): it saves a pass over the replicas in every step, and loses what model averaging loses.
+
+The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) +
 prox (y_k - x) + weight_decay y_k + correction,
 
     U_{k+1} = (1 - client_lr (prox + weight_decay)) U_k + grad f(y_k)
@@ -32,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.batches.examples import Remembered
+from trainers.engine.local.descent import Descent
 from trainers.engine.local.gradients import Observe, displaced, less_anchor, observed
 from trainers.engine.local.optimizer_steps import Stepped
 from trainers.engine.local.replicas import Replicas
@@ -40,6 +44,7 @@ from trainers.engine.local.work import Local, LocalWork, last_step
 from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
 
+_LEAST_RATE = 1e-3  # in single precision, models of size 1 then give gradients to 6e-5
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that a trial's row always uses the same kernels
 
 
@@ -140,11 +145,22 @@ def _frame(
     pull, shift = _pulls(work, params, start)
     moving = longest > 1 and bool((work.client_lr != 0).any())
     scale = None if pull is None else 1 - work.client_lr * pull
-    motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest)
+    rate = _rate(work, start) if moving else None
+    motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest, rate)
     if _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
     frame = gradients.frame(batches, motion)
+    if frame is None and motion.rate is not None and gradients.descends:
+        return Descent(gradients, batches, motion, total)
     return Replicas(gradients, batches, motion, total) if frame is None else frame
+
+
+def _rate(work: LocalWork, start: Tensor) -> float | None:
+    """The rate of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
+    if start.shape[0] > 1 or start.device.type != "cpu" or work.gradient_weights is not None:
+        return None
+    rate = float(work.client_lr)
+    return rate if rate >= _LEAST_RATE else None
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:

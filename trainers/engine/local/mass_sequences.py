@@ -6,6 +6,8 @@ u = start - client_lr U (at which gradients are taken) and the auxiliary v = sta
     three sequences   W <- U + g;  V <- (1 - mixing) V + mixing U + (auxiliary_lr / client_lr) g;
                       U <- (mixing V + W) / (1 + mixing)
     two sequences     W' = U + g;  U <- W' + momentum (W' - W) - (compensation_lr / client_lr) g;  W <- W'
+
+Both are written so that they hold for the sums with rate -1, and for the models themselves with rate client_lr.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class ThreeSequences:
     Args:
         mixing: (T, 1, 1), in (0, 1].
         auxiliary_ratio: (T, 1, 1), auxiliary_lr / client_lr.
-        auxiliary: (T, M or 1, P), V before the first step; None is 0.
+        auxiliary: (T, M or 1, P), V before the first step; None is 0, and V is not returned.
     """
 
     mixing: Tensor
@@ -37,7 +39,12 @@ class ThreeSequences:
     @property
     def returned(self) -> tuple[str, ...]:
         """Names of the memory tensors that the local loop returns."""
-        return (MODEL, AUXILIARY)
+        return (MODEL,) if self.auxiliary is None else (MODEL, AUXILIARY)
+
+    @property
+    def moves_models(self) -> bool:
+        """Whether totals and returned memory may be models: w, u and v instead of W, U and V."""
+        return True
 
     @property
     def decoupled(self) -> bool:
@@ -47,14 +54,28 @@ class ThreeSequences:
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
         held = torch.zeros_like(like)
-        return {MODEL: torch.zeros_like(like), AUXILIARY: held if self.auxiliary is None else held.add_(self.auxiliary)}
+        return {
+            MODEL: torch.zeros_like(like),
+            AUXILIARY: held if self.auxiliary is None else held.copy_(self.auxiliary),
+        }
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
+        """Turns the sums of `init` into models; every step writes w anew."""
+        if self.auxiliary is None:
+            memory[AUXILIARY].copy_(start)
+        else:
+            memory[AUXILIARY].mul_(-rate).add_(start)
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
-        model = torch.add(total, gradient, out=memory[MODEL])
-        auxiliary = memory[AUXILIARY].mul_(1 - self.mixing).addcmul_(total, self.mixing)
-        auxiliary.addcmul_(gradient, self.auxiliary_ratio)
-        total.copy_(model).addcmul_(auxiliary, self.mixing).div_(1 + self.mixing)
+        model = torch.sub(total, gradient, alpha=rate, out=memory[MODEL])
+        auxiliary = memory[AUXILIARY].lerp_(total, self.mixing)
+        auxiliary.addcmul_(gradient, self.auxiliary_ratio, value=-rate)
+        torch.lerp(model, auxiliary, self.mixing / (1 + self.mixing), out=total)
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """No tensor only accumulates gradients."""
+        return None
 
     def rows(self, rows: slice) -> ThreeSequences:
         """This optimizer for some of the trials."""
@@ -82,6 +103,11 @@ class TwoSequences:
         return (MODEL,)
 
     @property
+    def moves_models(self) -> bool:
+        """Whether totals and returned memory may be models: w, u and v instead of W, U and V."""
+        return True
+
+    @property
     def decoupled(self) -> bool:
         """Whether weight decay is added to the directions."""
         return False
@@ -89,14 +115,23 @@ class TwoSequences:
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
         held = torch.zeros_like(like)
-        return {MODEL: held if self.model is None else held.add_(self.model)}
+        return {MODEL: held if self.model is None else held.copy_(self.model)}
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
+        """Turns the sum of `init` into a model."""
+        memory[MODEL].mul_(-rate).add_(start)
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
-        total.add_(gradient)
-        before = memory[MODEL].clone()
-        memory[MODEL].copy_(total)
-        total.addcmul_(total - before, self.momentum).addcmul_(gradient, self.compensation_ratio, value=-1)
+        model = total.sub_(gradient, alpha=rate)
+        further = gradient.mul_(rate * self.compensation_ratio).addcmul_(memory[MODEL], self.momentum, value=-1)
+        further.addcmul_(model, self.momentum)
+        memory[MODEL].copy_(model)
+        total.add_(further)
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """No tensor only accumulates gradients."""
+        return None
 
     def rows(self, rows: slice) -> TwoSequences:
         """This optimizer for some of the trials."""

@@ -7,18 +7,22 @@ of f(y_{K+1}) with respect to x is computed backwards, by Hessian-vector product
     for k = K .. 1:   u <- u + client_lr prox v,   v <- v - client_lr (H(y_k) v + weight_decay v + prox v)
     the gradient is v + u
 
-The path is stored, (K, T, M, P), not a graph. Trials with fewer steps wait at the end of their path.
+The path is stored, (K, T, M, P), not a graph. Trials with fewer steps wait at the end of their path. Models and v
+change in place, without copies of gradients or products.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine.batches.examples import Remembered
 from trainers.engine.local.work import Local, LocalWork
-from trainers.engine.oracles.oracle import Oracle, RoundBatches
+from trainers.engine.oracles.oracle import Oracle, RoundBatches, replicas
 
 PRODUCT_COST = 2  # gradients that a Hessian-vector product counts as
 
@@ -42,29 +46,90 @@ def run_meta_gradients(
     if work.local_steps is None:
         raise ValueError("local_steps must be given, got none")
     given = work.local_steps.cpu().numpy().reshape(-1)
-    steps = np.where(alive, given, 0)
-    left = torch.as_tensor(steps, device=params.device).view(-1, 1, 1)
-    longest, clients = int(steps.max(initial=0)), len(batches.clients)
-    stride = 2 if unbiased else 1
-    batches.prepare(stride * (longest + 1))
-    prox = torch.zeros_like(work.client_lr) if work.prox is None else work.prox
-    decay = torch.zeros_like(work.client_lr) if work.weight_decay is None else work.weight_decay
+    trials, clients = len(given), len(batches.clients)
+    if oracle.separate and trials > 1:
+        shared, back, loss = Remembered(batches), replicas(params, trials, clients, params.shape[-1]), []
+        for row in range(trials):
+            one = slice(row, row + 1)
+            own = replace(
+                work,
+                client_lr=work.client_lr[one],
+                local_steps=work.local_steps[one],
+                prox=None if work.prox is None else work.prox[one],
+                weight_decay=None if work.weight_decay is None else work.weight_decay[one],
+            )
+            done = run_meta_gradients(oracle, shared, params[one], own, alive[one], unbiased)
+            back[one] = done.pseudo_gradient
+            loss.append(done.first_loss)
+        first_loss = torch.cat(loss)
+    else:
+        back, first_loss = _differentiated(oracle, batches, params, work, np.where(alive, given, 0), unbiased)
+    cost = np.broadcast_to(((1 + PRODUCT_COST) * given + 1)[:, None], (trials, clients))
+    return Local(back, cost, first_loss)
 
-    path = [params]
-    loss, slope = oracle.value_and_grad(params, batches.batch(0, clients))
-    back = slope = slope + decay * params
-    for step in range(longest):
-        here = path[-1]
-        moved = here - work.client_lr * (slope + prox * (here - params))
-        path.append(torch.where(left > step, moved, here))
-        slope = oracle.value_and_grad(path[-1], batches.batch(stride * (step + 1), clients))[1] + decay * path[-1]
-        back = torch.where(left == step + 1, slope, back)
-    kept = torch.zeros_like(back)
+
+def _differentiated(
+    oracle: Oracle,
+    batches: RoundBatches,
+    params: Tensor,
+    work: LocalWork,
+    steps: NDArray[np.int64],
+    unbiased: bool,
+) -> tuple[Tensor, Tensor]:
+    """((T, M, P) gradients, (T, M) losses of the first batches); `steps` (T,) are those of each trial."""
+    (trials, _, size), clients = params.shape, len(batches.clients)
+    longest, stride = int(steps.max(initial=0)), 2 if unbiased else 1
+    batches.prepare(stride * (longest + 1))
+    prox, decay = _given(work.prox), _given(work.weight_decay)
+    pull = decay if prox is None else prox if decay is None else prox + decay
+
+    path = [params]  # a trial with fewer steps stays at the end of its path: its rates are 0 from there on
+    rates = [
+        work.client_lr * torch.as_tensor(steps > step).to(work.client_lr).view(-1, 1, 1) for step in range(longest)
+    ]
+    loss = None
+    for step, rate in enumerate(rates):
+        models = replicas(params, trials, clients, size).copy_(path[-1])
+
+        def pulled(models: Tensor = models, rate: Tensor = rate) -> None:
+            if pull is not None:
+                models.mul_(1 - rate * pull)
+            if prox is not None:
+                models.add_(rate * prox * params)
+
+        found = oracle.descend_(models, batches.batch(stride * step, clients), rate, pulled, want_loss=step == 0)
+        loss = found if loss is None else loss
+        path.append(models)
+
+    back = replicas(params, trials, clients, size)
+    for count in np.unique(steps).tolist():
+        batch, last = batches.batch(stride * count, clients), path[count]
+        if count == longest and (steps == longest).all():
+            found = oracle.gradient_(last, batch, back, want_loss=loss is None)
+            slope = back
+        else:
+            found, slope = oracle.value_and_grad(last, batch)
+        loss = found if loss is None else loss
+        if decay is not None:
+            slope = slope.add_(decay * last)
+        if slope is not back:
+            ends = torch.as_tensor(steps == count, device=params.device).view(-1, 1, 1)
+            torch.where(ends, slope, back, out=back)
+    kept = None if prox is None else torch.zeros_like(back)
     for step in reversed(range(longest)):
-        batch = batches.batch(stride * step + stride - 1, clients)
-        bent = oracle.hvp(path[step], batch, back) + (decay + prox) * back
-        busy = left > step
-        kept = torch.where(busy, kept + work.client_lr * prox * back, kept)
-        back = torch.where(busy, back - work.client_lr * bent, back)
-    cost = np.broadcast_to(((1 + PRODUCT_COST) * given + 1)[:, None], (len(given), clients))
-    return Local(back + kept, cost, loss)
+        rate = rates[step]
+        if kept is not None and prox is not None:
+            kept.addcmul_(back, rate * prox)
+
+        def bent(rate: Tensor = rate) -> None:
+            if pull is not None:
+                back.mul_(1 - rate * pull)
+
+        oracle.bend_(path[step], batches.batch(stride * step + stride - 1, clients), back, rate, bent)
+    assert loss is not None
+    return back if kept is None else back.add_(kept), loss
+
+
+def _given(strength: Tensor | None) -> Tensor | None:
+    """A pull (T, 1, 1); None if it is 0."""
+    return strength if strength is not None and bool((strength != 0).any()) else None

@@ -1,8 +1,9 @@
 """The local loop for work that needs each gradient by itself: with a client optimizer, or with clipping.
 
 A step takes the gradient, scales it, adds the pulls and the correction, clips, and lets the client optimizer advance
-the total U of the models y = start - client_lr U. Plain gradient descent without clipping does not need this: there U
-grows by the gradient itself (engine/local/loop.py).
+the total U of the models y = start - client_lr U. If there is a single trial with a rate that is not tiny, the models
+themselves are moved, and U follows at the end (`Motion.rate`). Plain gradient descent without clipping does not need
+this: there U grows by the gradient itself (engine/local/loop.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 from trainers.engine.local.client_optimizer import clipped_
 from trainers.engine.local.work import GRADIENTS, LocalWork
 from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
+from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, replicas
 
 
 class Stepped:
@@ -39,51 +40,104 @@ class Stepped:
         self.batches = batches
         self.motion = motion
         self.work = work
-        self.decay = work.weight_decay if work.decoupled else None
+        self.decay = _decay(work)
         optimizer = work.optimizer
         trials, _, size = motion.start.shape
-        self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
-        self.gradient = torch.empty_like(self.total)
-        self.model = torch.empty_like(self.total) if motion.moving else None
+        whole = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
+        moves = optimizer is None or optimizer.moves_models
+        self.rate = (
+            motion.rate if moves and not (self.decay is not None and work.evaluation_offset is not None) else None
+        )
+        # U, or the models themselves
+        self.total = whole if self.rate is None else whole.copy_(motion.start)
+        self.gradient: Tensor | None = None
+        self.model = torch.empty_like(self.total) if motion.moving and self.rate is None else None
+        self.shift = motion.shift
+        if self.rate is not None and motion.pull is not None:
+            back = motion.pull * motion.start
+            self.shift = -back if motion.shift is None else motion.shift - back
         self.optimizer = optimizer
         self.memory = {} if optimizer is None else optimizer.init(self.total)
         answers = {} if optimizer is None else {name: self.memory[name] for name in optimizer.returned}
+        if self.rate is not None and optimizer is not None:
+            optimizer.begin_(self.memory, motion.start, self.rate)
         self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and optimizer is not None else None
         if self.gradient_sum is not None:
             answers[GRADIENTS] = self.gradient_sum
+        self.accumulates = (
+            self.rate is not None
+            and work.gradient_scale is None
+            and work.clip_norm is None
+            and self.gradient_sum is None
+        )
         self.returned = tuple(answers)
         self.totals = [self.total, *answers.values()]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
-        motion = self.motion
-        total, here = self.total[:width, :busy], motion.start[:width, :busy]
-        if step > 0 and self.model is not None:
-            out = self.model[:width, :busy]
-            here = torch.addcmul(here, total, motion.client_lr[:width], value=-1, out=out)
-        self.gradient[:width].zero_()
-        loss = self.gradients.add_gradient_(here, self.batches.batch(step, busy), self.gradient[:width], want_loss)
+        total, here = self.total[:width, :busy], self._models(step, width, busy)
+        memory = {name: held[:width, :busy] for name, held in self.memory.items()}
+        optimizer = self.optimizer
+        if optimizer is not None and width < len(self.total):
+            optimizer = optimizer.rows(slice(width))
+        batch = self.batches.batch(step, busy)
+        gradient = optimizer.accumulator_(memory) if self.accumulates and optimizer is not None else None
+        if gradient is not None:
+            loss = self.gradients.add_gradient_(here, batch, gradient, want_loss)
+            self._pull_(gradient, step)
+        else:
+            gradient, loss = self._own_gradient(here, batch, step, want_loss)
+        decayed = None
+        if self.decay is not None:
+            if self.rate is not None:
+                total.mul_(1 - self.rate * self.decay)
+            else:
+                decayed = self.decay[:width] * self._where(here, width, busy)
+        rate = -1.0 if self.rate is None else self.rate
+        if optimizer is None:
+            total.sub_(gradient, alpha=rate)
+        else:
+            optimizer.step_(total, memory, gradient, step, rate)
+        if decayed is not None:
+            total.add_(decayed)
+        return loss
+
+    def _own_gradient(self, here: Tensor, batch: Batch, step: int, want_loss: bool) -> tuple[Tensor, Tensor | None]:
+        """The gradients (width, busy, P), complete and clipped, and the losses."""
+        width, busy = here.shape[0], batch[-1].stop
+        if self.gradient is None:
+            self.gradient = replicas(self.motion.start, *self.total.shape)
+        loss = self.gradients.gradient_(here, batch, self.gradient[:width], want_loss)
         gradient = self.gradient[:width, :busy]
         if self.work.gradient_scale is not None:
             gradient.mul_(self.work.gradient_scale[:width])
-        if motion.shift is not None:
-            gradient.add_(motion.shift[:width, :busy])
-        if motion.pull is not None and step > 0:
-            gradient.addcmul_(total, motion.client_lr[:width] * motion.pull[:width], value=-1)
+        self._pull_(gradient, step)
         if self.work.clip_norm is not None:
             clipped_(gradient, self.work.clip_norm[:width])
         if self.gradient_sum is not None:
             self.gradient_sum[:width, :busy].add_(gradient)
-        memory = {name: held[:width, :busy] for name, held in self.memory.items()}
-        decayed = None if self.decay is None else self.decay[:width] * self._where(here, width, busy)
-        if self.optimizer is None:
-            total.add_(gradient)
-        else:
-            whole = width == len(self.total)
-            (self.optimizer if whole else self.optimizer.rows(slice(width))).step_(total, memory, gradient, step)
-        if decayed is not None:
-            total.add_(decayed)
-        return loss
+        return gradient, loss
+
+    def _models(self, step: int, width: int, busy: int) -> Tensor:
+        """The models before a step."""
+        motion, total = self.motion, self.total[:width, :busy]
+        if step > 0 and self.rate is not None:
+            return total
+        start = motion.start[:width, :busy]
+        if step == 0 or self.model is None:
+            return start
+        return torch.addcmul(start, total, motion.client_lr[:width], value=-1, out=self.model[:width, :busy])
+
+    def _pull_(self, gradient: Tensor, step: int) -> None:
+        """Adds the shift and the pull to the gradients (width, busy, P)."""
+        width, busy, _ = gradient.shape
+        pull, total = self.motion.pull, self.total[:width, :busy]
+        if self.shift is not None:
+            gradient.add_(self.shift[:width, :busy])
+        if pull is not None and self.rate is not None:
+            gradient.addcmul_(total, pull)
+        elif pull is not None and step > 0:
+            gradient.addcmul_(total, self.motion.client_lr[:width] * pull[:width], value=-1)
 
     def _where(self, models: Tensor, width: int, busy: int) -> Tensor:
         """The models at which the gradients are taken."""
@@ -92,7 +146,7 @@ class Stepped:
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
-        return sums[0]
+        return self._sums(sums[0])
 
     def kept(self, sums: list[Tensor]) -> dict[str, Tensor]:
         """The optimizer's returned memory at each client's last step, and the sums of the gradients, by name.
@@ -100,4 +154,15 @@ class Stepped:
         Args:
             sums: the sums of `totals`.
         """
-        return dict(zip(self.returned, sums[1:], strict=True))
+        kept = dict(zip(self.returned, sums[1:], strict=True))
+        return {name: held if name == GRADIENTS else self._sums(held) for name, held in kept.items()}
+
+    def _sums(self, held: Tensor) -> Tensor:
+        """What (T, M, P) stands for in totals: U of models start - client_lr U."""
+        return held if self.rate is None else torch.sub(self.motion.start, held, out=held).div_(self.rate)
+
+
+def _decay(work: LocalWork) -> Tensor | None:
+    """(T, 1, 1) weight decay of the directions; None if there is none."""
+    decay = work.weight_decay if work.decoupled else None
+    return decay if decay is not None and bool((decay != 0).any()) else None

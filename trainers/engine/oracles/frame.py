@@ -20,6 +20,8 @@ class Motion:
         moving: whether any model moves before its last gradient.
         pull: (T, 1, 1); None is 0.
         steps: the largest number of steps of any trial.
+        rate: client_lr as a number if there is one trial, and a frame may move its models instead of keeping U, as
+            (start - y) / client_lr is exact enough; else None.
     """
 
     start: Tensor
@@ -29,6 +31,7 @@ class Motion:
     moving: bool
     pull: Tensor | None = None
     steps: int = 1
+    rate: float | None = None
 
 
 class Frame(Protocol):

@@ -8,7 +8,7 @@ memory (`replicas`), so that one product serves all trials of a client.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -58,14 +58,20 @@ class DistinctExamples:
     places: Sequence[Tensor]
 
 
+Between = Callable[[], None] | None
+"""What to do between computing gradients and using them."""
+
+
 class LocalGradients(Protocol):
     """Gradients for the local loop: one required method, and two optional fast paths.
 
     Attributes:
         separate: gains nothing from stacked trials; the local loop then runs each trial alone from first to last step.
+        descends: `descend_` takes no more passes over the models than `add_gradient_`.
     """
 
     separate: bool = False
+    descends: bool = False
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
         """Cheaper coordinates for the local loop than replicas of the model (engine/local/loop.py), or None."""
@@ -74,6 +80,30 @@ class LocalGradients(Protocol):
     @abstractmethod
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients in place to `total` (T, M, P), a slice of `replicas`; returns (T, M) losses on request."""
+
+    def gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """Overwrites the clients of the batch in `total`, padding included, with the gradients; else as above."""
+        total[:, : batch[-1].stop].zero_()
+        return self.add_gradient_(params, batch, total, want_loss)
+
+    def descend_(
+        self, models: Tensor, batch: Batch, rate: Tensor, between: Between = None, want_loss: bool = False
+    ) -> Tensor | None:
+        """Subtracts rate times the gradients from the models in place; returns (T, M) losses on request.
+
+        Args:
+            models: (T, M, P), a slice of `replicas` with the clients of the batch.
+            batch: batches of the clients.
+            rate: (T, 1, 1).
+            between: called when the gradients are known and the models still unchanged; it may change the models.
+            want_loss: whether to return the losses.
+        """
+        total = replicas(models, *models.shape)
+        loss = self.add_gradient_(models, batch, total, want_loss)
+        if between is not None:
+            between()
+        models.addcmul_(total, rate, value=-1)
+        return loss
 
 
 class Oracle(LocalGradients, Protocol):
@@ -101,6 +131,21 @@ class Oracle(LocalGradients, Protocol):
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """(T, M, P) products of each client's Hessian with a vector (T, M or 1, P)."""
         ...
+
+    def bend_(self, params: Tensor, batch: Batch, vector: Tensor, rate: Tensor, between: Between = None) -> None:
+        """Subtracts rate times the Hessian-vector products from the vector in place.
+
+        Args:
+            params: (T, M or 1, P).
+            batch: batches of all clients.
+            vector: (T, M, P), client-major.
+            rate: (T, 1, 1).
+            between: called when the products are known and the vector is still unchanged; it may change the vector.
+        """
+        products = self.hvp(params, batch, vector)
+        if between is not None:
+            between()
+        vector.addcmul_(products, rate, value=-1)
 
 
 class RoundBatches(Protocol):

@@ -8,7 +8,8 @@ shapes round differently. Even the rows of one product may round differently by 
 through other kernels than the first (torch 2.13 with MKL: in one of seven shapes of matrix products that were tried,
 and in one of four shapes of products with a vector). So a trial keeps its bits next to other neighbours or idle slots
 only if its slot, the width and the numbers of local steps in all slots stay the same, and no neighbour adds a term that
-the pack did not have (clipping, momentum, a proximal pull). Otherwise it agrees up to rounding.
+the pack did not have (clipping, momentum, a proximal pull, other settings of the client optimizer). Otherwise it agrees
+up to rounding.
 
 Under a `separate` plan every trial is computed as if it were alone, whole rounds at a time, with the model, the data
 and the batches of the pack. Its bits then depend only on the oracle, the number of threads and the processor, not on

@@ -45,13 +45,41 @@ class RoleOptimizer:
         momentum = getattr(self.hyper, "momentum", None)
         return momentum is not None and not bool((momentum != 0).any())
 
+    @property
+    def moves_models(self) -> bool:
+        """Whether totals may be the models themselves (see ClientOptimizer)."""
+        return True
+
+    @cached_property
+    def shared(self) -> Any:
+        """The settings as (1, 1, 1), for `descend_`; None if trials differ, on accelerators, or without `descend_`."""
+        if self.module.descend_ is None:
+            return None
+        for value in vars(self.hyper).values():
+            if isinstance(value, Tensor) and (value.device.type != "cpu" or not bool((value == value[:1]).all())):
+                return None
+        return rows_of(self.hyper, slice(1))
+
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
         return self.module.init(self.hyper, like)
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int) -> None:
+    def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
+        """Nothing: the memory has no sums of directions."""
+
+    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
-        total.add_(self.module.direction_(self.hyper, memory, gradient, step))
+        if self.shared is not None and self.module.descend_ is not None:
+            self.module.descend_(self.shared, memory, gradient, step, total, rate)
+        else:
+            total.sub_(self.module.direction_(self.hyper, memory, gradient, step), alpha=rate)
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """The tensor to which a gradient may be added, or None (see ClientOptimizer)."""
+        if self.shared is None or self.module.accumulator_ is None:
+            return None
+        prepared: Tensor = self.module.accumulator_(self.shared, memory)
+        return prepared
 
     def rows(self, rows: slice) -> RoleOptimizer:
         """This optimizer for some of the trials."""

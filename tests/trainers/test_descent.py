@@ -1,0 +1,142 @@
+"""Local work of a single trial, which moves the models: the same as the sums of gradients it stands for."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.local import loop
+from trainers.engine.local.descent import Descent
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.mass_sequences import ThreeSequences, TwoSequences
+from trainers.engine.local.optimizer_steps import Stepped
+from trainers.engine.local.work import LocalWork
+from trainers.engine.rounds.role_optimizer import RoleOptimizer
+from trainers.models import linear, mlp, softmax
+from trainers.problem import Examples, Problem
+from trainers.registry import optimizers
+from trainers.trial.roles import settings
+
+SIZES = np.array([14, 9, 11])
+MODULES = {"softmax": softmax, "linear": linear, "mlp": mlp}
+
+
+def model_of(name, dtype=torch.float64):
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(SIZES.sum(), 5))
+    targets = generator.normal(size=SIZES.sum()) if name == "linear" else generator.integers(0, 3, SIZES.sum())
+    data = Examples(inputs, targets, np.cumsum(SIZES) - SIZES, SIZES)
+    own = {"mlp": {"hidden": [6, 4], "classes": 3}, "softmax": {"classes": 3}, "linear": {}}[name]
+    return MODULES[name].build(Problem(name, data, model_settings=own), dtype, torch.device("cpu"))
+
+
+def column(value, dtype=torch.float64):
+    return torch.full((1, 1, 1), value, dtype=dtype)
+
+
+def optimizer_of(name, dtype=torch.float64):
+    module = optimizers()[name]
+    given = {item.name: item.default for item in settings(module, "client")} | {"beta1": 0.8}
+    known = {item.name for item in settings(module, "client")}
+    values = {
+        key: column(value, dtype) if isinstance(value, float) else value for key, value in given.items() if key in known
+    }
+    return RoleOptimizer(module, module.Hyper(**values))
+
+
+def terms(model, dtype=torch.float64):
+    """What local work may have, one change each."""
+    draw = torch.randn(3, 1, 3, model.layout.count, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    displacement, correction, offset = (model.layout.row(0.3 * one).to(dtype) for one in draw)
+    client = {f"client.{name}": {"optimizer": optimizer_of(name, dtype)} for name in optimizers() if name != "sgd"}
+    sums = model.layout.row(torch.ones(1, 3, model.layout.count, dtype=torch.float64)).to(dtype)
+    mass = {
+        "three sequences": ThreeSequences(column(0.4, dtype), column(1.5, dtype)),
+        "three sequences, kept": ThreeSequences(column(0.4, dtype), column(1.5, dtype), sums),
+        "two sequences": TwoSequences(column(0.6, dtype), column(0.2, dtype), sums),
+    }
+    return {
+        "plain": {},
+        "prox and displacement": {"prox": column(0.4, dtype), "displacement": displacement},
+        "decay and correction": {"weight_decay": column(0.2, dtype), "correction": correction},
+        "anchor": {"anchor": model.layout.row(torch.ones(1, 1, model.layout.count, dtype=torch.float64)).to(dtype)},
+        "offset and decay": {"evaluation_offset": offset, "weight_decay": column(0.2, dtype)},
+        "clipping": {"clip_norm": column(0.5, dtype), "prox": column(0.3, dtype)},
+        "scale": {"gradient_scale": column(0.7, dtype), "correction": correction, "prox": column(0.4, dtype)},
+        "adamw with decay": {"optimizer": optimizer_of("adamw", dtype), "weight_decay": column(0.2, dtype)},
+        "momentum with pulls": {
+            "optimizer": optimizer_of("momentum", dtype),
+            "prox": column(0.4, dtype),
+            "displacement": displacement,
+            "correction": correction,
+        },
+        "sums of gradients": {"optimizer": optimizer_of("momentum", dtype), "sum_gradients": True},
+        **client,
+        **{name: {"optimizer": optimizer, "displacement": displacement} for name, optimizer in mass.items()},
+    }
+
+
+NAMES = list(terms(model_of("softmax")))
+
+
+def done(model, work, batch_size=4):
+    dtype = work.client_lr.dtype
+    row = torch.randn(model.layout.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    params = model.layout.row(0.5 * row).view(1, 1, -1).to(dtype)
+    batches = model.source(0, batch_size, "shuffled").round(0, np.arange(len(SIZES)))
+    return run_local_steps(model.oracles["stacked"], batches, params, work, np.ones(1, bool))
+
+
+@pytest.mark.parametrize("term", NAMES)
+@pytest.mark.parametrize("name", MODULES)
+def test_models_that_move_give_the_sums(name, term, monkeypatch):
+    model = model_of(name)
+    given = {"client_lr": column(0.05), **terms(model)[term]}
+    for batch_size, many in ((4, {"local_steps": torch.tensor([[[5]]])}), (None, {"local_epochs": 3})):
+        work = LocalWork(**given, **many)
+        moved = done(model, work, batch_size)
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "_LEAST_RATE", math.inf)
+            summed = done(model, work, batch_size)
+        torch.testing.assert_close(moved.pseudo_gradient, summed.pseudo_gradient, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(moved.first_loss, summed.first_loss, rtol=1e-12, atol=1e-12)
+        assert set(moved.kept) == set(summed.kept)
+        for key, held in summed.kept.items():
+            torch.testing.assert_close(moved.kept[key], held, rtol=1e-10, atol=1e-10)
+        shown = model.layout.row(torch.ones(model.layout.count, dtype=torch.float64)) != 0
+        assert (moved.pseudo_gradient[..., ~shown] == 0).all()
+
+
+@pytest.mark.parametrize("client_lr", [0.1, 1e-3, 1e-6, 0.0])
+@pytest.mark.parametrize("name", MODULES)
+def test_single_precision_keeps_four_digits_at_any_rate(name, client_lr):
+    """At 1e-6 a difference of models over client_lr would be wrong by several per cent."""
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        work = LocalWork(column(client_lr, dtype), torch.tensor([[[6]]]))
+        found[dtype] = done(model_of(name, dtype), work).pseudo_gradient.double()
+    error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
+    assert error < 1e-4
+
+
+def test_only_single_trials_with_a_rate_move_their_models(monkeypatch):
+    made = []
+    for cls in (Descent, Stepped):
+
+        def add_(self, *given, own=cls.add_, **named):
+            made.append(self)
+            return own(self, *given, **named)
+
+        monkeypatch.setattr(cls, "add_", add_)
+    model = model_of("softmax")
+    count = torch.tensor([[[3]]])
+    done(model, LocalWork(column(0.1), count))
+    done(model, LocalWork(column(0.1), count, optimizer=optimizer_of("adam")))
+    assert [type(frame) for frame in made] == [Descent] * 3 + [Stepped] * 3
+    assert made[-1].rate == 0.1
+    made.clear()
+    weights = torch.tensor([[1.0, 2.0, 1.0]])
+    done(model, LocalWork(column(1e-4), count, optimizer=optimizer_of("adam")))
+    done(model, LocalWork(column(0.1), gradient_weights=weights, optimizer=optimizer_of("adam")))
+    assert [frame.rate for frame in made] == [None] * 6
