@@ -40,9 +40,10 @@ RUN --mount=type=bind,target=/context \
     find /opt/driftline -path '*/torch/bin/*' ! -name torch_shm_manager -delete; \
     find /opt/driftline -path '*/site-packages/*' \( -name '*.map' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' \
         -o -name '*.c' -o -name '*.h' -o -name '*.hpp' \) -delete; \
-    for unused in torch/include torch/test ray/jars ray/rllib ray/llm kubernetes/aio \
-        pyarrow/include 'pyarrow/*flight*' 'virtualenv/seed/wheels/embed/*.whl' sklearn/datasets/images; do rm -rf $packages/$unused; done; \
-    rm -rf /tmp/source; \
+    for unused in torch/include torch/test ray/jars ray/rllib ray/serve ray/llm kubernetes/aio \
+        pyarrow/include 'pyarrow/*flight*' 'pyarrow/libarrow_python*.so' 'pyarrow/libarrow_python*.so.*.*' \
+        'virtualenv/seed/wheels/embed/*.whl' sklearn/datasets/images; do rm -rf $packages/$unused; done; \
+    rm -rf /tmp/source /opt/driftline/bin/py-spy; \
     cd /tmp; \
     for folder in driftline service trainers search_spaces ray/_private ray/autoscaler ray/dashboard; do \
         /opt/driftline/bin/python -m compileall -q $packages/$folder || true; \
@@ -50,7 +51,7 @@ RUN --mount=type=bind,target=/context \
     PYTHONDONTWRITEBYTECODE= MPLCONFIGDIR=/tmp/matplotlib /opt/driftline/bin/python -W ignore -c "import pkgutil, mlflow.server.auth, ray.tune, service; \
 [__import__(module.name) for module in pkgutil.walk_packages(service.__path__, 'service.') \
 if not module.name.endswith('__main__') and '.migrations.' not in module.name]"; \
-    /opt/driftline/bin/python -m pip check
+    PYTHONDONTWRITEBYTECODE=1 /opt/driftline/bin/python -m pip check
 
 FROM ${BASE}
 ARG VARIANT=cpu

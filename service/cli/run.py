@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -39,7 +40,7 @@ def run_study(
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
     folder = out or environment().out / study.name
     ahead = start_ray(folder, ray_address)
-    if ahead is not None:
+    if ahead is not None and sys.stderr.isatty():
         typer.echo("Checking the study and starting Ray ...", err=True)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)

@@ -305,7 +305,7 @@ _LOG_FILES = _LogFiles(_LOG)
 
 def start_ray(folder: Path, ray_address: str | None) -> Ahead | None:
     """Begins to start Ray on this computer, if a study will be run into this folder, which is new; returns at once."""
-    if ray_address or ray_cluster() or (folder / DATABASE).exists():
+    if ray_address or ray_cluster() or os.path.exists(folder / DATABASE):  # False for paths that cannot be
         return None
     from service.driver.ray.ahead import Ahead
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from driftline import Frontier
 from driftline.results.document import Reading, frontier_document
+from driftline.sdk import shortcuts
 from driftline.study.spec import Study
 from service.cli import jobs
 from service.cli import run as run_command
@@ -38,13 +39,14 @@ def first(file: Path) -> Frontier:
 def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: dict[str, Any] = {}
 
-    def run(folder: Path, study: Study, *, ray_address: str | None, source: str) -> Any:
+    def run(folder: Path, study: Study, *, source: str, **_: Any) -> Any:
         begun.update(study=study, source=source)
         return nullcontext()
 
     monkeypatch.setattr(run_command, "EmbeddedRun", run)
-    monkeypatch.setattr(run_command, "_follow", lambda run: None)
-    monkeypatch.setattr(run_command, "frontier", {Path("out/first"): first}.__getitem__)
+    monkeypatch.setattr(run_command, "_follow", lambda run, as_json: None)
+    monkeypatch.setattr(run_command, "start_ray", lambda folder, address: None)
+    monkeypatch.setattr(shortcuts, "frontier", {Path("out/first"): first}.__getitem__)
     command = ["run", str(file), "--out", "out/second", "--warm-start", "out/first"]
     CliRunner().invoke(app, command, catch_exceptions=False)
     assert begun["study"] == first.warm_started(Study.from_yaml(file)) != Study.from_yaml(file)

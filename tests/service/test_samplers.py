@@ -190,7 +190,7 @@ FINITE = {"a": Choice((1, 2, 3)), "b": Int(1, 4, also=(9,)), "c": Choice((0.5,))
 
 
 @pytest.mark.parametrize("rows", ["plain", "start", "constraint"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", samplers.NAMES)  # samplers of other packages may repeat configurations
 def test_no_configuration_comes_twice_while_there_are_others(name, rows):
     """In generations of 4 whose results are told two generations later, until the whole space has been tried."""
     space = {key: Int(1, 5) if key == "b" and name == "cmaes" else FINITE[key] for key in FINITE}

@@ -67,7 +67,7 @@ def test_every_function_has_the_parameters_of_the_contract(word: str) -> None:
         own = {part: value for part, value in vars(type(plugin)).items() if isinstance(value, staticmethod)}
         assert own, name
         for part, function in own.items():
-            if part == "resolve":
+            if getattr(kind, part) is None:  # optional: the contract has no function to compare with
                 continue
             wanted = list(inspect.signature(getattr(kind, part)).parameters)[1:]
             assert list(inspect.signature(function).parameters) == wanted, (name, part)

@@ -42,7 +42,7 @@ class Chosen:
         return numbers[:count]
 
     def _curves(self, label: str, search: int) -> list[TrialCurve]:
-        of_search, columns = self._study.budget.search_of, needed(self._study.objective)
+        of_search, columns = self._study.budget.search_of, needed(self._study)
         records = [
             record
             for record in self._table.trials.values()

@@ -47,7 +47,7 @@ class Ladder:
 
     def load(self, records: Sequence[TrialRecord]) -> None:
         """Computes the values of search trials that an earlier driver has begun, from their stored curves."""
-        names = needed(self._study.objective)
+        names = needed(self._study)
         begun = [record.id for record in records if record.phase == "search" and record.rounds_done]
         ended = [trial for trial in begun if trial not in self._table.curves] if self._used else []
         self.arrive(begun)

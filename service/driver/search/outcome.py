@@ -8,15 +8,16 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from driftline.results import objectives
 from driftline.results.curves import COSTS, TrialCurve
-from driftline.study.spec import Objective, Study
+from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import TrialRecord, Values
 from service.driver.search.forecast import RATES
 
 
-def needed(objective: Objective) -> frozenset[str]:
+def needed(study: Study) -> frozenset[str]:
     """The columns from which `trial_result` and outlooks at rungs are computed."""
-    return frozenset({"round", "diverged", objective.quality, *COSTS[objective.cost], *RATES})
+    forecast = RATES if study.budget.rung_rule == "extrapolation" else ()
+    return frozenset({"round", "diverged", study.objective.quality, *COSTS[study.objective.cost], *forecast})
 
 
 def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:

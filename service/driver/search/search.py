@@ -84,7 +84,7 @@ class Search:
         self.table = StudyTable()
         self._chosen = Chosen(client, study_id, study, self.table)
         self._ladder = Ladder(client, study_id, study, self.table, self.folder)
-        self._needed = needed(study.objective)
+        self._needed = needed(study)
         self._build_sampler = build_sampler
         self._packs_started = 0
         self._failed_packs = 0
