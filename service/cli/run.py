@@ -38,12 +38,12 @@ def run_study(
         study = shortcuts.frontier(warm_start).warm_started(study)
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
     folder = out or environment().out / study.name
-    ahead = start_ray(folder, ray_address)
-    if ahead is not None:
+    early = start_ray(folder, ray_address)
+    if early is not None:
         typer.echo("Checking the study and starting Ray ...", err=True)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
-    with EmbeddedRun(folder, study, ray_address=ray_address, source=source, ray_ahead=ahead) as run:
+    with EmbeddedRun(folder, study, ray_address=ray_address, source=source, early_ray=early) as run:
         _follow(run, as_json=as_json)
 
 

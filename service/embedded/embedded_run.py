@@ -36,7 +36,7 @@ from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
 
 if TYPE_CHECKING:
-    from service.driver.ray.ahead import Ahead
+    from service.driver.ray.early_ray import EarlyRay
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
@@ -51,7 +51,7 @@ class EmbeddedRun:
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
-        ray_ahead: What `start_ray` returned for the folder.
+        early_ray: What `start_ray` returned for the folder.
 
     Attributes:
         folder: The output folder.
@@ -72,7 +72,7 @@ class EmbeddedRun:
         *,
         ray_address: str | None = None,
         source: str | None = None,
-        ray_ahead: Ahead | None = None,
+        early_ray: EarlyRay | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recorder: RecorderProcess | None = None
@@ -81,7 +81,7 @@ class EmbeddedRun:
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
-        self._ray_ahead = ray_ahead
+        self._early_ray = early_ray
         if study is not None and self._ray_address is None:
             require_room(study)
         self._folder = Folder(folder, create=study is not None)
@@ -228,14 +228,14 @@ class EmbeddedRun:
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.lifecycle import DriverOptions, run_driver
 
-        ahead, self._ray_ahead = self._ray_ahead, None
+        early, self._early_ray = self._early_ray, None
         if not self._take_turn(study_id, stop):
             return
         try:
             options = DriverOptions(
                 folder=self.folder / "checkpoints",
                 address=self._ray_address,
-                ray_ahead=ahead,
+                early_ray=early,
                 hang_s=hang_seconds(),
                 progress=self._say,
             )
@@ -303,13 +303,13 @@ class _LogFiles:
 _LOG_FILES = _LogFiles(_LOG)
 
 
-def start_ray(folder: Path, ray_address: str | None) -> Ahead | None:
+def start_ray(folder: Path, ray_address: str | None) -> EarlyRay | None:
     """Begins to start Ray on this computer, if a study will be run into this folder, which is new; returns at once."""
     if ray_address or ray_cluster() or (folder / DATABASE).exists():
         return None
-    from service.driver.ray.ahead import Ahead
+    from service.driver.ray.early_ray import EarlyRay
 
-    return Ahead()
+    return EarlyRay()
 
 
 def require_room(study: Study) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from service.driver.ray.cluster import private
 
 
-class Ahead:
+class EarlyRay:
     """A Ray that is being started, for one driver of this process. Ends with its driver, or with the program.
 
     Args:
