@@ -35,7 +35,7 @@ def adam_step_(
         betas: decays of both means.
         epsilon: added to the root.
         rate: multiplies the direction.
-        step: from 0, for the bias correction; infinity is none.
+        step: from 0, for the bias correction; infinity leaves the correction out.
     """
     blocks = _blocks(models, gradient, mean, square)
     adam(

@@ -72,7 +72,7 @@ The commands in Python:
 | `methods`, `tasks` | `trainers.registry.methods()`, `.tasks()`; `search_spaces.spaces.default("methods", "fedprox")` |
 | `replay` | `service.replay.simulation.Replay` |
 | `whoami`, `quota`, `token` | `driftline.AdminClient(url, token)`: `whoami()`, `quota()`, `make_token()`, ... |
-| `ui`, `serve`, `migrate`, `doctor` | only as commands: they start servers or look after one |
+| `ui`, `serve`, `migrate`, `doctor` | only as commands: they start or maintain servers |
 """
 
 

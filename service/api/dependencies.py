@@ -134,15 +134,15 @@ def access_of(request: Request, token: str | None) -> Access:
 
 
 def admitted(request: Request, check: Callable[[], Access]) -> Access:
-    """What somebody may do who signs in; failures are noted, and slowed down per client address.
+    """The access that a check grants; failures are noted, and slowed down per client address.
 
     Args:
         request: The request.
-        check: Finds what they may do.
+        check: Verifies who sends it.
 
     Raises:
-        Unauthorized: They are unknown.
-        RateLimited: They asked too often, or the address failed too often.
+        Unauthorized: The check failed.
+        RateLimited: The token was used too often, or the address failed too often.
     """
     asked = context(request)
     try:

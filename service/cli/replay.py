@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from driftline.errors import InvalidSpec
 from driftline.results.recorded_table import RecordedTable, joined, read, write
 from driftline.study.sampler import read as read_sampler
 from driftline.study.spec import Budget
@@ -54,6 +55,8 @@ def replay_tables(
     given = {key: value for key, value in budget.items() if value is not None}
     at: Any = given.pop("rungs", own.rungs_at)
     at = at.split(",") if isinstance(at, str) and at != "auto" else at
+    if "rule" in given and at is None:
+        raise InvalidSpec("--rule", "needs rungs: give --rungs too")
     rule = given.pop("rule", own.rung_rule)
     rungs = at if rule == "halving" else {"at": at, "rule": rule}
     whole: dict[str, Any] = {**usual, **given, **({} if at is None else {"rungs": rungs})}

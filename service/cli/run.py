@@ -18,7 +18,7 @@ import yaml
 from driftline.client.environment import environment
 from driftline.sdk import shortcuts
 from driftline.study.spec import Study
-from service.embedded.embedded_run import EmbeddedRun, start_ray
+from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 
 
@@ -38,13 +38,12 @@ def run_study(
     if warm_start is not None:
         study = shortcuts.frontier(warm_start).warm_started(study)
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
-    folder = out or environment().out / study.name
-    ahead = start_ray(folder, ray_address)
-    if ahead is not None and sys.stderr.isatty():
-        typer.echo("Checking the study and starting Ray ...", err=True)
+    if sys.stderr.isatty():
+        typer.echo("Checking the study ...", err=True)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
-    with EmbeddedRun(folder, study, ray_address=ray_address, source=source, ray_ahead=ahead) as run:
+    folder = out or environment().out / study.name
+    with EmbeddedRun(folder, study, ray_address=ray_address, source=source, early_ray=True) as run:
         _follow(run, as_json=as_json)
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Literal
 
 from driftline.client.driver_client import DriverClient
-from driftline.errors import DriftlineError, NotFound, StaleDriver, Unavailable
+from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Unavailable
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.lease import Watch
 from service.driver.ray import cluster, mutex
-from service.driver.ray.ahead import Ahead
+from service.driver.ray.early_ray import EarlyRay
 from service.settings import HANG_S
 
 _LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class DriverOptions:
     Attributes:
         folder: Path or URL of the folder for checkpoints; every node that trains must reach it.
         address: Address of a Ray cluster; None starts Ray here. See `cluster.connect`.
-        ray_ahead: A Ray that is being started here already.
+        early_ray: A Ray that is being started here already.
         num_cpus: CPU cores of a Ray started here; None uses all cores of the machine.
         nodes_s: How long to wait for a joined cluster to have a node with room for a pack.
         worker_gpus: GPUs of each node that the cluster can add; 0 if unknown. With 1 or more, "auto" waits for a GPU
@@ -53,7 +53,7 @@ class DriverOptions:
 
     folder: str | Path
     address: str | None = None
-    ray_ahead: Ahead | None = None
+    early_ray: EarlyRay | None = None
     num_cpus: int | None = None
     nodes_s: float = NODES_S
     worker_gpus: float = 0.0
@@ -130,7 +130,7 @@ def _drive(
         progress,
         num_cpus=options.num_cpus,
         patient=lambda: not watch.look(),
-        ahead=options.ray_ahead,
+        early=options.early_ray,
     ) as joined:
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
 
@@ -197,8 +197,16 @@ def _ended(
 
 
 def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
+    """Releases the study.
+
+    Raises:
+        Unavailable: The service stayed unreachable; or its store refuses this end, such as a restored backup with
+            unfinished trials: the next driver begins anew from what is stored.
+    """
     try:
         client.release(study_id, attempt, state, reason)
     except (StaleDriver, NotFound):  # NotFound: the study was deleted
         return "STALE"
+    except Conflict as error:
+        raise Unavailable(error.message) from error
     return state

@@ -26,7 +26,7 @@ from driftline.wire.records import StudyRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
-from service.embedded.folder import DATABASE, LOG, Folder
+from service.embedded.folder import LOG, Folder
 from service.embedded.folder_results import LOG_FORMAT, stored_result
 from service.embedded.recorder_process import RecorderProcess
 from service.embedded.result_files import put_all
@@ -36,7 +36,7 @@ from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
 
 if TYPE_CHECKING:
-    from service.driver.ray.ahead import Ahead
+    from service.driver.ray.early_ray import EarlyRay
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
@@ -51,7 +51,7 @@ class EmbeddedRun:
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
-        ray_ahead: What `start_ray` returned for the folder.
+        early_ray: Start Ray at once, beside the rest. For programs that run a single study.
 
     Attributes:
         folder: The output folder.
@@ -72,7 +72,7 @@ class EmbeddedRun:
         *,
         ray_address: str | None = None,
         source: str | None = None,
-        ray_ahead: Ahead | None = None,
+        early_ray: bool = False,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recorder: RecorderProcess | None = None
@@ -81,7 +81,8 @@ class EmbeddedRun:
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
-        self._ray_ahead = ray_ahead
+        self._ray_is_early = early_ray and self._ray_address is None
+        self._early_ray: EarlyRay | None = None
         if study is not None and self._ray_address is None:
             require_room(study)
         self._folder = Folder(folder, create=study is not None)
@@ -112,9 +113,18 @@ class EmbeddedRun:
             if study is not None:
                 store.studies.set_resources(self.study_id, study.to_json()["resources"])
         elif study is not None:
+            if self._ray_is_early:
+                self._early_ray = self._start_ray()
             self.study_id = self.api.create(study.to_json(), key="embedded").id
         else:
             raise NotFound(f"no study in {self.folder}: run one into it with `driftline run STUDY.yaml --out DIR`")
+
+    def _start_ray(self) -> EarlyRay:
+        from service.driver.ray.early_ray import EarlyRay
+
+        early = EarlyRay()
+        self._closers.append(early.close)
+        return early
 
     def claim(self, study: Study) -> None:
         """Checks that the folder belongs to this study.
@@ -228,14 +238,14 @@ class EmbeddedRun:
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.lifecycle import DriverOptions, run_driver
 
-        ahead, self._ray_ahead = self._ray_ahead, None
+        early, self._early_ray = self._early_ray, None
         if not self._take_turn(study_id, stop):
             return
         try:
             options = DriverOptions(
                 folder=self.folder / "checkpoints",
                 address=self._ray_address,
-                ray_ahead=ahead,
+                early_ray=early,
                 hang_s=hang_seconds(),
                 progress=self._say,
             )
@@ -301,15 +311,6 @@ class _LogFiles:
 
 
 _LOG_FILES = _LogFiles(_LOG)
-
-
-def start_ray(folder: Path, ray_address: str | None) -> Ahead | None:
-    """Begins to start Ray on this computer, if a study will be run into this folder, which is new; returns at once."""
-    if ray_address or ray_cluster() or os.path.exists(folder / DATABASE):  # False for paths that cannot be
-        return None
-    from service.driver.ray.ahead import Ahead
-
-    return Ahead()
 
 
 def require_room(study: Study) -> None:

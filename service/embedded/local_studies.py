@@ -216,7 +216,7 @@ class LocalStudies:
         return [job.record() for job in self.jobs()]
 
     def owners(self) -> dict[str, str]:
-        """Nobody: a folder belongs to whom the files belong."""
+        """No owners: folders do not record who ran them."""
         return {}
 
     def frontier(self, folder: Path, quality: str | None, cost: str | Time | None) -> Frontier:

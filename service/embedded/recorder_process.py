@@ -1,4 +1,4 @@
-"""Writes a folder's result files and MLflow's database in a process of its own, while the study runs in another.
+"""Writes a folder's result files and MLflow's database in a second process, beside the one that runs the study.
 
 Training and the API then never wait for MLflow and pictures, and the process that runs the study imports neither. The
 recorder reads the folder's database, as it does in a service, so that it may be killed at any time: the next one

@@ -48,7 +48,8 @@ class WholeRun:
 
 def takes(tracking_uri: str, runs: Iterable[WholeRun]) -> bool:
     """Whether these runs can be written at once."""
-    if not tracking_uri.startswith(_PREFIX) or not all(math.isfinite(row[1]) for run in runs for row in run.rows):
+    file = tracking_uri.startswith(_PREFIX) and "?" not in tracking_uri  # options of a URL are for SQLAlchemy
+    if not file or not all(math.isfinite(row[1]) for run in runs for row in run.rows):
         return False
     with _opened(tracking_uri) as database:
         return {revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")} <= REVISIONS

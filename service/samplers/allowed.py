@@ -19,8 +19,8 @@ from itertools import islice
 from driftline.errors import InvalidSpec
 from search_spaces.constraints import Constraint, all_hold
 from search_spaces.parameters import Space
+from service.samplers.finite_spaces import count, unused
 from service.samplers.sampler import Hyperparameters, LearnsNothing, PassesOn, Sampler
-from service.samplers.unused import count, unused
 
 _TRIES = 64
 MOST_DRAWS = 10_000

@@ -11,7 +11,7 @@ from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Space
-from service.samplers import grid, quasi_random, unused
+from service.samplers import finite_spaces, grid, quasi_random
 from service.samplers.allowed import Distinct, Filtered, Replaced, first_allowed
 from service.samplers.given_points import Started
 from service.samplers.informed import Informed
@@ -66,7 +66,7 @@ def build(
         points = [first_allowed((draw | dict(point) for draw in drawn), constraints) for point in start]
     if name == "grid":
         made = grid.Sampler(space, objectives, seed, without=points) if points else made
-    finite = not samplers.learns(chosen) and name != "grid" and isfinite(unused.count(space))
+    finite = not samplers.learns(chosen) and name != "grid" and isfinite(finite_spaces.count(space))
     if finite:
         made = Distinct(made, space, constraints, without=points)
     elif constraints:

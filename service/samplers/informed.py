@@ -5,8 +5,8 @@ The prior is a mixture: one of the given configurations, each equally likely, wi
 
 * At most `SHARE` of the proposals are from the prior; the others are the inner sampler's own.
 * The share falls with the number of trials, as 1 / number after the first `STARTUP`: of 64 trials, about 14.
-* The inner sampler hears all results, so that a wrong prior costs the trials that it proposed, and is a good sample of
-  bad configurations.
+* The inner sampler is told all results. So a wrong prior costs the trials that it proposed, and their results show
+  which configurations are bad.
 
 Whether a proposal is from the prior is a function of (seed, number).
 """
@@ -32,7 +32,7 @@ class Informed(PassesOn):
     """Proposes around good configurations, or what an inner sampler proposes.
 
     Args:
-        inner: Proposes the others, and hears of all trials.
+        inner: Proposes the others, and is told of all trials.
         space: Parameters by dotted name.
         seed: Seed of all random draws.
         prior: Good configurations inside the space; what one leaves out is drawn from the whole range.

@@ -27,9 +27,9 @@ from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers import quasi_random
 from service.samplers.allowed import Filtered
+from service.samplers.finite_spaces import unused
 from service.samplers.optuna_parameters import suggest
 from service.samplers.sampler import Hyperparameters, Sampler
-from service.samplers.unused import unused
 
 if TYPE_CHECKING:
     import optuna

@@ -16,7 +16,7 @@ from service.store.leases import Driven
 
 _BEFORE_THE_END = frozenset({"PENDING", "QUEUED", "RUNNING"})
 MAX_DEATHS = 3
-"""A study fails when this many of its drivers are lost in a row without a finished trial or a new checkpoint."""
+"""A study fails if this many of its drivers are lost in a row without a finished trial or checkpoint of new rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,7 +143,8 @@ class Curves(StorePart):
                     reached = max(reached, about.last)
                     fresh[place] = payload
             self._write(connection, fresh, stored.keys())
-            if report.checkpoint is not None and any(row.checkpoint != report.checkpoint for row in running):
+            new = report.checkpoint is not None and any(row.checkpoint != report.checkpoint for row in running)
+            if new and any(rounds(payload) > rounds(stored.get(place, b"")) for place, payload in fresh.items()):
                 self._session.update_driver(connection, study_id, deaths=0)  # the next driver continues from here
             changed = self._advance(connection, running, report)
             version = self._session.changed(connection, study) if changed or fresh else study.version

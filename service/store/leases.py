@@ -41,7 +41,7 @@ class Driven:
         attempt: Attempt of its newest driver; 0 if it never had one.
         held: Whether that driver holds the study: not released, lease not expired, not known to be dead.
         lost: Whether that driver neither holds the study nor has released it.
-        deaths: Drivers lost in a row without a finished trial or a checkpoint in between.
+        deaths: Drivers lost in a row without a finished trial or a checkpoint of new rounds in between.
     """
 
     id: str
@@ -156,7 +156,7 @@ class Leases(StorePart):
             counted: Whether the death counts against the study; false if the machine or the whole service failed.
 
         Returns:
-            Drivers lost in a row without a finished trial or a checkpoint in between.
+            Drivers lost in a row without a finished trial or a checkpoint of new rounds in between.
         """
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)

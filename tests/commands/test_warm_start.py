@@ -45,7 +45,6 @@ def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pyte
 
     monkeypatch.setattr(run_command, "EmbeddedRun", run)
     monkeypatch.setattr(run_command, "_follow", lambda run, as_json: None)
-    monkeypatch.setattr(run_command, "start_ray", lambda folder, address: None)
     monkeypatch.setattr(shortcuts, "frontier", {Path("out/first"): first}.__getitem__)
     command = ["run", str(file), "--out", "out/second", "--warm-start", "out/first"]
     CliRunner().invoke(app, command, catch_exceptions=False)

@@ -103,6 +103,26 @@ def test_neither_workers_nor_deaths_change_a_trial(
     check_disturbed(client, study, tmp_path, whole, least=2)
 
 
+def test_a_wide_confirmation_pack_whose_worker_dies_at_once_is_trained_again(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    """It has no plan yet, and more trials than a pack of the search."""
+    study = branching(12, {"seeds": 1, "confirm": 8, "rounds": 2})
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path, slots=1)
+    while (pack := bench.start()) and bench.search.table.trials[
+        bench.search.table.packs[pack].trials[0]
+    ].phase == "search":
+        while pack in bench.workers:
+            bench.step(pack)
+    assert pack is not None
+    assert len(bench.search.table.packs[pack].trials) == 8 > bench.search.plan.width
+    bench.kill(pack)
+    bench.run()
+    assert bench.search.outcome() == ("SUCCEEDED", "")
+    assert not any(trial.error for trial in client.store.trials.find(study_id))
+
+
 def test_a_proposal_that_breaks_a_constraint_with_the_trunk_stays(client: StoreClient, tmp_path: Path) -> None:
     rule = "client_lr <= 0.02 * schedule.window"
     study = branching(12, {"seeds": 0, "rounds": 2}, constraints=[rule])

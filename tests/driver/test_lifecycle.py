@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from driftline.errors import InvalidSpec, Unavailable
+from driftline.wire.driver_messages import NewTrial
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
+from service.driver.search.search import Search
 from tests.driver.stand_ins import StoreClient, quadratic
 
 
@@ -70,6 +72,30 @@ def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study
     client.before = before
     found, study = drive(client, tmp_path)
     assert (found, study.state) == (ended, state)
+
+
+def test_a_store_with_unfinished_trials_at_the_end_loses_the_driver(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup was restored after the driver had stored its last result: the next driver begins from its rows."""
+
+    @contextlib.contextmanager
+    def connect(*_: Any, **__: Any) -> Iterator[cluster.Cluster]:
+        yield cluster.Cluster(tmp_path, own=True, _seen=(float("inf"), [Node(1)]))
+
+    def restored(call: str) -> None:
+        if call == "release":
+            trial = NewTrial(label="short", phase="search", number=0, seed=0, configuration=0, hyperparameters={})
+            client.store.trials.create(study_id, 1, [trial])
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr(Search, "complete", lambda self: True)
+    client.before = restored
+    study_id = client.submit(quadratic())
+    with pytest.raises(Unavailable, match="1 unfinished"):
+        run_driver(client, study_id, threading.Event(), DriverOptions(tmp_path))
+    assert client.calls.count("release") == 1
+    assert client.store.studies.get(study_id).state == "RUNNING", "until the scheduler sees that its driver was lost"
 
 
 def test_the_driver_of_a_study_that_was_deleted_ends(

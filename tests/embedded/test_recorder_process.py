@@ -34,7 +34,7 @@ def recorded(folder: Path, study_id: str) -> set[str]:
     return kinds
 
 
-def test_one_that_was_killed_loses_nothing_that_the_next_one_does_not_write(tmp_path: Path, study_id: str) -> None:
+def test_after_a_kill_the_next_recorder_writes_everything(tmp_path: Path, study_id: str) -> None:
     killed = RecorderProcess(tmp_path, study_id)
     os.kill(killed._process.pid, signal.SIGKILL)
     assert not killed.finish()

@@ -87,6 +87,7 @@ def test_an_unknown_revision_and_a_server_are_left_to_the_client(
     run = WholeRun("one", {}, {}, [("loss", 1.0, 0)], 1, 2, "FINISHED")
     assert bulk_runs.takes(uri, [run])
     assert not bulk_runs.takes("http://127.0.0.1:5000", [run])
+    assert not bulk_runs.takes(f"{uri}?timeout=60", [run])
     assert not bulk_runs.takes(uri, [WholeRun("one", {}, {}, [("loss", math.inf, 0)], 1, 2, "FINISHED")])
     monkeypatch.setattr(bulk_runs, "REVISIONS", frozenset({"another"}))
     assert not bulk_runs.takes(uri, [run])

@@ -124,3 +124,5 @@ def test_the_command_takes_rungs(tmp_path: Path) -> None:
     assert by_rule["budget"]["rungs"] == {"at": [1, 2], "rule": "extrapolation"}
     with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing rounds"):
         CliRunner().invoke(app, [*words, "--rungs", "1,x"], catch_exceptions=False)
+    with pytest.raises(InvalidSpec, match="--rule: needs rungs"):
+        CliRunner().invoke(app, [*words, "--rule", "extrapolation"], catch_exceptions=False)

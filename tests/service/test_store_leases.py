@@ -181,6 +181,17 @@ def test_drivers_are_lost_any_number_of_times_as_long_as_each_writes_a_checkpoin
     assert store.leases.lost(study, attempt, "preempted") == 2
 
 
+def test_drivers_whose_trials_begin_anew_each_time_are_counted(store: Store) -> None:
+    """Their checkpoints are lost with them: another one of the same rounds is no progress."""
+    study, _, (trial, _) = driven(store)
+    for number in range(1, 4):
+        attempt = store.leases.acquire(study, holder()).attempt
+        store.trials.start_pack(study, attempt, f"p{number}", [trial])
+        for rounds, written in ((range(5), None), (range(5, 10), f"file:///{number}.c5")):
+            store.curves.report(study, report(attempt, trial, rounds, pack=f"p{number}", checkpoint=written))
+        assert store.leases.lost(study, attempt, "out of memory") == number
+
+
 def test_a_driver_that_never_came_is_counted(store: Store) -> None:
     study = make(store)
     assert [store.leases.lost(study, 0, "no such program") for _ in range(2)] == [1, 2]

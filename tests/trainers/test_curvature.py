@@ -41,7 +41,7 @@ def test_the_eigenvalues_of_quadratics_are_exact() -> None:
     assert measured.smoothness == pytest.approx(np.linalg.eigvalsh(hessians.mean(0))[-1], rel=0.01)
     largest = np.linalg.eigvalsh(hessians)[:, -1]
     assert measured.client_smoothness == pytest.approx(np.quantile(largest, [0, 0.5, 1]), rel=0.01)
-    assert hessians.shape[1] <= CLIENT_STEPS  # so many steps of Lanczos are exact
+    assert hessians.shape[1] <= CLIENT_STEPS  # as many steps of Lanczos as dimensions are exact
     assert measured.gradient_noise == 0
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from driftline.results.curves import COSTS, Array, TrialCurve, unit
 from driftline.results.document import Reading, frontier_document
+from driftline.results.ledger import SHARED
 from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settled
@@ -32,7 +33,7 @@ MOST_ROUNDS = 64  # of a learning curve
 MOST_ROWS = 5_000  # configurations; the best of those that only the search has run
 MOST_READINGS = 8
 MOST_REPORTS = 1_000_000  # of a study's trials, for readings beside its own: each reads all curves again
-_COUNTERS = {"round", "exchanges", "slowest_examples", "shared_gradients", "diverged"}.union(*COSTS.values())
+_COUNTERS = {"round", "exchanges", "slowest_examples", SHARED, "diverged"}.union(*COSTS.values())
 
 
 def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple[Json, list[TrialCurve]]]:

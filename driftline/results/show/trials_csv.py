@@ -9,6 +9,7 @@ from typing import Any
 
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading
+from driftline.results.ledger import SHARED
 from driftline.results.objectives import speed
 from driftline.results.runs import runs_of
 from driftline.results.scale import Axis, stored_axis
@@ -22,7 +23,7 @@ FIELDS = (
 )  # fmt: skip
 """The first columns; `recommended` and `pareto` are about the trial's configuration, `wall_seconds` about its pack."""
 
-_NO_QUALITY = frozenset({"round", "diverged", "update_norm", "slowest_examples", *FIELDS})
+_NO_QUALITY = frozenset({"round", "diverged", "update_norm", "slowest_examples", SHARED, *FIELDS})
 
 
 def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading) -> str:

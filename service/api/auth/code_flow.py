@@ -31,7 +31,7 @@ CALLBACK = "/sign-in/issuer/done"
 """Where people come back; `SignInConfig.redirect_url` ends with it."""
 
 AT_ONCE = 4
-"""Requests that wait for the issuer at a time, of a process's 40 threads; others are told to come again."""
+"""Most requests that wait for the issuer at a time, of a process's 40 threads; others are answered with 503."""
 
 _FRESH_S = 300.0  # age at which the issuer's description is read again
 _PAUSE_S = 5.0  # after a failure
@@ -133,7 +133,7 @@ class OidcCodeFlow:
         return f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"
 
     def finish(self, code: str, verifier: str, nonce: str, now: float) -> Access:
-        """What the person may do who came back with a code, until the session ends.
+        """Access of the person who came back with a code, until the session ends.
 
         Args:
             code: The issuer's code.

@@ -136,7 +136,7 @@ class Oidc:
         return self._access(self._verified(token, self._config.audience))
 
     def _person(self, id_token: str, client: str, nonce: str) -> Access:
-        """What a person may do who has just signed in.
+        """Access of a person who has just signed in.
 
         Args:
             id_token: The ID token that the issuer has sent.

@@ -103,7 +103,7 @@ class CodeFlow(Protocol):
         """
 
     def finish(self, code: str, verifier: str, nonce: str, now: float) -> Access:
-        """What the person may do who came back with a code.
+        """Access of the person who came back with a code.
 
         Raises:
             Unauthorized: The code is invalid.

@@ -27,7 +27,7 @@ from service.driver.ray.worker_output import logged
 from service.file_locks import own_folder
 
 if TYPE_CHECKING:
-    from service.driver.ray.ahead import Ahead
+    from service.driver.ray.early_ray import EarlyRay
 
 _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
@@ -144,7 +144,7 @@ def connect(
     *,
     num_cpus: int | None = None,
     patient: Callable[[], bool] = lambda: True,
-    ahead: Ahead | None = None,
+    early: EarlyRay | None = None,
 ) -> Iterator[Cluster]:
     """Connects to Ray for one study.
 
@@ -155,7 +155,7 @@ def connect(
         progress: Called with one-line messages about what happens.
         num_cpus: CPU cores of a Ray started here; by default all cores of the machine.
         patient: Whether to keep waiting for a joined cluster that another driver uses.
-        ahead: A Ray that is being started here already, used if there is no `address`.
+        early: A Ray that is being started here already, used if there is no `address`.
 
     Raises:
         Conflict: This process drives another study.
@@ -166,8 +166,8 @@ def connect(
         raise Conflict("this process drives another study already: one study at a time uses a Ray cluster")
     with contextlib.ExitStack() as stack:
         stack.callback(_busy.release)
-        if ahead is not None and address is None:
-            yield Cluster(stack.enter_context(ahead.taken()), own=True)
+        if early is not None and address is None:
+            yield Cluster(stack.enter_context(early.taken()), own=True)
             return
         if address is None and not _connected():
             yield Cluster(stack.enter_context(private(progress, num_cpus)), own=True)

@@ -291,7 +291,7 @@ class Search:
             rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),
             plan=first.plan if launch.resume else self._engine_plan(launch),
             **self._ladder.job(launch),
-            width=self.plan.width if self._separate(launch) else 0,
+            width=self._width(launch) if self._separate(launch) else 0,
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
             **self._options,
@@ -311,8 +311,12 @@ class Search:
         if engine is None:
             return None
         if launch.rung is None:
-            return {**engine, "width": len(launch.trials), "separate": self._separate(launch)}
+            return {**engine, "width": self._width(launch), "separate": self._separate(launch)}
         return engine
+
+    def _width(self, launch: LaunchPack) -> int:
+        """Width of a pack's plan: that of the search with rungs, otherwise its number of trials."""
+        return len(launch.trials) if launch.rung is None else self.plan.width
 
     def _separate(self, launch: LaunchPack) -> bool:
         """Whether a pack is computed trial by trial, so that no trial's bits depend on the others.

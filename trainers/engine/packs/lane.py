@@ -37,7 +37,7 @@ class Lane:
 
     Attributes:
         now: progress of its trials.
-        monitored: (T,) what the schedule has heard of the last round.
+        monitored: (T,) the value of the last round that the schedule monitors.
     """
 
     monitored: Tensor
@@ -101,7 +101,7 @@ class Lane:
         self.now.state, self.now.clients = leader.now.state, leader.now.clients
 
     def part(self) -> None:
-        """Ends to share what changes in place."""
+        """Stops sharing what changes in place."""
         self.now.clients = self.now.clients.copy()
 
     def follow(self, leader: Lane) -> None:

@@ -6,7 +6,7 @@ lane trains the round, and the others take over what came out of it. Each member
 model has shown. In the round for which their rates differ, the group parts, and each part continues from the state that
 they had in common.
 
-A checkpoint does not say who shares with whom: members that continue from equal states are a group again.
+A checkpoint does not record groups: members that continue from equal states are a group again.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class ClientStore:
             self._seen[clients] = True
 
     def copy(self) -> ClientStore:
-        """The same store in memory of its own."""
+        """A copy that shares no memory."""
         twin = copy.copy(self)
         twin._held = {name: held.clone() for name, held in self._held.items()}
         twin._seen = self._seen.copy()

@@ -1,4 +1,4 @@
-"""Starts Ray on this machine in a thread, while the program checks the study and loads everything else.
+"""Starts Ray on this machine in a thread, while the program prepares everything else.
 
 Ray takes seconds to start, most of which it waits for its own processes.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from service.driver.ray.cluster import private
 
 
-class Ahead:
+class EarlyRay:
     """A Ray that is being started, for one driver of this process. Ends with its driver, or with the program.
 
     Args:

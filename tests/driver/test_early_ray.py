@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from driftline.errors import Unavailable
-from service.driver.ray import ahead
-from service.driver.ray.ahead import Ahead
+from service.driver.ray import early_ray
+from service.driver.ray.early_ray import EarlyRay
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, threading.Thread
         yield Path("folder")
         seen.append(("end", threading.current_thread()))
 
-    monkeypatch.setattr(ahead, "private", private)
+    monkeypatch.setattr(early_ray, "private", private)
     monkeypatch.setattr(importlib, "import_module", lambda name: None)
     return seen
 
 
 def test_one_thread_starts_and_ends_it_and_lives_until_then(threads: list[tuple[str, threading.Thread]]) -> None:
-    started = Ahead()
+    started = EarlyRay()
     with started.taken() as folder:
         assert folder == Path("folder")
         ((what, thread),) = threads
@@ -47,7 +47,7 @@ def test_one_thread_starts_and_ends_it_and_lives_until_then(threads: list[tuple[
 
 
 def test_one_that_nobody_takes_ends_with_the_program(threads: list[tuple[str, threading.Thread]]) -> None:
-    Ahead().close()
+    EarlyRay().close()
     assert [what for what, _ in threads] == ["start", "end"]
 
 
@@ -57,6 +57,6 @@ def test_an_error_is_raised_where_it_is_taken(monkeypatch: pytest.MonkeyPatch) -
         raise Unavailable("no Ray today")
         yield
 
-    monkeypatch.setattr(ahead, "private", private)
-    with pytest.raises(Unavailable, match="no Ray today"), Ahead().taken():
+    monkeypatch.setattr(early_ray, "private", private)
+    with pytest.raises(Unavailable, match="no Ray today"), EarlyRay().taken():
         pass
