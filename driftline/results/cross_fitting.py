@@ -78,10 +78,11 @@ def band(steps: Sequence[Steps]) -> Band:
 
 
 def _follow_rounds(chosen: Recommendations, search: Sequence[Runs], runs: Sequence[Runs], seed: int) -> Steps:
-    """As `follow`, for runs that were evaluated after other rounds than those that chose."""
-    column = np.zeros_like(chosen.column)
+    """As `follow`, for runs that were evaluated after other rounds than those that chose, or only in round 0."""
+    quality = np.full(len(chosen.cost), untrained(runs, seed))
     for number in np.unique(chosen.which[chosen.which >= 0]):
         at = chosen.which == number
         stop = search[number].rounds[chosen.column[at]]
-        column[at] = np.maximum(np.searchsorted(runs[number].rounds, stop, side="right") - 1, 0)
-    return follow(Recommendations(chosen.cost, chosen.which, column), runs, seed, untrained(runs, seed))
+        from_start = np.append(runs[number].start[seed], runs[number].quality[seed])
+        quality[at] = from_start[np.searchsorted(runs[number].rounds, stop, side="right")]
+    return Steps(chosen.cost, quality)

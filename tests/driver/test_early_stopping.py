@@ -1,6 +1,7 @@
 """Studies whose search trials stop early at rungs: with a real store, real packs, no Ray."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from driftline.wire.records import StudyPlan
+from driftline.wire.records import StudyPlan, TrialRecord
 from service.api.computed_results import computed_frontier
 from service.driver.ray.worker import columns
 from service.driver.search.rules import RULES as RUNG_RULES
@@ -114,9 +115,19 @@ def test_asynchronous_rungs_lose_no_trial_whatever_dies(client: StoreClient, tmp
     assert trial_list(client, study_id)["exceptions"][-1].startswith("compared asynchronously")
 
 
-def test_trials_end_whose_worker_or_driver_died_after_their_last_report(client: StoreClient, tmp_path: Path) -> None:
+def test_trials_end_whose_worker_or_driver_died_after_their_last_report(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = stopping(8, methods=[stopping().to_json()["methods"][1]])
     whole, study_id = client.submit(study), client.submit(study)
+    packs: dict[str, set[tuple[str, ...]]] = {whole: set(), study_id: set()}
+    start_pack = client.start_pack
+
+    def recorded(study: str, attempt: int, pack: str, trials: Sequence[str], gpus: float) -> list[TrialRecord]:
+        packs[study].add(tuple(trial.partition(".")[2] for trial in trials))
+        return start_pack(study, attempt, pack, trials, gpus)
+
+    monkeypatch.setattr(client, "start_pack", recorded)
     Bench(client, whole, study, tmp_path / "whole").run()
     assert {fact[1] for fact in facts(client, whole)} == {"COMPLETE", "STOPPED", "DIVERGED"}
     bench = Bench(client, study_id, study, tmp_path / "died", OneRound, slots=1)
@@ -138,6 +149,7 @@ def test_trials_end_whose_worker_or_driver_died_after_their_last_report(client: 
     assert bench.search.finished
     assert {rounds for _, rounds in died} == set(RUNGS)
     assert facts(client, study_id) == facts(client, whole)
+    assert packs[study_id] == packs[whole]
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])

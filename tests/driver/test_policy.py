@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.study.spec import Budget, Resources
 from service.driver.search import policy
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
+from service.driver.search.forecast import Outlook
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
-from service.driver.search.rules import Arrival
+from service.driver.search.rules import RULES, Arrival
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
 
 RUNGS = [1, 4]
@@ -82,6 +83,15 @@ def test_the_rest_of_a_pack_of_which_some_have_finished_starts_afresh() -> None:
     rows = searched("a", 3, pack="p")
     rows[0] = replace(rows[0], state="FAILED")
     assert decide(replace(PLAN, labels=("a",), generation=4), rows, {}, slots=1) == [LaunchPack(("a1", "a2"))]
+
+
+def test_a_pack_that_died_after_its_report_at_a_rung_is_formed_again_though_one_trial_diverged() -> None:
+    plan = replace(PLAN, labels=("a",), budget=budget(2, rungs=RUNGS), generation=2)
+    rows = searched("a", 2, pack="p", rounds_done=1)
+    rows[1] = replace(rows[1], arrivals=(Arrival((0.5, 0.5)),))
+    assert decide(plan, rows, {}, slots=2) == [LaunchPack(("a0", "a1"), resume=True, rung=0)]
+    rows[0] = replace(rows[0], state="DIVERGED")
+    assert decide(plan, rows, {}, slots=2) == [LaunchPack(("a1",), rung=1)]
 
 
 def chosen(*configurations: int) -> Choose:
@@ -362,7 +372,9 @@ class Simulation:
         rounds = [*RUNGS, 10][2 if rung is None else rung]
         if chance.random() < 0.1:
             return replace(row, state="DIVERGED", rounds_done=rounds)
-        arrived = () if rung is None else (*row.arrivals[:rung], Arrival((chance.random(), chance.random())))
+        values, end = (chance.random(), chance.random()), chance.random()
+        outlook = Outlook((1.0, 3.0, 9.0), (0.1, values[0], values[0] + end), (0.0, 0.0, end / 2), 0.0)
+        arrived = () if rung is None else (*row.arrivals[:rung], Arrival(values, outlook))
         return replace(row, state="WAITING" if rounds < 10 else "COMPLETE", rounds_done=rounds, arrivals=arrived)
 
 
@@ -423,13 +435,15 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     generation=st.sampled_from([1, 2, 5, 8]),
     slots=st.integers(2, 8),
     seed=st.integers(0, 10**6),
-    rungs=st.booleans(),
+    rule=st.sampled_from([None, *RULES]),
 )
+@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="halving")  # died after a report of a divergence
+@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="extrapolation")
 def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
-    trials: int, width: int, generation: int, slots: int, seed: int, rungs: bool
+    trials: int, width: int, generation: int, slots: int, seed: int, rule: str | None
 ) -> None:
-    whole = budget(trials, confirm=3, seeds=2, **({"rungs": RUNGS} if rungs else {}))
-    plan = SearchPlan(("a", "b"), whole, 7, generation, width, width)
+    whole = budget(trials, confirm=3, seeds=2, **({"rungs": {"at": RUNGS, "rule": rule}} if rule else {}))
+    plan = SearchPlan(("a", "b"), whole, 7, generation, width, width, RULES[whole.rung_rule]())
     runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
     for simulation, workers in zip(runs, (1, slots), strict=True):
         simulation.run(workers)

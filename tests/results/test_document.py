@@ -146,6 +146,14 @@ def test_a_seed_that_diverged_reports_the_untrained_model() -> None:
     ]
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_confirmation_that_ended_before_its_first_round_reports_the_untrained_model(seeds: int) -> None:
+    trials = confirmed([[0.1, 0.5, 0.9], *[[0.1]] * seeds], states=["COMPLETE", *["DIVERGED"] * seeds])
+    method = frontier_document("s", trials, Chosen(), 2)["methods"]["fedavg"]
+    assert {(row["low"], row["high"]) for row in method["frontier"]} == {(0.1, 0.1)}
+    assert [row["area"] for row in method["claims"]["configurations"]] == [0.0] * seeds
+
+
 def test_configurations_that_lack_a_seed_are_left_out() -> None:
     whole = [trial for number in (0, 1) for trial in confirmed([[0.0, 0.5]] * 4, configuration=number)]
     part = confirmed([[0.0, 0.9]] * 4, configuration=2)[:-1]

@@ -132,19 +132,17 @@ def _goals(plan: SearchPlan, rows: Sequence[Row]) -> dict[str, Goal]:
             searches[row.label, plan.budget.search_of(row.number)][row.number] = row
     ends: dict[str, Goal] = {}
     for own in searches.values():
-        climbs = [_climb(plan, row, rounds) for row in own.values()]
+        climbs = [_climb(plan, row) for row in own.values()]
         found = goals(plan.rule, len(rounds), climbs, together=plan.budget.asking == "generations")
         ends |= {own[number].id: goal for number, goal in found.items()}
     return ends
 
 
-def _climb(plan: SearchPlan, row: Row, rounds: Sequence[int]) -> Climb:
-    reached = len(row.arrivals)
+def _climb(plan: SearchPlan, row: Row) -> Climb:
     ended = row.state in TRIAL_FINISHED - {"COMPLETE", "STOPPED"}
-    without = reached < len(rounds) and row.rounds_done >= rounds[reached]  # it has no value at a rung, as if failed
-    passed = sum(row.rounds_done > rung for rung in rounds[:-1])
+    passed = sum(row.rounds_done > rung for rung in plan.budget.rung_rounds[:-1])
     generation = row.number // plan.asked_at_once
-    return Climb(row.number, generation, row.arrivals, ended or without, passed, row.state == "STOPPED")
+    return Climb(row.number, generation, row.arrivals, ended, passed, row.state == "STOPPED")
 
 
 def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
@@ -233,28 +231,22 @@ def _groups(
 ) -> list[tuple[_Key, Action]]:
     """A `LaunchPack` for every set of waiting trials that may run together, with its place in the order."""
     order, rounds = _Order(plan, rows), plan.budget.rung_rounds
-    waiting = sorted(
-        (
-            row
-            for row in rows
-            if row.state == "WAITING" and row.id not in busy and row.label in plan.labels
-            if row.id not in ends or not _at_goal(row, ends[row.id], len(rounds))
-        ),
-        key=lambda row: (row.phase != "search", row.number),
-    )
-
+    ordered = sorted(rows, key=lambda row: (row.phase != "search", row.number))
+    waiting = [row for row in ordered if row.state == "WAITING" and row.id not in busy and row.label in plan.labels]
     rungs = {row.id: ends[row.id].rung if row.id in ends else None for row in waiting}
     members: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
+    for row in ordered:
         if row.pack is not None:
             members[row.pack].append(row)
-    packs: dict[str, list[Row]] = defaultdict(list)
+    packs: dict[str, list[Row]] = {}
     fresh: dict[tuple[str, Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
     for row in waiting:
+        if row.id in ends and _at_goal(row, ends[row.id], len(rounds)):
+            continue
         rung = rungs[row.id]
         begun = not rung or row.rounds_done > rounds[rung - 1]  # since the last rung
         if row.pack is not None and begun and _whole(members[row.pack], width(plan, row.phase), rungs):
-            packs[row.pack].append(row)
+            packs[row.pack] = members[row.pack]
         else:
             generation = row.number // plan.asked_at_once if row.phase == "search" else 0
             fresh[row.label, row.phase, row.seed, row.structure, generation, rung].append(row)
@@ -276,18 +268,18 @@ def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:
     """Whether a trial waits at a rung for a decision.
 
     Its rounds alone do not tell: if its worker or driver died after its last report, it has still to end as COMPLETE,
-    DIVERGED or FAILED, and trains this part again.
+    DIVERGED or FAILED, and trains this part again, with its whole pack.
     """
     return goal.rung < rungs - 1 and len(row.arrivals) > goal.rung
 
 
 def _whole(pack: Sequence[Row], widest: int, rungs: Mapping[str, int | None]) -> bool:
-    """Whether a pack may be formed again: all its trials wait to train until the same rung, and memory sufficed.
+    """Whether a pack may be formed again: all its trials wait and train until the same rung, and memory sufficed.
 
     Args:
         pack: Its trials.
         widest: Most trials in a pack since one ran out of memory.
-        rungs: Of each trial that waits to be trained, the rung until which it trains.
+        rungs: Of each waiting trial, the rung until which it trains.
     """
     waiting = all(row.id in rungs for row in pack)
     return len(pack) <= widest and waiting and len({rungs[row.id] for row in pack}) == 1
