@@ -105,6 +105,7 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
         rests_on=[
             "trials and rounds: the budget, if no trial diverges",
             *(f"{label.label}: {label.text()}" for label in labels),
+            *(["branches: each trial as if it were trained alone; shared rounds take less"] * (budget.branches > 1)),
             f"time: {workers} CPU workers of this computer; {around:.0f} s of it for the start, files and MLflow",
         ],
     )
@@ -212,6 +213,8 @@ def _document(study: Study, label: str) -> dict[str, Any]:
     generator = np.random.default_rng(study.seed)
     plan = decided(study.budget, study.resources, study.sampler)
     wanted = min(plan.width, study.budget.trials_per_method)
+    if study.budget.branches > 1:
+        wanted = 1  # packs compute their trials one by one, and how many rounds are shared is not known
     entry = study.entry(label)
     space = entry.parameters()
     draws = ({name: parameter.sample(generator) for name, parameter in space.items()} for _ in count())

@@ -60,6 +60,15 @@ def test_what_is_timed_breaks_no_constraint() -> None:
     assert max(member["client_lr"] for member in timed) <= 0.1
 
 
+def test_branches_are_timed_one_by_one() -> None:
+    document = digits(4).to_json()
+    entry = {"name": "fedavg", "space": SPACE, "schedule": {"name": "plateau", "space": {"window": {"int": [1, 3]}}}}
+    budget = {"trials_per_method": 8, "rounds": 10, "seeds": 0, "branches": 4}
+    found = estimate(Study.from_json({**document, "methods": [entry], "budget": budget}), training_s=PLENTY_S)
+    assert any(line.endswith("timed in packs of 1") for line in found.rests_on)
+    assert "branches: each trial as if it were trained alone; shared rounds take less" in found.rests_on
+
+
 def test_training_that_needs_too_much_memory_is_unknown() -> None:
     found = estimate(digits(1_000_000), training_s=PLENTY_S, most_bytes=2**28)
     assert found.seconds is None
