@@ -43,6 +43,8 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
     plan = decided(budget, resources, spec.get("sampler", "tpe"), gpus)
     rests_on = ["trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows"]
+    if budget.branches > 1:
+        rests_on.append("branches: client_gradients of each trial alone; time as earlier studies took, branches or not")
     measured = store.speeds.measured(project, spec)
     rounds = budget.rounds_of_trials
     totals = {name: _total(methods, name, measured, rounds, rests_on) for name in COUNTERS}

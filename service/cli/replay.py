@@ -44,10 +44,12 @@ def replay_tables(
     as_json: bool,
 ) -> None:
     """Simulates studies and prints what they conclude; what the budget leaves out comes from the table's study."""
-    from service.replay.simulation import Replay, numbered
+    from service.replay.simulation import Replay, numbered, require_no_branches
     from service.replay.summary import summary
 
     tables = {str(path): read(path) for path in paths}
+    for one in tables.values():
+        require_no_branches(one.study.budget)  # a joined table has the budget of the first one
     table = joined(list(tables.values()))
     own = table.study.budget
     usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds, "searches": own.searches}

@@ -105,9 +105,17 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
         rests_on=[
             "trials and rounds: the budget, if no trial diverges",
             *(f"{label.label}: {label.text()}" for label in labels),
+            *_branches(study),
             f"time: {workers} CPU workers of this computer; {around:.0f} s of it for the start, files and MLflow",
         ],
     )
+
+
+def _branches(study: Study) -> list[str]:
+    """Which labels may take less time, because their trials share rounds."""
+    labels = ", ".join(entry.label for entry in study.methods if entry.branching)
+    alone = f"branches: the trials of {labels} as if each were trained alone; rounds that they share take less"
+    return [alone] if study.budget.branches > 1 else []
 
 
 def training_seconds(work: float, number: int, workers: int) -> float:
@@ -213,6 +221,8 @@ def _document(study: Study, label: str) -> dict[str, Any]:
     plan = decided(study.budget, study.resources, study.sampler)
     wanted = min(plan.width, study.budget.trials_per_method)
     entry = study.entry(label)
+    if study.budget.branches > 1 and entry.branching:
+        wanted = 1  # its packs compute their trials one by one, and how many rounds are shared is not known
     space = entry.parameters()
     draws = ({name: parameter.sample(generator) for name, parameter in space.items()} for _ in count())
     configurations = [first_allowed(draws, entry.constraints) for _ in range(wanted)]

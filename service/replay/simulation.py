@@ -46,7 +46,7 @@ class Replay:
 
     Raises:
         NotFound: The table has no such label.
-        InvalidSpec: The table is too small for the budget, or a rung lies beyond its rounds.
+        InvalidSpec: The table is too small for the budget, a rung lies beyond its rounds, or there are branches.
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class Replay:
         lift: Mapping[str, float] | None = None,
         rule: Rule | None = None,
     ) -> None:
+        require_no_branches(table.study.budget)
+        require_no_branches(budget)
         self.study = table.study
         self.budget = budget
         self.sampler = sampler
@@ -243,6 +245,13 @@ class Replay:
                 part = order[index * share : (index + 1) * share]
                 parts[name] = np.random.default_rng(sampler_seed(study_seed, name, search)).permutation(part)
         return parts
+
+
+def require_no_branches(budget: Budget) -> None:
+    """Checks that the trials of a budget are proposed one by one, as a replay draws the rows of a table."""
+    if budget.branches > 1:
+        rule = "must be 1 for a replay, which draws the rows of a table one by one"
+        raise InvalidSpec("budget.branches", f"{rule}, got branches={budget.branches}")
 
 
 def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCurve:

@@ -123,6 +123,18 @@ def test_a_wide_confirmation_pack_whose_worker_dies_at_once_is_trained_again(
     assert not any(trial.error for trial in client.store.trials.find(study_id))
 
 
+def test_entries_without_branches_share_products_instead(client: StoreClient, tmp_path: Path) -> None:
+    study = branching(8, {"rounds": 2}).to_json()
+    space = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1.0, "local_steps": 2}
+    constant = {"name": "fedavg", "label": "constant", "space": space}
+    both = Study.from_json(study | {"methods": [*study["methods"], constant]})
+    trials = client.store.trials.find(run(client, both, tmp_path))
+    assert {(trial.label, trial.plan["separate"]) for trial in trials if trial.plan} == {
+        ("fedavg", True),
+        ("constant", False),
+    }
+
+
 def test_a_proposal_that_breaks_a_constraint_with_the_trunk_stays(client: StoreClient, tmp_path: Path) -> None:
     rule = "client_lr <= 0.02 * schedule.window"
     study = branching(12, {"seeds": 0, "rounds": 2}, constraints=[rule])

@@ -60,6 +60,18 @@ def test_what_is_timed_breaks_no_constraint() -> None:
     assert max(member["client_lr"] for member in timed) <= 0.1
 
 
+def test_branches_are_timed_one_by_one() -> None:
+    document = digits(4).to_json()
+    entry = {"name": "fedavg", "space": SPACE, "schedule": {"name": "plateau", "space": {"window": {"int": [1, 3]}}}}
+    budget = {"trials_per_method": 8, "rounds": 10, "seeds": 0, "branches": 4}
+    methods = [entry, {"name": "fedprox", "space": SPACE | {"prox": 0.1}}]
+    found = estimate(Study.from_json({**document, "methods": methods, "budget": budget}), training_s=PLENTY_S)
+    packs = {line.partition(":")[0]: line[-1] for line in found.rests_on if line.startswith("fed")}
+    assert packs == {"fedavg": "1", "fedprox": "4"}
+    alone = "branches: the trials of fedavg as if each were trained alone; rounds that they share take less"
+    assert alone in found.rests_on
+
+
 def test_training_that_needs_too_much_memory_is_unknown() -> None:
     found = estimate(digits(1_000_000), training_s=PLENTY_S, most_bytes=2**28)
     assert found.seconds is None

@@ -49,20 +49,34 @@ _TOKEN = "owner"
 _PATIENCE_S = 20.0
 
 
-RULES = {"rungs": "halving", "extrapolated": "extrapolation"}
-"""The scenarios in which trials stop early, and their rules."""
+_EARLY = {"trials_per_method": 4, "rungs": {"at": [CHUNK, 2 * CHUNK], "rule": "halving"}}
+_DECAY = {"window": {"int": [1, 5]}, "cooldown": {"int": [5, 11]}, "min_delta": 100.0}
+_RATES = {"client_lr": {"float": [0.01, 0.1], "log": True}, "server_lr": {"float": [0.01, 1.0], "log": True}}
+_BRANCHING = {"name": "fedavg", "space": {**_RATES, "local_steps": 2}, "schedule": {"name": "plateau", "space": _DECAY}}
+STUDIES: Mapping[str, Mapping[str, Any]] = {
+    "rungs": {"budget": _EARLY},
+    "extrapolated": {"budget": {**_EARLY, "rungs": {**_EARLY["rungs"], "rule": "extrapolation"}}},
+    "branches": {
+        "budget": {"trials_per_method": 4, "branches": 2, "confirm": 2},
+        "methods": [{**_BRANCHING, "label": "short"}, {**_BRANCHING, "label": "long"}],
+    },
+}
+"""The scenarios with a study of their own, and how it differs from the others'.
+
+Trials stop early at rungs; or two share what they have in common until the rates of one decay, in rounds 7 to 14. At
+the checkpoint of round 16, some of these have the same rates again, but other models.
+"""
 
 
 def study(scenario: str = "plain") -> Study:
     """Two labels; configurations by a quasi-random sequence, confirmed by their results; packs of at most two trials.
 
     Args:
-        scenario: In those of `RULES`, trials stop early; then each label has four instead of two.
+        scenario: In those of `STUDIES`, each label has four trials instead of two.
     """
-    budget = {"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1}
-    rule = RULES.get(scenario)
-    early = {"trials_per_method": 4, "rungs": {"at": [CHUNK, 2 * CHUNK], "rule": rule}} if rule else {}
-    return quadratic(budget={**budget, **early}, resources={"gpu": 0, "packs": 2})
+    own = dict(STUDIES.get(scenario, {}))
+    budget = {"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1, **own.pop("budget", {})}
+    return quadratic(budget=budget, resources={"gpu": 0, "packs": 2}, **own)
 
 
 @dataclass(frozen=True)

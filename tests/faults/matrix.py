@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from service.recorder.tracking import connect
-from tests.faults.components import RULES
+from tests.faults.components import STUDIES
 from tests.faults.fuse import Kill
 
 Answer = dict[str, Any]
 _POLLED = ("Locks.", "heartbeat", "served GET", "GET /v1/studies/ID", " dies")
 _POLLS = 2  # kills at a site that every poll passes
 _ROOT = Path(__file__).parents[2]
-SCENARIOS = ("embedded", "plain", "paused", "retried", *RULES)
-"""Studies that are run undisturbed. All are compared with the first, except those of `RULES`: each is another study."""
+SCENARIOS = ("embedded", "plain", "paused", "retried", *STUDIES)
+"""Studies that are run undisturbed. All are compared with the first, except `STUDIES`: each is another study."""
 
 
 class Matrix:
@@ -42,7 +42,7 @@ class Matrix:
         self._folder = folder
         self._process = process
         self._asked = 0
-        self._references: dict[str, str] = {}  # by kind of study: of each scenario in `RULES`, and of all others
+        self._references: dict[str, str] = {}  # by kind of study: of each scenario in `STUDIES`, and of all others
         self.sites: dict[str, dict[str, list[tuple[str, int]]]] = {}
         for undisturbed in (SCENARIOS[:1], SCENARIOS[1:]):
             for answer in self.run([(scenario, []) for scenario in undisturbed]):
@@ -76,7 +76,7 @@ class Matrix:
 
 
 def _study(scenario: str) -> str:
-    return scenario if scenario in RULES else "plain"
+    return scenario if scenario in STUDIES else "plain"
 
 
 def kind(kill: Kill) -> tuple[str, str]:

@@ -10,10 +10,12 @@ Each commit, route, file operation and call to MLflow has one kill; with `make t
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +87,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
     }
     rungs = matrix.kills("rungs", PARTS)
     at_rungs = [kill for kill in rungs if kill not in plain and kill[0] == "driver"]
+    at_branches = [kill for kill in matrix.kills("branches", ["driver"]) if kill not in plain]
     at_reports: list[Kill] = [("driver", "worker dies >", count) for count in (1, 4, 7, 10)]
     hung = spread(matrix.kills("plain", ["driver"]), 8 if ALL else 4)
     return {
@@ -95,6 +98,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "deaths": deaths(),
         "rungs": [("rungs", [kill]) for kill in [*spread(at_rungs, 60 if ALL else 8), *at_reports]],
         "extrapolated": [("extrapolated", [kill]) for kill in [*spread(at_rungs, 20 if ALL else 4), *at_reports[1:3]]],
+        "branches": [("branches", [kill]) for kill in [*spread(at_branches, 20 if ALL else 4), *at_reports]],
         "hung": [("hung", [kill]) for kill in hung],
         "several": [("plain", sorted(draw.sample(plain, 3))) for _ in range(4)],
     }
@@ -116,6 +120,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "retried",
         "rungs",
         "extrapolated",
+        "branches",
         "hung",
         "several",
     ],
@@ -129,6 +134,9 @@ def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
     judge(answers, missed=0.3 if killed in ("paused", "retried") else 0.15)
     if killed == "deaths":
         assert max(len(answer["killed"]) for answer in answers) >= 20
+    if killed == "branches":
+        curves = json.loads((Path(answers[0]["folder"]) / "facts").read_text())["curves"].values()
+        assert any(0 < curve["shared_gradients"][-1] < curve["client_gradients"][-1] for curve in curves)
 
 
 @pytest.mark.slow

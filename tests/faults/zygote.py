@@ -38,9 +38,9 @@ class Supervisor:
     """Keeps the parts of one service running until its study has ended; starts again what was killed.
 
     Args:
-        question: folder; scenario ("plain", "paused", "retried", "rungs", "extrapolated", "deaths", "embedded", or
-            "hung": as plain, but drivers hang instead of dying); kills; reference: file of an undisturbed run's facts,
-            or None.
+        question: folder; scenario ("plain", "paused", "retried", "rungs", "extrapolated", "branches", "deaths",
+            "embedded", or "hung": as plain, but drivers hang instead of dying); kills; reference: file of an
+            undisturbed run's facts, or None.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:

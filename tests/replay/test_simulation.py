@@ -1,6 +1,7 @@
 """Replayed studies: against a real study, twice the same, and within their budget."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.recorded_table import RecordedTable, read, recorded, write
-from driftline.study.spec import Budget
+from driftline.study.spec import Budget, Study
 from service.api.computed_results import computed_frontier
 from service.cli.main import app
 from service.replay.simulation import Replay, numbered
@@ -157,6 +158,22 @@ def test_too_small_tables_are_refused() -> None:
         Replay(table(configurations=11), ["fedavg", "fedavg"], BUDGET)
     with pytest.raises(InvalidSpec, match="need 4 seeds, and the labels have 3"):
         Replay(table(seeds=3), LABELS, BUDGET)
+
+
+def test_branches_are_refused(tmp_path: Path) -> None:
+    rule = "budget.branches: must be 1 for a replay, which draws the rows of a table one by one, got branches=2"
+    with pytest.raises(InvalidSpec, match=rule):
+        Replay(table(), LABELS, budget_of(12, branches=2))
+    document = study("other").to_json()
+    decay = {"name": "plateau", "space": {"window": {"int": [1, 3]}}}
+    document["methods"][0]["schedule"] = decay
+    document["budget"]["branches"] = 2
+    paths = [str(tmp_path / name) for name in ("plain.parquet", "branching.parquet")]
+    write(table(), Path(paths[0]))
+    write(recorded(Study.from_json(document), [replace(one, label="other") for one in table().trials]), Path(paths[1]))
+    done = CliRunner().invoke(app, ["replay", *paths])
+    assert isinstance(done.exception, InvalidSpec)
+    assert str(done.exception) == rule
 
 
 def test_lifting_multiplies_the_area() -> None:

@@ -348,7 +348,12 @@ def test_table_by_hand() -> None:
 
 def test_trials_csv() -> None:
     trials = [
-        curve([0.0, 0.6, 0.6, 0.6], number=0, hyperparameters={"client_lr": 0.1, "server.momentum": 0.9}),
+        curve(
+            [0.0, 0.6, 0.6, 0.6],
+            number=0,
+            hyperparameters={"client_lr": 0.1, "server.momentum": 0.9},
+            shared_gradients=[0, 10, 20, 20],
+        ),
         curve([0.0, 7.0], number=1, state="DIVERGED", hyperparameters={"client_lr": 9.0, "tied": True}),
     ]
     trials[0].columns["shared_gradients"] = np.zeros(4)
@@ -359,6 +364,7 @@ def test_trials_csv() -> None:
     assert (first["state"], first["ends"], first["settles"], first["recommended"], first["pareto"]) == (
         "COMPLETE", "0.6", "1", "true", "true",
     )  # fmt: skip
+    assert (first["client_gradients"], first["shared_gradients"], second["shared_gradients"]) == ("30", "20", "")
     assert (first["client_lr"], first["server.momentum"], first["tied"]) == ("0.1", "0.9", "")
     assert (second["state"], second["ends"], second["speed"], second["pareto"]) == ("DIVERGED", "", "", "false")
     assert (second["rounds_done"], second["bytes_up"], second["tied"]) == ("1", "400", "true")

@@ -102,6 +102,14 @@ def test_an_earlier_study_of_the_project_is_what_it_rests_on(store: Store, clock
     assert f"time: by the speed of earlier studies, with as many workers: {study}" in found["rests_on"]
 
 
+def test_what_branches_share_is_not_taken_off(sqlite_store: Store) -> None:
+    decay = {"name": "plateau", "space": {"window": {"int": [1, 3]}}}
+    document = POINTS | {"methods": [{"name": "fedavg", "space": SPACE, "schedule": decay}]}
+    said = "branches: client_gradients of each trial alone; time as earlier studies took, branches or not"
+    assert said in estimate(sqlite_store, document | {"budget": {**POINTS["budget"], "branches": 2}})["rests_on"]
+    assert said not in estimate(sqlite_store, document)["rests_on"]
+
+
 def test_of_other_local_steps_only_the_traffic_is_known(store: Store, clock: Clock) -> None:
     earlier(store, clock)
     found = estimate(store, with_space(local_steps={"choice": [2, 8]}))

@@ -9,7 +9,6 @@ from typing import Any
 
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading
-from driftline.results.ledger import SHARED
 from driftline.results.objectives import speed
 from driftline.results.runs import runs_of
 from driftline.results.scale import Axis, stored_axis
@@ -18,12 +17,12 @@ from driftline.results.show.escaped_text import spreadsheet_cell
 
 FIELDS = (
     "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "settles", "ends",
-    "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients", "examples",
-    "wall_seconds", "error",
+    "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients",
+    "shared_gradients", "examples", "wall_seconds", "error",
 )  # fmt: skip
 """The first columns; `recommended` and `pareto` are about the trial's configuration, `wall_seconds` about its pack."""
 
-_NO_QUALITY = frozenset({"round", "diverged", "update_norm", "slowest_examples", SHARED, *FIELDS})
+_NO_QUALITY = frozenset({"round", "diverged", "update_norm", "slowest_examples", *FIELDS})
 
 
 def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading) -> str:
@@ -71,7 +70,7 @@ def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, ax
     }
     row["rounds_done"] = curve.rounds_done
     row |= {name: curve.configuration in numbers for name, numbers in marked.items()}
-    for name in ("exchanges", "bytes_up", "bytes_down", "client_gradients", "examples", "wall_seconds"):
+    for name in FIELDS[FIELDS.index("exchanges") : FIELDS.index("error")]:
         row[name] = _last(curve, name)
     runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state == "COMPLETE" else None
     settling = None if runs is None else settled(runs, axis)

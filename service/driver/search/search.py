@@ -324,7 +324,8 @@ class Search:
         Trials then keep their bits when they are packed again after a rung, and those that are still the same are
         computed once.
         """
-        return launch.rung is not None or self._study.budget.branches > 1
+        entry = self._study.entry(self.table.trials[launch.trials[0]].label)
+        return launch.rung is not None or (self._study.budget.branches > 1 and entry.branching)
 
     def _store(self, pack: RunningPack, report: Mapping[str, Any]) -> None:
         body = Report(
