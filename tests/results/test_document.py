@@ -356,7 +356,6 @@ def test_trials_csv() -> None:
         ),
         curve([0.0, 7.0], number=1, state="DIVERGED", hyperparameters={"client_lr": 9.0, "tied": True}),
     ]
-    trials[0].columns["shared_gradients"] = np.zeros(4)
     rows = list(csv.DictReader(io.StringIO(trials_csv(trials, frontier_document("s", trials, Chosen(), 3), Chosen()))))
     assert [name for name in rows[0] if name.startswith("final_")] == ["final_test_accuracy"], "not of counters"
     assert [row["trial"] for row in rows] == ["study.fedavg.s00000", "study.fedavg.s00001"]
