@@ -42,7 +42,7 @@ def _value(file: Path, pattern: str) -> str:
 
 
 def notes(tag: str, root: Path = ROOT) -> str:
-    """The section of CHANGELOG.md about a version, without its heading; "" if there is none."""
+    """The section of CHANGELOG.md about a version, without its heading; "" if the version has no section."""
     version = re.escape(tag.removeprefix("v"))
     text = (root / "CHANGELOG.md").read_text()
     match = re.search(rf"^## \[?{version}\]?(?: [^\n]*)?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
