@@ -37,6 +37,7 @@ def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
     config = SimpleNamespace(initialize=lambda _: None)
     ray = SimpleNamespace(init=init, is_initialized=lambda: False, _raylet=SimpleNamespace(Config=config))
     monkeypatch.setattr(cluster, "_ray", lambda: ray)
+    monkeypatch.setattr(cluster, "_connected", lambda: False)  # other tests of this folder may share a Ray
     ended, study = drive(client, tmp_path)
     assert ended.startswith("lost: Ray on this machine must start and answer, got RuntimeError: The current node timed")
     assert (study.state, study.attempt, study.held) == ("RUNNING", 1, True)  # until its process is gone

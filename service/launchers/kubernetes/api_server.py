@@ -149,19 +149,25 @@ class Api:
             answer.close()  # first: a connection released with half an answer in it would be reused
             answer.release_conn()
 
-    def apply(self, kind: str, body: Item) -> Item:
+    def apply(self, kind: str, body: Item) -> bool:
         """Creates an object, or changes it to match the body (server-side apply, as field manager `MANAGER`).
+
+        Returns:
+            Whether it was created.
 
         Raises:
             InvalidSpec: The API server rejects the body.
         """
-        return self.request(
+        answer = self._call(
             "PATCH",
             self._path(kind, body["metadata"]["name"]),
             query={"fieldManager": MANAGER, "force": "true"},
             body=body,
             content="application/apply-patch+yaml",
+            timeout=self._timeout_s,
         )
+        answer.drain_conn()
+        return bool(answer.status == 201)
 
     def create(self, kind: str, body: Item) -> Item:
         """Creates an object; as in `apply`, a field that its kind does not have is an error (from Kubernetes 1.25).

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,9 @@ __all__ = ["Config", "KubernetesLauncher", "build"]
 
 _LOG = logging.getLogger(__name__)
 _DRIVER_S = 300.0
+_COLLECTED_S = 2.0
+"""Within these seconds the garbage collector deletes an object that it has decided to delete."""
+
 _ASK_KUEUE_S = 10.0
 _PODS_S = 300.0
 """How long to wait for the pods of a driver that hung to end. On an unreachable node they stay listed, but do no harm:
@@ -103,8 +106,7 @@ class KubernetesLauncher(Launcher):
         else:
             job = self._make(space, config, launch, self._free_name(launch, rayjobs))
         if attempt_of(job) <= launch.attempt:  # else it belongs to a later driver, and has its own Secret
-            for kind, body in manifests.owned(config, launch, job).items():
-                space.api.apply(kind, body)
+            _own(space.api, manifests.owned(config, launch, job), new=job is not current)
         space.jobs.note(job)
         for other in rayjobs:
             if other["metadata"]["uid"] != job["metadata"]["uid"]:
@@ -229,3 +231,16 @@ class KubernetesLauncher(Launcher):
         while (name := job_name(launch.study_id, launch.attempt, again)) in taken:
             again += 1
         return name
+
+
+def _own(api: Api, objects: Mapping[str, Item], new: bool) -> None:
+    """Applies what a RayJob owns.
+
+    An object that is there before its RayJob belonged to a deleted RayJob of the same name. The garbage collector may
+    have decided to delete it, and some versions do so even after it has changed: then it is created again.
+    """
+    there = [kind for kind, body in objects.items() if not api.apply(kind, body)]
+    if new and there:
+        time.sleep(_COLLECTED_S)
+        for kind in there:
+            api.apply(kind, objects[kind])
