@@ -16,6 +16,8 @@ MINUTES ?= 60
 SEED ?= 0
 # Folders and files below tests/ that `make test-fast` runs; all by default.
 PART ?=
+# With PEERS=1, `make bench` installs other projects into out/peers, and measures them beside Driftline.
+PEERS ?=
 TORCH := "torch==2.13.0" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
 .DEFAULT_GOAL := help
@@ -72,8 +74,9 @@ check: $(VENV)/.installed-dev ## check lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed ## measure what the engine costs, as ratios
+bench: $(VENV)/.installed ## measure what the engine costs, as ratios; also beside other projects: make bench PEERS=1
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.engine
+	$(if $(PEERS),OMP_NUM_THREADS=1 TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python -m benchmarks.peer_rounds)
 
 bench-gpu: $(VENV)/.installed-dev ## measure what packs save on a GPU, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gpu

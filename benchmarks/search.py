@@ -4,8 +4,8 @@
 
 --tables replays studies of one label from the recorded tables (all, or those named): TPE whose 64 trials train to the
 end, and the same with rungs by halving and by extrapolation. With --peers, Ray Tune's ASHA with OptunaSearch and Syne
-Tune's MOASHA search the same tables. Each gets a virtual environment below FOLDER, made once with plain pip, and runs
-as a process that is asked over a pipe. Neither a cluster nor a backend is started: 8 simulated workers train one rung
+Tune's MOASHA search the same tables. Each gets an environment below FOLDER and runs as a process that is asked over a
+pipe (benchmarks/peer_processes.py). Neither a cluster nor a backend is started: 8 simulated workers train one rung
 after the other, in turn, and the peers' own schedulers and searchers propose configurations and stop trials, at the
 same rungs. A proposal is moved to the nearest row of the table that the search has not tried.
 
@@ -20,14 +20,10 @@ theory and from earlier studies are measured by `benchmarks/priors.py`, branchin
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.early_stopping import CONFIRM, SEEDS, TABLES, scaled
+from benchmarks.peer_processes import SCRIPTS, Ask, asked, environment
 from driftline.results import objectives
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.recorded_table import RecordedTable, read
@@ -55,8 +52,8 @@ RULES: dict[str, Any] = {
     "TPE, rungs by extrapolation": {"at": "auto", "rule": "extrapolation"},
 }
 PEERS = {
-    "Ray Tune: ASHA, OptunaSearch": ("asha_ray_tune", ("ray[tune]", "optuna")),
-    "Syne Tune: MOASHA": ("moasha_syne_tune", ("syne-tune",)),
+    "Ray Tune: ASHA, OptunaSearch": ("ray_tune", "asha_ray_tune"),
+    "Syne Tune: MOASHA": ("syne_tune", "moasha_syne_tune"),
 }
 Tried = list[tuple[int, TrialCurve]]
 
@@ -128,37 +125,6 @@ def difference(one: Array, other: Array) -> str:
 # ---- peers
 
 
-def environment(folder: Path, name: str, packages: Sequence[str]) -> Path:
-    """The Python of a peer's virtual environment, which is made if there is none."""
-    python = folder / name / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
-    return python
-
-
-Ask = Callable[..., Any]
-
-
-@contextmanager
-def asked(python: Path, name: str) -> Iterator[Ask]:
-    """A peer's process, as a function: (verb, arguments...) -> answer."""
-    script = Path(__file__).parent / "peers" / f"{name}.py"
-    with subprocess.Popen(
-        [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def ask(*question: Any) -> Any:
-            process.stdin.write(json.dumps(question) + "\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-            return json.loads(process.stdout.readline())  # type: ignore[union-attr]
-
-        yield ask
-        process.stdin.close()
-
-
 def plain(space: Mapping[str, Any]) -> dict[str, Any]:
     """A space as peers read it: choices and ranges, without extra points."""
     return {
@@ -226,10 +192,10 @@ def tables(paths: Sequence[Path], seeds: int, folder: Path | None) -> None:
             found = progress(replay, [replay.tried(replay.names[0], seed) for seed in range(seeds)])
             whole = whole or found
             _print(path.stem, name, found, whole, began)
-        for name, (script, packages) in PEERS.items() if folder is not None and whole is not None else ():
+        for name, (peer, script) in PEERS.items() if folder is not None and whole is not None else ():
             began = time.process_time()
             replay = replayed(table, "auto", "random")
-            with asked(environment(folder, script, packages), script) as ask:
+            with asked(environment(folder, peer), SCRIPTS / f"{script}.py") as (ask, _):
                 found = progress(replay, [search_by_peer(ask, replay, seed) for seed in range(seeds)])
             _print(path.stem, name, found, whole, began)
 

@@ -1,11 +1,9 @@
 """Ray Tune's ASHA with OptunaSearch, asked over a pipe; see `benchmarks/search.py`. Needs ray[tune] and optuna only."""
 
-import json
-import logging
-import sys
 from types import SimpleNamespace
 from typing import Any
 
+from answering import answer
 from ray import tune
 from ray.tune.schedulers import AsyncHyperBandScheduler
 from ray.tune.search.optuna import OptunaSearch
@@ -45,14 +43,7 @@ class Peer:
 
 
 def main() -> None:
-    """Answers one JSON line with another."""
-    logging.disable(logging.WARNING)
-    peer: Any = None
-    for line in sys.stdin:
-        verb, *given = json.loads(line)
-        if verb == "begin":
-            peer = Peer(*given)
-        print(json.dumps(None if verb == "begin" else getattr(peer, verb)(*given)), flush=True)
+    answer(Peer)
 
 
 if __name__ == "__main__":

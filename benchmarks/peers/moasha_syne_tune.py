@@ -1,13 +1,11 @@
 """Syne Tune's MOASHA, asked over a pipe; see `benchmarks/search.py`. Needs syne-tune only."""
 
-import json
-import logging
 import random
-import sys
 from datetime import datetime
 from typing import Any
 
 import numpy as np
+from answering import answer
 from syne_tune.backend.trial_status import Trial
 from syne_tune.config_space import choice, loguniform, uniform
 from syne_tune.optimizer.schedulers.multiobjective.moasha import MOASHA
@@ -49,14 +47,7 @@ class Peer:
 
 
 def main() -> None:
-    """Answers one JSON line with another."""
-    logging.disable(logging.WARNING)
-    peer: Any = None
-    for line in sys.stdin:
-        verb, *given = json.loads(line)
-        if verb == "begin":
-            peer = Peer(*given)
-        print(json.dumps(None if verb == "begin" else getattr(peer, verb)(*given), default=float), flush=True)
+    answer(Peer)
 
 
 if __name__ == "__main__":
