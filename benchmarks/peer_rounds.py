@@ -35,6 +35,7 @@ from benchmarks.engine import machine
 from benchmarks.peer_processes import FOLDER, PACKAGES, SCRIPTS, Ask, asked, environment
 from benchmarks.processor_time import tree_seconds
 from trainers.data.images import MNIST
+from trainers.data.partitions import Rows
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
@@ -63,7 +64,7 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def write_task(folder: Path, rounds: int) -> None:
-    """Writes the data, and the draws of Driftline's first rounds: cohorts (R, M), rows of examples (R, M, examples)."""
+    """Writes the data and the draws of the first rounds."""
     labels, writers = MNIST.labels(), MNIST.writers()
     train = np.arange(MNIST.train)
     names, counts = np.unique(writers[train], return_counts=True)
@@ -74,14 +75,24 @@ def write_task(folder: Path, rounds: int) -> None:
     test = np.arange(len(rows)) >= CLIENTS * EXAMPLES
     inputs, targets = MNIST.scaled(rows, "float32"), labels[rows].astype(np.int64)
     np.savez(folder / "task.npz", x=inputs, y=targets, client=client, test=test)
-    cohorts = np.stack([randomness.cohort(0, number, CLIENTS, COHORT) for number in range(rounds)])
-    sizes = np.full(COHORT, EXAMPLES)
+    offsets = EXAMPLES * np.arange(CLIENTS)
+    rows = draws(offsets, np.full(CLIENTS, EXAMPLES), rounds, STEPS)
+    np.savez(folder / "draws.npz", rows=rows.reshape(rounds, COHORT, -1))
+
+
+def draws(offsets: Rows, sizes: Rows, rounds: int, steps: int) -> Rows:
+    """The rows of examples that Driftline draws with seed 0, for the clients of each round's cohort in ascending order.
+
+    Returns:
+        (rounds, M, steps, batch).
+    """
+    cohorts = np.stack([randomness.cohort(0, number, len(sizes), COHORT) for number in range(rounds)])
     drawn = [
-        randomness.shuffled(randomness.key(0, number, randomness.Purpose.SHUFFLE), cohort, sizes, STEPS, BATCH)
-        + EXAMPLES * cohort[:, None, None]
+        randomness.shuffled(randomness.key(0, number, randomness.Purpose.SHUFFLE), cohort, sizes[cohort], steps, BATCH)
+        + offsets[cohort][:, None, None]
         for number, cohort in enumerate(cohorts)
     ]
-    np.savez(folder / "draws.npz", cohorts=cohorts, rows=np.stack(drawn).reshape(rounds, COHORT, -1))
+    return np.stack(drawn)
 
 
 def driftline_pack(folder: Path, model: str, trials: int = 1) -> Pack:

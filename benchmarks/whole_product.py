@@ -1,6 +1,6 @@
 """Where the time of `driftline run` goes: from the command to its exit, by phase and by process.
 
-    OMP_NUM_THREADS=1 python benchmarks/whole_product.py [--trials 128,512] [--repeats 3] [--task digits] [--rounds 50]
+    OMP_NUM_THREADS=1 python -m benchmarks.whole_product [--trials 128,512] [--repeats 3] [--task digits] [--rounds 50]
 
 Each run is a cold start: a new process, an empty output folder, no Ray. It trains trials of one label, softmax
 regression with FedAvg, chosen at random. The phases come from the study's database and its files. Processor time is
@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processor_time import descendants, seconds
+
 TASKS: dict[str, dict[str, Any]] = {
     "digits": {"task": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}}, "eval_every": 1},
     "mnist_by_writer": {"task": {"name": "mnist_by_writer"}},
@@ -39,7 +41,6 @@ SPACE = {
 }
 PHASES = ("first pack starts", "first pack ends", "last pack ends", "study ends", "files", "MLflow", "exit")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-_TICKS = os.sysconf("SC_CLK_TCK")
 _KINDS = (  # part of a command line, kind of process
     ("gcs_server", "Ray's daemons"),
     ("raylet/raylet", "Ray's daemons"),
@@ -90,31 +91,46 @@ def measured(document: Mapping[str, Any]) -> Run:
     with tempfile.TemporaryDirectory(prefix="driftline-bench-") as folder:
         file, out = Path(folder, "study.yaml"), Path(folder, "out")
         file.write_text(json.dumps(document), encoding="utf-8")
-        run = Run(load=os.getloadavg()[0])
-        command = [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(out)]
         began = time.time()
-        with Path(folder, "output").open("w+") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-            seen: dict[int, tuple[str, float]] = {}
-            try:
-                while process.poll() is None:
-                    _sample(seen)
-                    time.sleep(0.05)
-            except BaseException:
-                os.killpg(process.pid, signal.SIGINT)
-                process.wait()
-                raise
-            run.marks["exit"] = time.time() - began
-            if process.returncode:
-                output.seek(0)
-                raise SystemExit(output.read())
-        _reap()
-        by_kind: dict[str, float] = defaultdict(float)
-        for kind, seconds in seen.values():
-            by_kind[kind] += seconds
-        run.cpu = {**by_kind, "all": sum(by_kind.values())}
+        run = watched([sys.executable, "-m", "service.cli", "run", str(file), "--out", str(out)])
         run.marks |= {name: when - began for name, when in _stored(out).items()}
         return run
+
+
+def watched(command: Sequence[str | Path]) -> Run:
+    """Runs a command; its only mark is "exit". Processes that it leaves behind must become children of this one.
+
+    Raises:
+        SystemExit: The command failed; has its output.
+    """
+    run = Run(load=os.getloadavg()[0])
+    began = time.time()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        seen: dict[int, tuple[str, float]] = {}
+        try:
+            while process.poll() is None:
+                _sample(seen)
+                time.sleep(0.05)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait()
+            raise
+        run.marks["exit"] = time.time() - began
+        if process.returncode:
+            output.seek(0)
+            raise SystemExit(output.read())
+    _reap()
+    by_kind: dict[str, float] = defaultdict(float)
+    for kind, used in seen.values():
+        by_kind[kind] += used
+    run.cpu = {**by_kind, "all": sum(by_kind.values())}
+    return run
+
+
+def adopt() -> None:
+    """Makes this process the parent of what its descendants leave behind."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
 def _stored(out: Path) -> dict[str, float]:
@@ -136,26 +152,10 @@ def _stored(out: Path) -> dict[str, float]:
 
 def _sample(seen: dict[int, tuple[str, float]]) -> None:
     """Notes the processor time of every descendant."""
-    parents, times = {}, {}
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            text = Path(entry.path, "stat").read_text()
-        except OSError:
-            continue
-        parts = text[text.rindex(")") + 2 :].split()
-        parents[int(entry.name)] = int(parts[1])
-        times[int(entry.name)] = (int(parts[11]) + int(parts[12])) / _TICKS
-    own = os.getpid()
-    for pid, seconds in times.items():
-        above = pid
-        while above in parents and above != own:
-            above = parents[above]
-        if above != own or pid == own:
-            continue
-        kind = seen[pid][0] if pid in seen and seconds > 0.5 else _kind(pid)
-        seen[pid] = (kind, seconds)
+    for process in descendants(os.getpid()):
+        kind, before = seen.get(process, ("", 0.0))
+        used = max(before, seconds(process))
+        seen[process] = (kind if before > 0.5 else _kind(process), used)
 
 
 def _kind(pid: int) -> str:
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--task", choices=sorted(TASKS), default="digits")
     asked = parser.parse_args()
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    adopt()
     sizes = sorted(int(number) for number in asked.trials.split(","))
     runs: dict[int, list[Run]] = {size: [] for size in sizes}
     for _ in range(asked.repeats):

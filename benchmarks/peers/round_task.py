@@ -26,7 +26,9 @@ class RoundTask:
         with np.load(Path(folder, "task.npz")) as task:
             self.inputs, self.targets = task["x"], task["y"]
         with np.load(Path(folder, "draws.npz")) as draws:
-            self.cohorts, self.rows = draws["cohorts"], draws["rows"]  # (rounds, M), (rounds, M, examples)
+            self.rows = draws[
+                "rows"
+            ]  # (rounds, M, examples): a row of the cohort's client, in the order of its batches
         with np.load(Path(folder, f"{model}.npz")) as first:
             self.first = list(first.values())  # in the order of the module's parameters
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peer_processes import SCRIPTS, PeerError, asked
+from benchmarks.peer_products import Cost
 from benchmarks.peer_rounds import apart, interval
 from benchmarks.processor_time import descendants, seconds, tree_seconds
 
@@ -46,6 +47,12 @@ def test_models_apart_relative_to_the_way_of_the_first() -> None:
     other = [np.ones((2, 2), np.float32), np.ones(1, np.float32)]
     assert apart(first, one, one) == 0
     assert apart(first, one, other) == pytest.approx(1 / 2)
+
+
+def test_cost_of_studies_of_other_sizes() -> None:
+    cost = Cost.between((8, 20.0), (24, 36.0))
+    assert cost == Cost(start=12.0, trial=1.0)
+    assert cost.of(128) == 140
 
 
 def test_a_peer_answers_although_its_libraries_print(tmp_path: Path) -> None:

@@ -1,0 +1,168 @@
+"""What a study costs as a whole, in Driftline and with the usual tools, in processor time.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.peer_products [--repeats 5] [--only driftline,bare]
+
+The study is that of benchmarks/whole_product.py: softmax regression on digits among 50 clients, FedAvg, 50 rounds, 10
+clients a round, evaluated every round, random search over both rates and the number of local steps. Beside
+`driftline run`: Ray Tune with OptunaSearch, its trials functions or reused actors; Optuna alone, and a bare loop, both
+in two processes. These train with a careful loop in plain PyTorch (benchmarks/peers/trial_task.py), record no curves
+and nothing in MLflow; cohorts and batches are read from a file, not drawn. Each is a script that runs in an environment
+of its own (benchmarks/peer_processes.py) from a cold start, to its end.
+
+The loops must train what Driftline trains: trials of a peer are trained again by Driftline with the same
+hyperparameters, cohorts and batches, and the test losses must agree. Compared are trials with server_lr / client_lr
+below 100: the loop divides by client_lr, which amplifies the rounding of single precision by that quotient.
+
+In each repeat, everything runs once with few and once with more trials. Their difference gives the cost of a further
+trial, and both the cost of the start; from these comes the cost of a study of any size, since the trials of a random
+search cost the same. Driftline's cost at the larger number of trials is measured, not computed. Processor time is that
+of all processes (see benchmarks/whole_product.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.engine import machine
+from benchmarks.peer_processes import FOLDER, SCRIPTS, environment
+from benchmarks.peer_rounds import draws, interval
+from benchmarks.whole_product import SPACE, TASKS, Run, adopt, measured, study, watched
+from trainers import Pack, parse
+from trainers.problem import Examples
+from trainers.tasks import digits
+
+ROUNDS, SIZES = 50, (128, 512)  # sizes of the studies that are compared
+TRIALS = {  # name: (script, arguments, numbers of trials)
+    "driftline": ("", (), (32, 128)),
+    "bare loop": ("trials_bare", (), (8, 24)),
+    "Optuna": ("trials_optuna", (), (8, 24)),
+    "Ray Tune, reused actors": ("trials_ray_tune", ("reused",), (8, 24)),
+    "Ray Tune, functions": ("trials_ray_tune", (), (2, 6)),
+}
+BARS = {"Optuna": 8, "Ray Tune, reused actors": 12}
+CHECKED, TOLERANCE = 6, 1e-3  # trials whose losses are compared; relative difference of the losses
+AMPLIFIED = 100  # largest server_lr / client_lr of these trials
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Processor seconds of a study, linear in its trials."""
+
+    start: float
+    trial: float
+
+    @staticmethod
+    def between(few: tuple[int, float], more: tuple[int, float]) -> Cost:
+        """The cost from two studies, each (trials, processor seconds)."""
+        trial = (more[1] - few[1]) / (more[0] - few[0])
+        return Cost(few[1] - few[0] * trial, trial)
+
+    def of(self, trials: int) -> float:
+        """Processor seconds of a study."""
+        return self.start + trials * self.trial
+
+
+def write_task(folder: Path) -> None:
+    """Writes trial_task.npz."""
+    problem = digits.build(digits.parse(TASKS["digits"]["task"], "task"), "float32")
+    train, test = problem.train, problem.test
+    assert isinstance(train, Examples)
+    assert isinstance(test, Examples)
+    np.savez(
+        folder / "trial_task.npz",
+        inputs=train.inputs.reshape(len(train.inputs), -1),
+        targets=train.targets,
+        test_inputs=test.inputs.reshape(len(test.inputs), -1),
+        test_targets=test.targets,
+        rows=draws(train.offsets, train.sizes, ROUNDS, max(SPACE["local_steps"]["choice"])),
+    )
+
+
+def check(trials: Sequence[dict[str, Any]]) -> float:
+    """The largest relative difference between the peer's test losses and Driftline's.
+
+    Raises:
+        SystemExit: It exceeds the tolerance.
+    """
+    worst = 0.0
+    exact = [trial for trial in trials if trial["server_lr"] < AMPLIFIED * trial["client_lr"]]
+    for trial in exact[:CHECKED]:
+        hyperparameters = {name: trial[name] for name in SPACE}
+        document = {
+            **TASKS["digits"],
+            "method": {"name": "fedavg", **hyperparameters},
+            "clients_per_round": 10,
+            "batch_size": 20,
+            "rounds": ROUNDS,
+        }
+        loss = Pack.from_spec(parse(document), device="cpu").advance()[-1]["test_loss"]
+        worst = max(worst, abs(trial["test_loss"] - loss) / loss)
+    if not worst <= TOLERANCE:
+        raise SystemExit(f"losses differ from Driftline's by {worst:.1e}: {trials}")
+    return worst
+
+
+def run(name: str, trials: int, environments: Path, folder: Path) -> tuple[Run, list[dict[str, Any]]]:
+    """Runs a study; returns its run and, of a peer, its trials."""
+    script, arguments, _ = TRIALS[name]
+    if not script:
+        return measured(study("digits", trials, ROUNDS)), []
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        file = Path(out, "trials.json")
+        python = environment(environments, "ray_tune")
+        found = watched([python, SCRIPTS / f"{script}.py", folder, file, str(trials), *arguments])
+        return found, json.loads(file.read_text())
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default=",".join(TRIALS), help="names, with commas between them")
+    parser.add_argument("--environments", type=Path, default=FOLDER, help="folder for the peers' environments")
+    given = parser.parse_args()
+    adopt()
+    names = [name for name in TRIALS if name == "driftline" or name in given.only.split(",")]
+    costs: dict[str, list[Cost]] = {name: [] for name in names}
+    apart = dict.fromkeys(names, 0.0)
+    loads = []
+    with tempfile.TemporaryDirectory(prefix="driftline-bench-") as folder:
+        write_task(Path(folder))
+        for _ in range(given.repeats):
+            for name in names:
+                points = []
+                for trials in TRIALS[name][2]:
+                    found, tried = run(name, trials, given.environments, Path(folder))
+                    points.append((trials, found.cpu["all"]))
+                    apart[name] = max(apart[name], check(tried))
+                    loads.append(found.load)
+                costs[name].append(Cost.between(*points))
+                print(f"{name}: {costs[name][-1]}, {found.marks['exit']:.0f} s", file=sys.stderr, flush=True)
+    print(f"{machine()}; load {min(loads):.0f} to {max(loads):.0f}\n")
+    sizes = " | ".join(f"{size} trials" for size in SIZES)
+    print(f"| study | start, CPU-s | a trial, CPU-ms | {sizes} | bar | losses apart |")
+    print("|---" * (len(SIZES) + 5) + "|")
+    for name, found in costs.items():
+        cells = [name, f"{statistics.median(cost.start for cost in found):.1f}"]
+        cells.append(f"{1000 * statistics.median(cost.trial for cost in found):.0f}")
+        for size in SIZES:
+            ratios = [one.of(size) / own.of(size) for one, own in zip(found, costs["driftline"], strict=True)]
+            middle, low, high = interval(ratios)
+            cells.append(f"**{middle:.1f}** ({low:.1f} to {high:.1f})")
+        bar = BARS.get(name)
+        cells.append("" if bar is None else f"{bar}: {'met' if low >= bar else 'missed'}")
+        print("|", " | ".join([*cells, f"{apart[name]:.0e}"]), "|")
+
+
+if __name__ == "__main__":
+    main()
