@@ -15,9 +15,10 @@ client_lr below 100: the loop divides by client_lr, which amplifies the rounding
 Large rates amplify it, too.
 
 In each repeat, everything runs once with few and once with more trials. Their difference gives the cost of a further
-trial, and both the cost of the start; from these comes the cost of a study of any size, since the trials of a random
-search cost the same. Driftline's cost at the larger number of trials is measured, not computed. Processor time is that
-of all processes (see benchmarks/whole_product.py).
+trial, and both the cost of the start; from these comes a peer's cost of a study of any size, since the trials of a
+random search cost the same. Driftline's studies have the sizes that are compared, so that nothing is computed for it.
+Processor time is that of all processes (see benchmarks/whole_product.py). A bar is judged at the largest size, by the
+lower end of the interval (benchmarks/peer_rounds.py).
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from trainers.tasks import digits
 
 ROUNDS, SIZES = 50, (128, 512)  # sizes of the studies that are compared
 TRIALS = {  # name: (script, arguments, numbers of trials)
-    "driftline": ("", (), (32, 128)),
+    "driftline": ("", (), SIZES),
     "bare loop": ("trials_bare", (), (8, 24)),
     "Optuna": ("trials_optuna", (), (8, 24)),
-    "Ray Tune, reused actors": ("trials_ray_tune", ("reused",), (8, 24)),
-    "Ray Tune, functions": ("trials_ray_tune", (), (2, 4)),
+    "Ray Tune with reused actors": ("trials_ray_tune", ("reused",), (8, 24)),
+    "Ray Tune with functions": ("trials_ray_tune", (), (1, 3)),
 }
-BARS = {"Optuna": 8, "Ray Tune, reused actors": 12}
+BARS = {"Optuna": 8, "Ray Tune with reused actors": 12}
 CHECKED, TOLERANCE = 6, 1e-4  # trials whose losses are compared; median relative difference of the losses
 AMPLIFIED = 100  # largest server_lr / client_lr of these trials
 
