@@ -1,4 +1,4 @@
-"""Records all studies of a service in a helper process: MLflow and matplotlib take 150 MiB while they are loaded."""
+"""Records all studies of a service in a helper process: MLflow and matplotlib take 140 MiB."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class RecorderLoop:
     Args:
         store: The store, in which it sees whether there is something new.
         database: URL of the store's database, for the process.
-        tracking_uri: As for `StudiesRecorder`.
-        artifact_root: As for `StudiesRecorder`.
-        public_url: As for `StudiesRecorder`.
+        tracking_uri: URL of an MLflow server, or ``sqlite:///`` and a file.
+        artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
+        public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
         idle_seconds: How long the process waits for something to record.
     """
 
