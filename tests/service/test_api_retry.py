@@ -24,7 +24,7 @@ def test_all_failed_trials_or_some(service: Service) -> None:
     with service.client("writer") as client:
         with pytest.raises(NotFound, match="has no trial"):
             client.retry(study, ["x"])
-        with pytest.raises(Conflict, match="only FAILED trials are retried, got COMPLETE"):
+        with pytest.raises(Conflict, match="only failed trials are retried, got a complete one"):
             client.retry(study, trials)
         assert client.retry(study, trials[:1]).state == "PENDING"
         assert client.retry(study).progress["fedavg"].search == {"WAITING": 2, "COMPLETE": 1, "DIVERGED": 1}
