@@ -32,7 +32,10 @@ START_S = 60.0
 """Seconds that a process gets to load its modules and the data."""
 
 TRAINING_S = 5.0
-"""Processor seconds that a process may train, all labels together. It is ended after three times as many seconds."""
+"""Processor seconds that a process may train, all labels together."""
+
+PATIENCE = 5.0
+"""How many times as long the clock may take, on a busy computer, before a process is ended."""
 
 MOST_BYTES = 4 * 2**30
 """Memory that training may take; on a small computer half of its physical memory. Enforced on Linux only."""
@@ -238,7 +241,7 @@ def _process(study: Study, training_s: float, most_bytes: int, seed: int) -> Mea
             elif word == READY:
                 measured.data_s.append(float(rest))
                 timer.cancel()
-                timer = threading.Timer(3 * training_s, process.kill)
+                timer = threading.Timer(PATIENCE * training_s, process.kill)
                 timer.start()
             else:
                 measured.speeds.append(PackSpeed(**json.loads(line)))

@@ -143,7 +143,7 @@ class Kind:
             engine = self.pack(None).plan
             first_s = time.process_time() - spent
         packs = [_TimedPack.of(lambda: self.pack(engine), 1)]
-        if time.process_time() - spent < seconds / 2:  # the first calls take longer than others
+        if time.perf_counter() - began < seconds:  # the first calls take longer than others
             rounds = max(int(seconds / _DRAWS / packs[0].training_s), 1)
             packs.clear()
             while not packs or (

@@ -32,7 +32,7 @@ def test_all_failed_trials_or_some(service: Service) -> None:
             client.retry(study)
         assert "\n" not in str(refused.value)
         assert client.cancel(study).state == "CANCELLED"
-        with pytest.raises(Conflict, match="got CANCELLED"):
+        with pytest.raises(Conflict, match="got a cancelled one"):
             client.retry(study)
     assert [event.details["trials"] for event in service.store.audit.find(action="study.retry")] == [1, 1]
 
