@@ -49,7 +49,7 @@ WAIT_S = 4.0
 AROUND, PACK, TRIAL = 4.7, 0.16, 0.007
 """What a study takes around its packs (imports, Ray, workers, files, MLflow), a pack around its training (handed out,
 reported, stored), and a trial at the end, as multiples of the processor seconds in which a process loads torch and the
-engine: all of it depends on the machine in the same way. Measured with benchmarks/whole_product.py."""
+engine: all of it depends on the machine in the same way. Timings with benchmarks/whole_product.py."""
 
 PHASES: tuple[Phase, ...] = ("search", "confirmation")
 
@@ -58,7 +58,7 @@ BUSY = 1.2
 
 
 @dataclass(frozen=True)
-class Measured:
+class Timings:
     """What the processes have measured.
 
     Attributes:
@@ -72,7 +72,7 @@ class Measured:
     speeds: list[PackSpeed] = field(default_factory=list)
 
     @classmethod
-    def together(cls, parts: Sequence[Measured]) -> Measured:
+    def together(cls, parts: Sequence[Timings]) -> Timings:
         """What several processes have measured."""
         return cls(
             [seconds for part in parts for seconds in part.loading_s],
@@ -120,10 +120,10 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
     seeds = range(study.seed, study.seed + min(workers, PROCESSES))
     with ThreadPoolExecutor(len(seeds)) as pool:
         parts = list(pool.map(lambda seed: _process(study, training_s, most_bytes, seed), seeds))
-    return composed(study, Measured.together(parts), workers)
+    return composed(study, Timings.together(parts), workers)
 
 
-def composed(study: Study, measured: Measured, workers: int) -> StudyEstimate:
+def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     """The estimate: start and end, packs of the search, then packs of confirmation.
 
     Args:
@@ -191,7 +191,7 @@ def evaluations(study: Study, phase: Phase) -> int:
     )
 
 
-def _training(study: Study, measured: Measured, phase: Phase, packs: int) -> float:
+def _training(study: Study, measured: Timings, phase: Phase, packs: int) -> float:
     """Processor seconds in which all packs of a phase are built and trained."""
     budget = study.budget
     rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.rounds
@@ -201,7 +201,7 @@ def _training(study: Study, measured: Measured, phase: Phase, packs: int) -> flo
     return trained + evaluated + packs * fmean(speed.build_s for speed in speeds)
 
 
-def _speed_text(measured: Measured, label: str) -> str:
+def _speed_text(measured: Timings, label: str) -> str:
     speeds = [measured.speed(label, phase) for phase in PHASES]
     if not speeds[0].width:
         return f"unknown: {speeds[0].why}"
@@ -216,7 +216,7 @@ def _branches(study: Study) -> list[str]:
     return [alone] if study.budget.branches > 1 else []
 
 
-def _process(study: Study, training_s: float, most_bytes: int, seed: int) -> Measured:
+def _process(study: Study, training_s: float, most_bytes: int, seed: int) -> Timings:
     """What one process measures before it ends or is killed."""
     arguments = [str(training_s), str(most_bytes), str(seed)]
     process = subprocess.Popen(
@@ -230,7 +230,7 @@ def _process(study: Study, training_s: float, most_bytes: int, seed: int) -> Mea
     assert process.stdout is not None
     timer = threading.Timer(START_S, process.kill)
     timer.start()
-    measured = Measured()
+    measured = Timings()
     try:
         with process.stdin:
             json.dump(study.to_json(), process.stdin)

@@ -101,7 +101,7 @@ def timed(study: Study, training_s: float, most_bytes: int, seed: int) -> Iterat
         seed: Seed of the draws.
     """
     phases: list[Phase] = ["search", "confirmation"] if study.budget.confirmation_trials else ["search"]
-    kinds = [Kind(study, label, phase, seed) for phase in phases for label in study.labels]
+    kinds = [PackKind(study, label, phase, seed) for phase in phases for label in study.labels]
     share = min(_MOST_S, 0.8 * training_s / len(kinds))
     engine: Plan | None = None
     for kind in kinds:
@@ -115,7 +115,7 @@ def timed(study: Study, training_s: float, most_bytes: int, seed: int) -> Iterat
         yield speed
 
 
-class Kind:
+class PackKind:
     """Packs of one label in one phase, each with configurations of its own.
 
     Configurations differ in their numbers of local steps, so several packs are timed, each for as many rounds.

@@ -16,8 +16,8 @@ from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from service.embedded import timing
-from service.embedded.timing import Measured, composed, estimate, evaluations
-from service.embedded.timing_process import Kind, PackSpeed, documents
+from service.embedded.timing import Timings, composed, estimate, evaluations
+from service.embedded.timing_process import PackKind, PackSpeed, documents
 from trainers import evaluation_grid
 
 PLENTY_S = 120.0
@@ -35,10 +35,10 @@ def digits(hidden: int) -> Study:
     )
 
 
-def measured(*speeds: PackSpeed, slowdown: float = 1.0) -> Measured:
+def measured(*speeds: PackSpeed, slowdown: float = 1.0) -> Timings:
     """Stand-in speeds: the first pack of all takes 0.5 s more."""
     first = replace(speeds[0], first_s=0.5)
-    return Measured([2.0], [1.5], [replace(speed, slowdown=slowdown) for speed in (first, *speeds[1:])])
+    return Timings([2.0], [1.5], [replace(speed, slowdown=slowdown) for speed in (first, *speeds[1:])])
 
 
 def test_each_label_is_timed() -> None:
@@ -141,7 +141,7 @@ def test_packs_of_a_search_with_rungs_share_no_products() -> None:
     budget = {"trials_per_method": 9, "rounds": 9, "confirm": 4, "seeds": 1}
     for rungs, separate in ((None, [False, False]), ("auto", [True, False])):
         study = Study.from_json(document | {"methods": document["methods"][:1], "budget": budget | {"rungs": rungs}})
-        kinds = [Kind(study, "fedavg", phase, seed=0) for phase in timing.PHASES]
+        kinds = [PackKind(study, "fedavg", phase, seed=0) for phase in timing.PHASES]
         first = kinds[0].pack(None).plan
         assert [kind.pack(first).plan.separate for kind in kinds] == separate
 
