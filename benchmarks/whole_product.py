@@ -228,8 +228,8 @@ def main() -> None:
     for phase in PHASES:
         cells = [middle([run.marks[phase] for run in runs[size]]) for size in sizes]
         print(f"| {phase} | {' | '.join(cells)} |")
-    for what, seconds in (("of training", Run.training), ("around it", Run.around)):
-        print(f"| {what} | {' | '.join(middle([seconds(run) for run in runs[size]]) for size in sizes)} |")
+    for what, taken in (("of training", Run.training), ("around it", Run.around)):
+        print(f"| {what} | {' | '.join(middle([taken(run) for run in runs[size]]) for size in sizes)} |")
     print()
     kinds = sorted(
         {kind for size in sizes for run in runs[size] for kind in run.cpu}, key=lambda kind: (kind == "all", kind)
