@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
+from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, unset_replicas
 
 
 class Descent:
@@ -31,15 +31,15 @@ class Descent:
         self.rate = motion.rate
         self.client_lr = motion.client_lr
         self.start = motion.start
-        self.total = replicas(motion.start, 1, len(batches.clients), motion.start.shape[-1]) if total is None else total
-        self.models = self.total.copy_(motion.start)
+        shape = 1, len(batches.clients), motion.start.shape[-1]
+        self.models = (unset_replicas(motion.start, *shape) if total is None else total).copy_(motion.start)
         self.totals = [self.models]
         self.scale = None if motion.scale is None else float(motion.scale)
         constant = None if motion.shift is None else motion.shift * -self.rate
         if self.scale is not None:
             pulled = motion.start * (1 - self.scale)
             constant = pulled if constant is None else constant + pulled
-        self.constant = None if constant is None else constant.expand_as(self.total)
+        self.constant = None if constant is None else constant.expand_as(self.models)
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the models by one step; returns the losses if `want_loss`."""

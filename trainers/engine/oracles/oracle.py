@@ -278,6 +278,11 @@ def replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
     return like.new_zeros((clients, trials, size)).transpose(0, 1)
 
 
+def unset_replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
+    """Like `replicas`, with any numbers, for what is overwritten before it is read."""
+    return like.new_empty((clients, trials, size)).transpose(0, 1)
+
+
 def client_major(params: Tensor, group: Group) -> Tensor:
     """(m, T, P) view of the models of a group's m clients; a broadcast model is expanded, not copied.
 
