@@ -10,8 +10,8 @@ reported and bytes counted; the loops (benchmarks/plain_loops.py) only train. Bo
 the processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
 trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
 the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is other methods: those without a
-loop of their own train like FedAvg on the clients, and cost the server next to nothing. The last line is the worst
-ratio, which shows whether the engine ever loses.
+loop of their own are timed beside one that takes the same gradients. The last line is the worst ratio, which shows
+whether the engine ever loses.
 
 --roofline compares a round of FedAvg with its matrix products and convolutions alone, of the same shapes."""
 
