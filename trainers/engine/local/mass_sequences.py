@@ -24,7 +24,7 @@ MODEL, AUXILIARY = "model", "auxiliary"
 
 @dataclass(frozen=True)
 class ThreeSequences:
-    """Model, look-ahead and auxiliary sequence; returns the sum V, from which and U follows W.
+    """Model, look-ahead and auxiliary sequence; returns the sum V, which gives W together with U.
 
     Args:
         mixing: (T, 1, 1), in (0, 1].
