@@ -17,9 +17,9 @@ ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 ARG WHEELHOUSE=
 # More packages, for example "s3fs" for checkpoints in an object store
 ARG EXTRA_PACKAGES=
-# At the end: packages without what nothing here runs (tests, C sources, Java, RLlib, an asynchronous Kubernetes client,
-# Arrow Flight, wheels of virtualenv), and bytecode for what the programs import: that of everything would make the image
-# a fifth larger.
+# At the end: packages without what nothing here runs (tests, C sources, types for editors, Java, RLlib, an asynchronous
+# Kubernetes client, Arrow Flight, wheels of virtualenv), and bytecode for what the programs import: that of everything
+# would make the image a fifth larger.
 RUN --mount=type=bind,target=/context \
     set -eu; \
     case "${VARIANT}" in cpu|cuda) ;; *) echo "VARIANT must be cpu or cuda, got ${VARIANT}" >&2; exit 2;; esac; \
@@ -39,8 +39,9 @@ RUN --mount=type=bind,target=/context \
         ! -path '*/optuna/*' ! -path '*/torch/*' -exec rm -rf {} +; \
     find /opt/driftline -path '*/torch/bin/*' ! -name torch_shm_manager -delete; \
     find /opt/driftline -path '*/site-packages/*' \( -name '*.map' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' \
-        -o -name '*.c' -o -name '*.h' -o -name '*.hpp' \) -delete; \
-    for unused in torch/include torch/test ray/jars ray/rllib ray/serve ray/llm kubernetes/aio \
+        -o -name '*.c' -o -name '*.h' -o -name '*.hpp' -o -name '*.pyi' \) -delete; \
+    for unused in torch/include torch/test 'torch/lib/*_test.so' torch/lib/libbackend_with_compiler.so \
+        torch/lib/libaoti_custom_ops.so matplotlib/mpl-data/sample_data ray/jars ray/rllib ray/serve ray/llm kubernetes/aio \
         pyarrow/include 'pyarrow/*flight*' 'pyarrow/libarrow_python*.so' 'pyarrow/libarrow_python*.so.*.*' \
         'virtualenv/seed/wheels/embed/*.whl' sklearn/datasets/images; do rm -rf $packages/$unused; done; \
     rm -rf /tmp/source /opt/driftline/bin/py-spy; \

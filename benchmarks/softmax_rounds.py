@@ -1,17 +1,19 @@
 """What a round of softmax regression costs: in example space beside replicas of the model, and by the population.
 
-    OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9] [--method scaffold]
+    OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9] [--method scaffold] [--populations]
 
 Rounds of FedAvg, or of another method, with 10 clients, single precision, one thread. First table: 100 clients with 100
 examples of 784 numbers each, shuffled batches of 20. The same pack is trained with the oracles "stacked" and
 "example_space" in turns; times are processor milliseconds per trial, a ratio is the median over the repeats with its
 extremes. A pack of several local steps has them in turn (1, 5, 10, 50, 1, ...). Second table: FedAvg with one trial,
-one local step and 2 examples of 20 numbers for each client, in populations of different sizes.
+one local step and 2 examples of 20 numbers for each client, in populations of different sizes that take turns; memory
+is what the process grows by when it reads the file and trains a round.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -35,6 +37,8 @@ CASES = [
     if trials > 1 or len(steps) == 1
 ]
 POPULATIONS = (1_000, 10_000, 100_000, 1_000_000)
+COHORTS = {10: POPULATIONS, 1000: POPULATIONS[1:]}
+ROUNDS = 50
 ORACLES = ("stacked", "example_space")
 
 
@@ -47,12 +51,20 @@ def data(path: Path, clients: int, examples: int, features: int, classes: int) -
     np.savez(path, x=inputs, y=generator.integers(0, classes, rows), client=owners, test=np.arange(rows) >= rows - 5)
 
 
-def pack(path: Path, steps: Sequence[int], trials: int, batch_size: int, oracle: str, method: str = "fedavg") -> Pack:
+def pack(
+    path: Path,
+    steps: Sequence[int],
+    trials: int,
+    batch_size: int,
+    oracle: str,
+    method: str = "fedavg",
+    cohort: int = 10,
+) -> Pack:
     """A pack that is trained with one oracle."""
     spec: dict[str, Any] = {
         "task": {"name": "npz", "path": str(path), "test": "test", "model": "softmax"},
         "method": {"name": method, "client_lr": 0.05, "server_lr": 0.05, "local_steps": steps[0]},
-        "clients_per_round": 10,
+        "clients_per_round": cohort,
         "batch_size": batch_size,
         "batching": "shuffled",
         "rounds": 10**6,
@@ -90,26 +102,50 @@ def oracles(folder: Path, repeats: int, method: str) -> None:
         )
 
 
-def populations(folder: Path, repeats: int) -> None:
+def by_population(folder: Path, repeats: int) -> None:
     """The second table."""
-    print("\n| clients | a round, CPU-ms |\n|---|---|", flush=True)
-    for clients in POPULATIONS:
-        path = folder / "population.npz"
-        data(path, clients, 2, 20, 10)
-        made = pack(path, [1], 1, 1, "stacked")
-        times = [spent(made, 50) for _ in range(repeats)]
-        print(f"| {clients:,} | {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f}) |", flush=True)
+    print("\n| clients | file, MB | memory, MB | cohort | a round, CPU-ms | to the smallest population |", flush=True)
+    print("|---|---|---|---|---|---|", flush=True)
+    for cohort, populations in COHORTS.items():
+        files, grown, packs = [], [], []
+        for clients in populations:
+            files.append(folder / f"{clients}.npz")
+            if not files[-1].exists():
+                data(files[-1], clients, 2, 20, 10)
+        for path in files:
+            before = resident()
+            packs.append(pack(path, [1], 1, 1, "stacked", cohort=cohort))
+            spent(packs[-1], 1)
+            grown.append(resident() - before)
+        times = [[spent(made, ROUNDS) for made in packs] for _ in range(repeats)]
+        for place, clients in enumerate(populations):
+            column = [row[place] for row in times]
+            ratios = [row[place] / row[0] for row in times]
+            file = files[place].stat().st_size / 1e6
+            memory = f"{grown[place] / 1e6:.1f}" if cohort == next(iter(COHORTS)) else "the same model"
+            print(
+                f"| {clients:,} | {file:.1f} | {memory} | {cohort} | {statistics.median(column):.2f} "
+                f"| **{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f}) |",
+                flush=True,
+            )
+
+
+def resident() -> int:
+    """Resident bytes of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--method", default="fedavg", help="of the first table")
+    parser.add_argument("--populations", action="store_true", help="the second table alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        oracles(Path(folder), options.repeats, options.method)
-        populations(Path(folder), options.repeats)
+        if not options.populations:
+            oracles(Path(folder), options.repeats, options.method)
+        by_population(Path(folder), options.repeats)
 
 
 if __name__ == "__main__":

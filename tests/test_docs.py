@@ -154,7 +154,7 @@ def example_of(page: str) -> tuple[str, list[str]]:
     return block[1], [line for line in block[2].splitlines() if line != "..."]
 
 
-@pytest.mark.parametrize("page", ["coverage", "data", "theory"])
+@pytest.mark.parametrize("page", ["coverage", "data", "gallery", "methods", "theory"])
 def test_the_first_command_of_a_page_prints_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

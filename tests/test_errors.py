@@ -1,6 +1,7 @@
 """Errors: their tree, and the way over HTTP and back."""
 
 import json
+import re
 
 import pytest
 
@@ -20,6 +21,7 @@ from driftline.errors import (
     from_problem,
     problem,
 )
+from tests.error_messages import messages
 
 TABLE = [
     (DriftlineError("x"), "error", 500, 1),
@@ -118,3 +120,10 @@ def test_a_class_of_another_module_takes_no_place_of_ours():
         """Has no code of its own."""
 
     assert type(from_problem(500, problem(Elsewhere("x")))) is DriftlineError
+
+
+def test_no_message_has_an_idiom_that_a_stranger_would_stumble_over():
+    found = list(messages())
+    assert len(found) > 500
+    idioms = r"cannot be right|must be right|is right|is none|so many|let go|can be had|have it|known no longer|\.'\)$"
+    assert [f"{place} {message}" for place, message in found if re.search(idioms, message)] == []

@@ -21,14 +21,32 @@ _HEAD = """# Methods, optimizers and schedules
 
 <!-- Made by `python -m trainers.catalogue > docs/methods.md`; do not edit. -->
 
+This page lists every method, optimizer and schedule with its hyperparameters. `driftline methods`
+prints the list, and with a name the update equations, the ranges and the default search space:
+
+```text
+$ driftline methods fedprox
+fedprox
+
+FedProx: FedAvg with a pull of every local model to the broadcast one.
+
+    y_1 = x,   g_k = grad f_i(y_k; batch k) + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
+    q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
+...
+Default search space:
+  client_lr: {float: [0.001, 10.0], log: true, also: [0.0]}
+  server_lr: {float: [0.001, 10.0], log: true, points: 9}
+  local_steps: {choice: [1, 2, 4, 8, 16, 32]}
+  prox: {float: [0.001, 10.0], log: true}
+```
+
 A trial has one method, an optimizer in every role that the method has (plain SGD unless the trial
 names another) and one schedule (constant rates unless it names another). The roles are `client`
 (local steps), `server`, and in mixed federated learning `central` (the server's branch) and
 `merge`; settings have dotted names, such as `client.beta1` and `server.momentum`.
 
 FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
-`adagrad` on the server; in a study `preset: fedadam` is such an entry. `driftline methods NAME`
-prints the update equations and the default search space.
+`adagrad` on the server; in a study `preset: fedadam` is such an entry.
 
 A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a
 sum of gradients. Give exactly one of `server_lr`, `delta_lr` and `tied`, and one of `local_steps`

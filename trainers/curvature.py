@@ -151,7 +151,9 @@ def useful_curvature(values: Array, squares: Array, rounds: int) -> tuple[float,
     """
     positive = (values > 0) & (squares > 0)
     if not positive.any():
-        raise SpecError("the loss has no positive curvature along its gradient at the initial model", "task")
+        raise SpecError(
+            "the loss must have positive curvature along its gradient at the initial model, got none", "task"
+        )
     values, squares = values[positive][::-1], squares[positive][::-1]
     reached = squares / values * -np.expm1(2 * rounds * np.log1p(-np.minimum(values / values[0], 1 - 1e-12)))
     last = int(np.searchsorted(np.cumsum(reached), USEFUL * reached.sum()))
@@ -185,7 +187,8 @@ def _sizes(spec: TrialSpec, model: Model) -> tuple[int, int]:
     least = min(model.clients, LEAST_CLIENTS)
     count = max(min(model.clients, MOST_CLIENTS, int(MOST_FLOPS / a_client)), least)
     if count * a_client > MARGIN * MOST_FLOPS:
-        raise SpecError(f"the model takes {count * a_client:.1g} operations to measure, too many", "task")
+        most, needed = MARGIN * MOST_FLOPS, count * a_client
+        raise SpecError(f"its curvature must take at most {most:.1g} operations to measure, got {needed:.1g}", "task")
     return count, size
 
 

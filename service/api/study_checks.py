@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec
-from driftline.study.spec import Resources, Study
+from driftline.study.spec import Study
 from driftline.study.theory_spaces import derived
 from driftline.wire.budgets import CheckedStudy, Extension
 from service.launchers.worker_pools import FACT, WorkerPools
 from service.store.store import Store
+from service.store.stored_spec import StoredSpec
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def with_pool_checked(store: Store, project: str, checked: CheckedStudy) -> Chec
     Raises:
         InvalidSpec: The project's studies may not use this pool, or not without GPUs.
     """
-    resources = Resources.from_json(checked.spec.get("resources", {}))
+    resources = StoredSpec(checked.spec).resources
     stored = store.facts.get(FACT) if resources.pool is not None else None
     if stored is None:  # no pool is named, or no scheduler has run yet
         return checked

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from driftline.errors import DriftlineError
-from driftline.study.spec import Budget, Resources
+from driftline.study.spec import Resources
 from driftline.wire.budgets import StudyEstimate
 from service.driver.search.actions import SearchPlan
 from service.driver.search.policy import packs
 from service.driver.search.study_plan import decided
 from service.store.speeds import COUNTERS, Measured, Speed
 from service.store.store import Store
+from service.store.stored_spec import StoredSpec
 
 _HOUR_S = 3600.0
 _LONGEST_S = 100 * 365 * 24 * _HOUR_S  # no finish date beyond this
@@ -36,12 +37,11 @@ def estimate(store: Store, project: str, spec: Mapping[str, Any]) -> StudyEstima
         project: The project whose earlier studies count.
         spec: A checked study in canonical form; not parsed again as a `Study`, because that is slow.
     """
-    methods = {entry["label"]: entry["name"] for entry in spec["methods"]}
-    budget = Budget.from_json(spec["budget"])
-    resources = Resources.from_json(spec.get("resources", {}))
+    stored = StoredSpec(spec)
+    methods, budget, resources = stored.methods, stored.budget, stored.resources
     trials = budget.trials * len(methods)
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
-    plan = decided(budget, resources, spec.get("sampler", "tpe"), gpus)
+    plan = decided(budget, resources, stored.sampler, gpus)
     rests_on = ["trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows"]
     if budget.branches > 1:
         rests_on.append("branches: client_gradients of each trial alone; time as earlier studies took, branches or not")

@@ -14,7 +14,9 @@ import yaml
 
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, NotFound
+from driftline.results.curves import unit
 from driftline.results.modelled_time import Time
+from driftline.results.show.number_text import number
 from driftline.results.trial_list import first_difference
 from search_spaces import spaces
 from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
@@ -51,14 +53,16 @@ def show_comparison(
     token_file: Path | None = None,
 ) -> None:
     """Prints which label is better, or why there is no verdict."""
-    verdict = _frontier(study, None, cost, url, token_file).compare(first, second)
+    frontier = _frontier(study, None, cost, url, token_file)
+    verdict = frontier.compare(first, second)
     if as_json:
         typer.echo(json.dumps(verdict, indent=2))
         return
     typer.echo(verdict["why"])
+    costs = unit(frontier.data["definitions"]["parameters"]["cost"])
     for span in verdict["ranges"]:
         better = span["better"] or "neither (the band of the difference holds 0)"
-        typer.echo(f"  from {span['from']:g} to {span['to']:g}: {better}")
+        typer.echo(f"  {number(span['from'], 3)} to {number(span['to'], 3)} {costs}: {better}")
 
 
 def show_first_difference(study: str, other: str, *, url: str | None = None, token_file: Path | None = None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from driftline.client.driver_client import DriverClient
-from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Unavailable
+from driftline.errors import Conflict, DriftlineError, InvalidSpec, NotFound, StaleDriver, Unavailable
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.driver import checkpoints
@@ -121,7 +121,10 @@ def _drive(
     """Drives a study; releases it if it has succeeded, because Ray needs seconds to end."""
     from service.driver.search.search import Search
 
-    study = client.study(study_id).study
+    try:
+        study = client.study(study_id).study
+    except InvalidSpec as error:  # the API checked it, and is newer than this driver while the service is upgraded
+        raise Unavailable(f"this driver must be as new as the API that took the study, got {error}") from error
     cpus, wanted = study.resources.cpus, study.resources.gpu
     progress = options.progress
     with cluster.connect(

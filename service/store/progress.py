@@ -5,10 +5,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from driftline.study.rung_rounds import read_rungs
 from driftline.study.spec import Budget
 from driftline.wire.records import TRIAL_FINISHED, LabelProgress
 from service.store.schema import TRIALS
+from service.store.stored_spec import StoredSpec
 
 
 def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, LabelProgress]]:
@@ -33,15 +33,12 @@ def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dic
     groups = (TRIALS.c.study_id, TRIALS.c.label, TRIALS.c.phase, TRIALS.c.state)
     for study_id, label, phase, state, count, rounds in connection.execute(counted.group_by(*groups)):
         counts[study_id].setdefault(label, []).append((phase, state, count, int(rounds)))
-    return {study: _labels(specs[study], counts[study]) for study in specs}
+    return {study: _labels(StoredSpec(specs[study]), counts[study]) for study in specs}
 
 
-def _labels(spec: Mapping[str, Any], counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
-    planned = [str(entry["label"]) for entry in spec["methods"]]
-    known = dict.fromkeys([*planned, *sorted(counts)])
-    rungs = read_rungs(spec["budget"].get("rungs"))
-    budget = Budget.model_construct(**{**spec["budget"], "rungs": rungs})  # not validated again, which is slow
-    return {label: _label(budget, counts.get(label, [])) for label in known}
+def _labels(spec: StoredSpec, counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
+    known = dict.fromkeys([*spec.methods, *sorted(counts)])
+    return {label: _label(spec.budget, counts.get(label, [])) for label in known}
 
 
 def _label(budget: Budget, counts: list[tuple[str, str, int, int]]) -> LabelProgress:

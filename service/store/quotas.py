@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from driftline.errors import QuotaExceeded
-from driftline.study.spec import Budget
 from driftline.wire.access import ProjectQuota, Quota, Use
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import PACKS, PAST_USE, QUOTAS, STUDIES
@@ -144,11 +142,6 @@ def gpu_seconds(now: float) -> sa.Select[Any]:
     """Query for the GPU-seconds of all packs; add conditions to select some."""
     seconds = sa.func.coalesce(PACKS.c.ended_at, now) - PACKS.c.started_at
     return sa.select(sa.func.coalesce(sa.func.sum(PACKS.c.gpus * seconds), 0.0)).where(PACKS.c.gpus > 0)
-
-
-def planned(spec: Mapping[str, Any]) -> int:
-    """Number of trials that a study asks for: its search, and its confirmation on fresh seeds."""
-    return len(spec["methods"]) * Budget.from_json(spec["budget"]).trials
 
 
 def _exceeded(project: str, what: str, limit: float, use: float, had: str, advice: str) -> QuotaExceeded:

@@ -14,6 +14,7 @@ from service.store.curve_segments import arrays
 from service.store.schema import CURVE_SEGMENTS, PACKS, STUDIES, TRIALS
 from service.store.session import KEPT, StorePart
 from service.store.states import DRIVEN
+from service.store.stored_spec import StoredSpec
 from trainers import ROLES
 
 COUNTERS = ("client_gradients", "bytes_up", "bytes_down")
@@ -69,7 +70,7 @@ class _Earlier:
     def add(self, study_id: str, spec: Mapping[str, Any]) -> None:
         """Adds the entries of one study."""
         self.studies.append(study_id)
-        for entry in spec.get("methods", ()):
+        for entry in StoredSpec(spec).entries:
             where = (study_id, entry["label"])
             self.same.setdefault(_key(_work(entry)), []).append(where)
             self.but_steps.setdefault(_key(_work(entry, steps=False)), []).append(where)
@@ -98,13 +99,13 @@ class Speeds(StorePart):
         )
         with self._session.read() as connection:
             rows = connection.execute(latest).all()
-            around = _key(_surroundings(spec))
+            around = _surroundings(spec)
             earlier = _Earlier()
             for row in rows:
-                if _key(_surroundings(row.spec)) == around:
+                if _surroundings(row.spec) == around:
                     earlier.add(row.id, row.spec)
             packs = self._packs_of(connection, earlier.studies)
-            entries = spec.get("methods", ())
+            entries = StoredSpec(spec).entries
             return {entry["label"]: self._measured(connection, entry, earlier, packs) for entry in entries}
 
     def left_seconds(self) -> float | None:
@@ -198,8 +199,8 @@ class Speeds(StorePart):
         return counters
 
 
-def _surroundings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in spec.items() if key not in _NO_WORK}
+def _surroundings(spec: Mapping[str, Any]) -> str:
+    return _key({key: value for key, value in spec.items() if key not in _NO_WORK})
 
 
 def _key(value: Any) -> str:

@@ -11,10 +11,11 @@ from driftline.wire.ids import new_study_id
 from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
 from service.store import plans, progress, trial_rows
 from service.store.idempotency import IdempotencyKeys
-from service.store.quotas import Quotas, planned
+from service.store.quotas import Quotas
 from service.store.schema import DRIVERS, STUDIES
 from service.store.session import KEPT, Actor, Session, missing, moment
 from service.store.states import DRIVEN, intended
+from service.store.stored_spec import StoredSpec
 
 _INSERT = sa.insert(STUDIES)
 
@@ -62,7 +63,7 @@ class StoredStudies:
             QuotaExceeded: The project would exceed its quota; nothing is stored.
         """
         now = self._session.clock()
-        asked = planned(spec)
+        asked = StoredSpec(spec).trials
         if key is not None:
             self._idempotency.forget_expired(now)
         study_id = new_study_id(int(now * 1000))
@@ -73,7 +74,7 @@ class StoredStudies:
             row: dict[str, Any] = {
                 "id": study_id,
                 "project": project,
-                "name": str(spec["name"]),
+                "name": StoredSpec(spec).name,
                 "state": "PENDING",
                 "reason": "",
                 "spec": dict(spec),
@@ -192,7 +193,7 @@ class StoredStudies:
                     f"study {study_id} was extended by another request at the same time; look at it and try again"
                 )
             spec = {**study.spec, "budget": dict(budget)}
-            asked = planned(spec)
+            asked = StoredSpec(spec).trials
             ended = study.state in STUDY_FINISHED
             more = asked if ended else asked - study.planned
             self._quotas.allow(connection, study.project, int(ended), more, limits)

@@ -15,6 +15,7 @@ from service.store.leases import desired
 from service.store.schema import PACKS, TRIALS
 from service.store.session import StorePart, check_exists, moment
 from service.store.states import check_trial
+from service.store.stored_spec import StoredSpec
 
 _COUNTED = ("deaths", "death_round")
 _FINISH = (
@@ -180,7 +181,7 @@ class Trials(StorePart):
                 pack=pack,
                 label=rows[0].label,
                 trials=len(rows),
-                cpus=float(study.spec.get("resources", {}).get("cpus", 1.0)),
+                cpus=StoredSpec(study.spec).resources.cpus,
                 gpus=gpus,
                 rounds_before=sum(row.rounds_done for row in rows),
                 started_at=self._session.clock(),

@@ -45,6 +45,16 @@ def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
     assert client.store.leases.acquire(study.id, "elsewhere/2").attempt == 2
 
 
+def test_a_driver_older_than_the_api_leaves_the_study_to_the_next_driver(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = quadratic().to_json() | {"key_of_a_newer_version": 1}
+    monkeypatch.setattr(client, "submit", lambda study: client.store.studies.create(newer, study.fingerprint()).id)
+    ended, study = drive(client, tmp_path)
+    assert ended.startswith("lost: this driver must be as new as the API that took the study, got key_of_a_newer")
+    assert (study.state, study.attempt, study.held) == ("RUNNING", 1, True)
+
+
 @pytest.mark.parametrize(
     ("error", "ended", "state"),
     [

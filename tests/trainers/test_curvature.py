@@ -86,7 +86,7 @@ def test_larger_models_are_measured_on_less_and_the_largest_refused(monkeypatch:
     assert curvature.LEAST_CLIENTS <= part.clients < whole.clients
     assert part.smoothness == pytest.approx(whole.smoothness, rel=0.3)
     monkeypatch.setattr(curvature, "MOST_FLOPS", 1e5)
-    with pytest.raises(trainers.SpecError, match=r"operations to measure, too many"):
+    with pytest.raises(trainers.SpecError, match=r"operations to measure"):
         estimate_curvature(digits())
 
 
@@ -107,5 +107,5 @@ def test_a_direction_is_useful_only_if_the_rounds_reach_it() -> None:
 
 
 def test_a_loss_without_positive_curvature_is_refused() -> None:
-    with pytest.raises(trainers.SpecError, match="no positive curvature"):
+    with pytest.raises(trainers.SpecError, match="must have positive curvature"):
         useful_curvature(np.array([-1.0]), np.array([1.0]), rounds=10)

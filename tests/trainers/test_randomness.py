@@ -36,6 +36,13 @@ def test_a_smaller_cohort_is_part_of_a_larger_one(clients, most):
     assert set(randomness.cohort(0, 0, clients, 5)) <= set(larger)
 
 
+def test_a_cohort_has_the_clients_with_the_smallest_words_also_if_words_are_equal(monkeypatch):
+    words = np.array([5, 2, 2, 9, 2, 1, 5, 2], np.uint64)
+    monkeypatch.setattr(randomness, "hashed", lambda base, clients: words)
+    drawn = [randomness.cohort(0, 0, len(words), count).tolist() for count in range(1, len(words))]
+    assert drawn == [np.sort(np.argsort(words, kind="stable")[:count]).tolist() for count in range(1, len(words))]
+
+
 def test_more_than_half_of_a_large_population():
     drawn = randomness.cohort(0, 0, 70_000, 69_999)
     assert len(set(drawn.tolist())) == 69_999

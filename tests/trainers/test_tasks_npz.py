@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
+import weakref
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study.check import check
 from driftline.study.spec import Study
+from trainers.data import table
 from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.tasks import npz
@@ -342,3 +345,18 @@ def test_every_mistake_is_one_clear_line(
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.path.startswith("task")
+
+
+def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "_LARGE", 0)
+    file = tmp_path / "x.npz"
+    np.savez(file, x=np.ones((4, 2), np.float32), y=np.arange(4) % 2, client=np.arange(4) // 2)
+    settings = npz.parse({"name": "npz", "path": str(file)}, "task")
+    held = weakref.ref(table.load(file, settings.names, None, True, "task"))
+    assert held() is not None, "kept from parsing to building"
+    problem = npz.build(settings, "float32")
+    gc.collect()
+    assert held() is None
+    assert npz.build(settings, "float32").train.inputs.tolist() == problem.train.inputs.tolist()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import partitions
-from trainers.data.partitions import Rows
+from trainers.data.partitions import Parts, Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples
@@ -50,7 +50,7 @@ class Federated:
         model: name of the model in trainers/models.
         model_settings: settings of the model in the document.
         parts: rows of each client.
-        test: rows of each test client; () if nothing is held out.
+        test: rows of each test client; none if nothing is held out.
         central: rows of the server; None if it has none.
         metrics: metrics of an evaluation.
         shape: shape of the inputs of one example; None if unknown.
@@ -60,8 +60,8 @@ class Federated:
     document: Mapping[str, Any]
     model: str
     model_settings: Mapping[str, Any]
-    parts: tuple[Rows, ...]
-    test: tuple[Rows, ...]
+    parts: Sequence[Rows]
+    test: Sequence[Rows]
     central: Rows | None
     metrics: tuple[str, ...] = CLASSIFIED
     shape: tuple[int, ...] | None = None
@@ -83,7 +83,7 @@ class Federated:
     @property
     def examples(self) -> NDArray[np.int64]:
         """Number of training examples of each client, (clients,)."""
-        return np.array([len(part) for part in self.parts])
+        return Parts.of(self.parts).sizes
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Pool:
     unnatural: str = ""
 
 
-def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, ...], Rows | None]:
+def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[Parts, Rows | None]:
     """(rows of each client, rows of the server or None), by the settings of `FederatedKeys`.
 
     The server gets the same fraction of each label, or of each natural client under the natural partition. If `clients`
@@ -136,13 +136,13 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[tuple[Rows, .
             raise SpecError(f"{path}.central.fraction must give the server an example, got {fraction:g}", path)
     if partition == "natural":
         assert pool.owners is not None
-        return tuple(rows[part] for part in partitions.natural(pool.owners[rows])), central
+        return partitions.natural(pool.owners[rows]).within(rows), central
     labels = np.zeros(len(rows), np.int64) if pool.labels is None else pool.labels[rows]
     try:
         parts = _spread(partition, labels, clients, seed)
     except ValueError as error:
         raise SpecError(f"{path}: {error}", join(path, "partition")) from error
-    return tuple(rows[part] for part in parts), central
+    return Parts.of(parts).within(rows), central
 
 
 def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
@@ -194,9 +194,8 @@ def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targ
         inputs: maps rows to a new array of their inputs.
         targets: (all examples, ...).
     """
-    rows = np.concatenate(parts)
-    sizes = np.array([len(part) for part in parts], dtype=np.int64)
-    return Examples(inputs(rows), targets[rows], np.cumsum(sizes) - sizes, sizes)
+    parts = Parts.of(parts)
+    return Examples(inputs(parts.rows), targets[parts.rows], parts.offsets, parts.sizes)
 
 
 def settings_of(keys: type) -> tuple[Any, ...]:

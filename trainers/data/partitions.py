@@ -5,10 +5,47 @@ Every partition depends only on (labels, clients, ..., seed) and returns one arr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
+
+
+class Parts(Sequence[Rows]):
+    """The rows of each client: one array for all, because a million small ones take more room than their numbers.
+
+    Args:
+        rows: (examples,) rows of the clients, one client after another.
+        sizes: (clients,) number of rows of each.
+    """
+
+    def __init__(self, rows: Rows, sizes: Rows) -> None:
+        self.rows, self.sizes = rows, sizes
+        self.offsets = np.cumsum(sizes) - sizes
+
+    @classmethod
+    def of(cls, parts: Sequence[Rows]) -> Parts:
+        """The same rows, from an array for each client."""
+        if isinstance(parts, cls):
+            return parts
+        sizes = np.array([len(part) for part in parts], dtype=np.int64)
+        return cls(np.concatenate([np.empty(0, np.int64), *parts]), sizes)
+
+    def within(self, rows: Rows) -> Parts:
+        """These parts of a choice of rows, instead of all rows."""
+        return Parts(rows[self.rows], self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, client: Any) -> Any:
+        if isinstance(client, slice):
+            return [self[one] for one in range(len(self))[client]]
+        one = range(len(self))[client]
+        return self.rows[self.offsets[one] : self.offsets[one] + self.sizes[one]]
 
 
 def iid(labels: Rows, clients: int, seed: int) -> list[Rows]:
@@ -154,7 +191,7 @@ def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     return aside, np.setdiff1d(np.arange(len(labels)), aside, assume_unique=True)
 
 
-def natural(clients: Rows) -> list[Rows]:
+def natural(clients: Rows) -> Parts:
     """One part for each client that has examples, in ascending order of clients and rows.
 
     Args:
@@ -164,10 +201,7 @@ def natural(clients: Rows) -> list[Rows]:
         >>> [part.tolist() for part in natural(np.array([7, 3, 7, 3, 9]))]
         [[1, 3], [0, 2], [4]]
     """
-    if not len(clients):
-        return []
-    order = np.argsort(clients, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(clients[order])) + 1)
+    return Parts(np.argsort(clients, kind="stable"), np.unique(clients, return_counts=True)[1])
 
 
 def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
@@ -188,7 +222,7 @@ def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     """
     generator = _generator(seed, 6)
     parts = natural(clients)
-    edges = np.floor(fraction * np.cumsum([0, *(len(part) for part in parts)]) + generator.random())
+    edges = np.floor(fraction * np.concatenate([[0], np.cumsum(parts.sizes)]) + generator.random())
     counts = np.diff(edges).astype(np.int64)
     taken = [
         generator.permutation(part)[: min(count, len(part) - 1)] for part, count in zip(parts, counts, strict=True)

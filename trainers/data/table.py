@@ -20,6 +20,7 @@ from trainers.spelling import hint
 from trainers.values import shown
 
 _LARGEST = float(np.finfo(np.float32).max)
+_LARGE = 64 * 2**20  # bytes of inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,17 @@ def load(file: Path, names: Names, test: Names | None, classified: bool, path: s
     """
     stat = file.stat()
     return _load(file, stat.st_mtime_ns, stat.st_size, names, test, classified, path)
+
+
+def forget(table: Table) -> None:
+    """Ends the caching of large tables, whose examples a model now holds in its own form.
+
+    Args:
+        table: from `load`.
+    """
+    held = [part.inputs.nbytes for part in (table.main, table.test) if part is not None]
+    if sum(held) > _LARGE:
+        _load.cache_clear()
 
 
 @lru_cache(maxsize=2)

@@ -85,7 +85,11 @@ def cohort(
     if clients > _LARGE_POPULATION and clients_per_round <= clients // 2:
         return np.sort(_first_different(base, clients, clients_per_round))
     words = hashed(base, np.arange(clients, dtype=np.int64))
-    return np.sort(np.argsort(words, kind="stable")[:clients_per_round])
+    largest = np.partition(words, clients_per_round - 1)[clients_per_round - 1]
+    chosen = np.flatnonzero(words <= largest)
+    if len(chosen) > clients_per_round:  # equal words: the first ones
+        chosen = np.sort(chosen[np.argsort(words[chosen], kind="stable")[:clients_per_round]])
+    return chosen
 
 
 def with_replacement(

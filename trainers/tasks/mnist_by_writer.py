@@ -70,7 +70,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     train = _of(writers, rows[: MNIST.train], values["writers"], seed)
     test = _of(writers, rows[MNIST.train :], values["test_writers"], seed)
     parts, central = divide(values, Pool(labels, train, writers), path)
-    groups = tuple(test[part] for part in partitions.natural(writers[test]))
+    groups = partitions.natural(writers[test]).within(test)
     return Federated(
         {"name": "mnist_by_writer", **values},
         model,

@@ -20,7 +20,7 @@ the current directory, then in $DATA_DIR. If `sha256` is given, a file with anot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from trainers.data.federated import (
 )
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.partitions import Rows
-from trainers.data.table import Names, Table, TablePart, load
+from trainers.data.table import Names, Table, TablePart, forget, load
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import Problem
@@ -187,16 +187,18 @@ def build(settings: Settings, dtype: str) -> Problem:
         raise SpecError(f"{settings.path}.path must not change, got another {settings.file.name}: start again")
     held_out = table.main if table.test is None else table.test
     counts = {"classes": settings.classes} if classified else {}
-    return Problem(
+    problem = Problem(
         model=settings.model,
         train=_examples(table.main, settings.parts, dtype),
         test=_examples(held_out, settings.test, dtype) if settings.test else None,
         central=None if settings.central is None else _examples(table.main, (settings.central,), dtype),
         model_settings={**counts, **settings.model_settings},
     )
+    forget(table)
+    return problem
 
 
-def _examples(part: TablePart, groups: tuple[Rows, ...], dtype: str) -> Any:
+def _examples(part: TablePart, groups: Sequence[Rows], dtype: str) -> Any:
     def inputs(rows: Rows) -> NDArray[Any]:
         return part.inputs[rows].astype(dtype, copy=False)
 
@@ -246,7 +248,7 @@ def _classes(table: Table, given: int | None, path: str) -> int:
     return largest + 1
 
 
-def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: str) -> tuple[Rows, tuple[Rows, ...]]:
+def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: str) -> tuple[Rows, Sequence[Rows]]:
     """(rows for training, rows of each test client)."""
     owners, everything = table.main.clients, np.arange(len(table.main.targets))
     if table.test is not None:
@@ -274,7 +276,7 @@ def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: s
     return rest, _grouped(test, owners)
 
 
-def _grouped(rows: Rows, owners: Rows | None) -> tuple[Rows, ...]:
+def _grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:
     if owners is None:
         return (rows,)
-    return tuple(rows[part] for part in partitions.natural(owners[rows]))
+    return partitions.natural(owners[rows]).within(rows)

@@ -1,0 +1,58 @@
+"""The keys of a stored study that the service reads; parsing it as a `Study` would be slow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from driftline.study.rung_rounds import read_rungs
+from driftline.study.spec import Budget, Resources
+
+
+@dataclass(frozen=True)
+class StoredSpec:
+    """A study's document in canonical form, which was checked before it was stored.
+
+    Args:
+        document: From `Study.to_json`.
+    """
+
+    document: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return str(self.document["name"])
+
+    @property
+    def entries(self) -> list[Mapping[str, Any]]:
+        """The documents of the entries."""
+        return list(self.document.get("methods", ()))
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """Each label's method."""
+        return {str(entry["label"]): str(entry["name"]) for entry in self.entries}
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler's name, or its document."""
+        return self.document.get("sampler", "tpe")
+
+    @cached_property
+    def budget(self) -> Budget:
+        """The budget of every entry; not validated again."""
+        budget = self.document["budget"]
+        return Budget.model_construct(**{**budget, "rungs": read_rungs(budget.get("rungs"))})
+
+    @cached_property
+    def resources(self) -> Resources:
+        """The resources of each pack."""
+        return Resources.from_json(self.document.get("resources", {}))
+
+    @property
+    def trials(self) -> int:
+        """All trials: searches, and confirmations on fresh seeds."""
+        return len(self.entries) * self.budget.trials
