@@ -31,15 +31,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from search_spaces.parameters import Choice, Float, Space
-from trainers import LossEstimate, SpecError, hint
+from trainers import SpecError, hint
 from trainers.theory.rates import best_parameters
 from trainers.theory.spectrum import phi, psi
 from trainers.theory.stochastic_rates import Noise
+
+if TYPE_CHECKING:  # its import loads torch
+    from trainers import LossEstimate
 
 MARGIN = 4.0
 SUMMED = ("fedavg", "fedga", "fedprox", "fedsgd", "minibatch_sgd", "reptile", "scaffold")

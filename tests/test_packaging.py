@@ -51,6 +51,14 @@ def test_imports_stay_light(module: str) -> None:
     assert set(done.stdout.split()) <= allowed
 
 
+def test_the_service_starts_with_nothing_heavy() -> None:
+    """Every replica of API and scheduler keeps in memory what this loads: torch alone would take 130 MiB."""
+    heavy = set(HEAVY) - {"sqlalchemy", "fastapi"}
+    code = f"import sys, service.server.compose; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_front_door_loads_no_server_code() -> None:
     heavy = (*HEAVY, "uvicorn", "kubernetes", "service")
     code = f"import sys; from driftline import Client, Study; print([name for name in {heavy} if name in sys.modules])"

@@ -7,7 +7,7 @@ what was measured under `theory`. That study is stored and run, so it can be rep
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trainers
 from driftline.errors import InvalidSpec
@@ -19,7 +19,10 @@ from driftline.study.validation import from_spec_error
 from search_spaces.from_theory import TheoryPrior
 from search_spaces.parameters import Choice, Float, Parameter, Space
 from search_spaces.values import is_real
-from trainers import LossEstimate, SpecError
+from trainers import SpecError
+
+if TYPE_CHECKING:  # its import loads torch
+    from trainers import LossEstimate
 
 MOST = 8
 """Most first points of an entry; and at most an eighth of the trials of its search, but one at least."""

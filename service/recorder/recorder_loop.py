@@ -1,89 +1,54 @@
-"""One loop that keeps MLflow up to date with all studies of a service."""
+"""Records all studies of a service in a helper process: MLflow and matplotlib take 140 MiB."""
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
+import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 
-from driftline.errors import NotFound
-from driftline.wire.ids import holder
+from driftline.errors import Unavailable
+from service.helper_process import HelperProcess, answer_lines
 from service.recorder import study_recorder
-from service.recorder.run_contents import STUDY_TAG
-from service.recorder.study_recorder import Recorder, experiments, lock_name
-from service.recorder.tracking import connect, forget
-from service.store.deletions import Deletion
+from service.recorder.all_studies import StudiesRecorder
 from service.store.store import Store
 
+IDLE_S = 60.0
+"""Seconds without anything to record after which the process ends."""
+
+SYNC_S = 3600.0
+"""Seconds that recording everything new may take; after that, another process continues."""
+
 _LOG = logging.getLogger(__name__)
-_FORGET = 20  # maximum number of deleted studies that a sync handles
 
 
-class StudiesRecorder:
-    """Records every study that MLflow does not show in full. Several may run at once: each study has a lease.
+class RecorderLoop:
+    """Keeps MLflow up to date with all studies. May be killed at any time, and so may its process.
 
     Args:
-        store: The store, which also records what has been written.
+        store: The store, in which it sees whether there is something new.
+        database: URL of the store's database, for the process.
         tracking_uri: URL of an MLflow server, or ``sqlite:///`` and a file.
         artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
         public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
-        client: Makes the MLflow client; tests replace it.
+        idle_seconds: How long the process waits for something to record.
     """
 
     def __init__(
         self,
         store: Store,
+        database: str,
         tracking_uri: str,
         artifact_root: str | None = None,
-        *,
         public_url: str = "",
-        client: Callable[[str], Any] = connect,
+        *,
+        idle_seconds: float = IDLE_S,
     ) -> None:
         self._store = store
-        self._uri = tracking_uri
-        self._artifact_root = artifact_root
-        self._public_url = public_url
-        self._client = client
-        self._recorders: dict[str, Recorder] = {}
-        self._done: dict[str, int] = {}  # finished study to the version that MLflow shows
-        self._lost: set[str] = set()  # runs that the store knows and MLflow does not
-        self._after = ""  # the last deleted study of the previous page of this round through all of them
-        self._asks: Any = None
-        self._holder = holder()
-
-    def sync(self) -> bool:
-        """Write what is new in any study; an error in one does not hold up the others.
-
-        Returns:
-            Whether anything was written or deleted.
-
-        Raises:
-            Exception: The last error, after all studies have been tried.
-        """
-        wrote, failure = False, None
-        for study in self._store.studies.find():
-            try:
-                if study.finished and self._shown(study.id) == study.version:
-                    self._recorders.pop(study.id, None)
-                    continue
-                if study.id not in self._recorders:
-                    self._recorders[study.id] = self._recorder(study.id)
-                wrote |= self._recorders[study.id].sync()
-            except NotFound:  # deleted in the meantime
-                self._recorders.pop(study.id, None)
-            except Exception as error:
-                failure = error
-        deletions = self._store.deletions.pending("mlflow", _FORGET, self._after)
-        for deletion in deletions:
-            try:
-                wrote |= self._forget(deletion)
-            except Exception as error:
-                failure = error
-        self._after = deletions[-1].study_id if len(deletions) == _FORGET else ""
-        if failure is not None:
-            raise failure
-        return wrote
+        self._line = json.dumps([database, tracking_uri, artifact_root, public_url])  # passwords: not in the arguments
+        self._process = HelperProcess(__name__, str(idle_seconds), what="records in MLflow")
+        self._shown: object = None  # state and version of all studies when MLflow showed them in full
 
     def run(self, stop: threading.Event) -> None:
         """Sync repeatedly until `stop` is set; never raises. Waits longer while MLflow is unreachable."""
@@ -98,46 +63,44 @@ class StudiesRecorder:
                 _LOG.warning("not everything could be recorded, next attempt in %.0f s: %s", wait, error)
             stop.wait(wait)
 
-    def _forget(self, deletion: Deletion) -> bool:
-        """Moves a deleted study's experiments to MLflow's trash; False if another recorder writes about the study."""
-        study_id = deletion.study_id
-        if not self._store.locks.take(lock_name(study_id), self._holder, study_recorder.LEASE_S):
-            return False
-        self._recorders.pop(study_id, None)
-        self._done.pop(study_id, None)
-        if self._asks is None:
-            self._asks = self._client(self._uri)
-        for name in experiments(deletion.name, study_id):
-            forget(self._asks, name, {STUDY_TAG: study_id})
-        self._store.deletions.done(study_id, "mlflow")
-        self._store.locks.release(lock_name(study_id), self._holder)
-        return True
+    def sync(self) -> None:
+        """Lets the process write what is new in any study; does nothing if nothing is new.
 
-    def _recorder(self, study_id: str) -> Recorder:
-        return Recorder(
-            self._store, study_id, self._uri, self._artifact_root, public_url=self._public_url, client=self._client
-        )
-
-    def _shown(self, study_id: str) -> int | None:
-        """The version at which MLflow shows the whole of a finished study; None when it does not.
-
-        MLflow is asked once for each study that was recorded earlier: its database may have been lost since.
+        Raises:
+            Unavailable: Not everything could be written.
         """
-        if study_id not in self._done or study_id in self._recorders:
-            for entry in self._store.recorder_state.read(study_id, "ended"):
-                if study_id not in self._recorders and not self._has(entry.run_id):
-                    self._lost.add(entry.run_id)
-                if entry.run_id not in self._lost:
-                    self._done[study_id] = entry.version
-        return self._done.get(study_id)
+        studies = self._store.studies.glances()
+        if studies == self._shown and not self._store.deletions.pending("mlflow", 1):
+            return
+        self._shown = None
+        answer = self._process.ask(self._line, SYNC_S)
+        if not answer:
+            raise Unavailable("the process that records in MLflow has died")
+        outcome = json.loads(answer)
+        if "problem" in outcome:
+            raise Unavailable(outcome["problem"])
+        if outcome["complete"]:
+            self._shown = studies
 
-    def _has(self, run_id: str) -> bool:
-        if self._asks is None:
-            self._asks = self._client(self._uri)
-        try:
-            self._asks.get_run(run_id)
-        except Exception as error:
-            if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
-                return False
-            raise
-        return True
+    def close(self) -> None:
+        """Ends the process; the next one writes what is missing."""
+        self._process.end()
+
+
+@functools.cache
+def _recorder(line: str) -> StudiesRecorder:
+    database, tracking_uri, artifact_root, public_url = json.loads(line)
+    return StudiesRecorder(Store(database), tracking_uri, artifact_root, public_url=public_url)
+
+
+def _answer(line: str) -> str:
+    try:
+        recorder = _recorder(line)
+        recorder.sync()
+    except Exception as error:
+        return json.dumps({"problem": f"{error}" or type(error).__name__})
+    return json.dumps({"complete": recorder.complete})
+
+
+if __name__ == "__main__":
+    answer_lines(_answer, float(sys.argv[1]))

@@ -116,13 +116,17 @@ class Recorder:
             Exception: Whatever MLflow raises when its server is unreachable; nothing is lost, call again later.
         """
         study = self._store.studies.get(self._study_id)
-        if self._shown == (study.version, study.state) or not self._lease(force=True):
+        if self.shows(study) or not self._lease(force=True):
             return False
         try:
             return self._write(study)
         except Exception:
             self._labels = self._trials = None  # look up again what was written
             raise
+
+    def shows(self, study: StudyRecord) -> bool:
+        """Whether MLflow shows this version of the study in full."""
+        return self._shown == (study.version, study.state)
 
     def run(self, stop: threading.Event) -> None:
         """Sync repeatedly until `stop` is set, or the study has finished and MLflow shows it in full; never raises.
@@ -387,7 +391,7 @@ class Recorder:
 
     def _current(self, *, finished: bool = False) -> bool:
         study = self._store.studies.get(self._study_id)
-        return self._shown == (study.version, study.state) and (study.finished or not finished)
+        return self.shows(study) and (study.finished or not finished)
 
 
 def lock_name(study_id: str) -> str:

@@ -30,6 +30,7 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines for each run
 }
 
 Row = tuple[str, float, int]

@@ -23,7 +23,7 @@ from service.api.probes import create_probes
 from service.api.rate_limits import Limits
 from service.launchers.base import Launcher, LauncherModule, launchers
 from service.launchers.worker_pools import FACT
-from service.recorder.recorder_loop import StudiesRecorder
+from service.recorder.recorder_loop import RecorderLoop
 from service.scheduler.loop import Scheduler
 from service.server.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import ServiceSettings
@@ -179,17 +179,19 @@ class Service:
         return module.build(config, url=api_url, checkpoints=settings.checkpoints, logs=logs)
 
     def _record(self, store: Store, public: str) -> None:
-        if self._settings.mlflow_url is None:
+        settings = self._settings
+        if settings.mlflow_url is None:
             _LOG.info("nothing is recorded in MLflow: DRIFTLINE_MLFLOW_URL is not set")
             return
-        recorder = StudiesRecorder(store, self._settings.mlflow_url, self._settings.mlflow_artifacts, public_url=public)
+        recorder = RecorderLoop(store, settings.database, settings.mlflow_url, settings.mlflow_artifacts, public)
         stop = threading.Event()
         thread = threading.Thread(target=recorder.run, args=(stop,), name="driftline-recorder", daemon=True)
         thread.start()
 
         def end() -> None:
             stop.set()
-            thread.join(RECORDER_S)  # the rest is written after the next start
+            thread.join(RECORDER_S)
+            recorder.close()  # the rest is written after the next start
 
         self._closers.append(("the recorder", end))
 

@@ -216,6 +216,12 @@ class StoredStudies:
             row = connection.execute(query).first() or missing(study_id)
             return Glance(row.project, row.state, row.version)
 
+    def glances(self) -> dict[str, Glance]:
+        """`glance` of every study, by id."""
+        query = sa.select(*STUDIES.c["id", "project", "state", "version"]).where(KEPT)
+        with self._session.read() as connection:
+            return {row.id: Glance(row.project, row.state, row.version) for row in connection.execute(query)}
+
     def set_resources(self, study_id: str, resources: Mapping[str, Any]) -> None:
         """Change the study's resources; its next driver uses them."""
         with self._session.write() as connection:

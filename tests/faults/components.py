@@ -31,7 +31,7 @@ from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.recorder_process import record
 from service.launchers.local import launcher as local
 from service.recorder import study_recorder
-from service.recorder.recorder_loop import StudiesRecorder
+from service.recorder.all_studies import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.clients import EveryClient

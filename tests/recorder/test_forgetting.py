@@ -15,8 +15,8 @@ from fsspec.implementations.local import LocalFileSystem
 from driftline.wire.access import Quota
 from service.driver import checkpoints
 from service.launchers.local.launcher import LocalLauncher
-from service.recorder import recorder_loop, study_recorder
-from service.recorder.recorder_loop import StudiesRecorder
+from service.recorder import all_studies, study_recorder
+from service.recorder.all_studies import StudiesRecorder
 from service.scheduler.cleanup import SWEEP_S, Cleanup
 from service.store.schema import METADATA
 from service.store.session import Session
@@ -89,16 +89,16 @@ def test_studies_that_cannot_be_forgotten_block_no_later_deletion(
     recorder.sync()
     for study in studies:
         delete(store, study)
-    monkeypatch.setattr(recorder_loop, "_FORGET", 2)
+    monkeypatch.setattr(all_studies, "_FORGET", 2)
     locked = {study.id for study in studies[:2]}
-    forget = recorder_loop.forget
+    forget = all_studies.forget
 
     def refuse(asks: Any, name: str, tags: dict[str, str]) -> None:
         if locked & set(tags.values()):
             raise PermissionError(name)
         forget(asks, name, tags)
 
-    monkeypatch.setattr(recorder_loop, "forget", refuse)
+    monkeypatch.setattr(all_studies, "forget", refuse)
     with pytest.raises(PermissionError):
         recorder.sync()
     assert recorder.sync()

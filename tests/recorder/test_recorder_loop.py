@@ -1,93 +1,124 @@
-"""All studies of a service."""
+"""The helper process that records: it ends when nothing is new, and another one continues."""
 
-import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from driftline.errors import Unavailable
 from service.recorder import study_recorder
-from service.recorder.recorder_loop import StudiesRecorder
+from service.recorder.recorder_loop import RecorderLoop
+from service.store.recorder_state import Recorded
 from service.store.store import Store
+from tests.waiting import until
 
-from .test_study_recorder import Stored, connect, pytestmark, shown, trials
+from .test_study_recorder import Stored, pytestmark, shown, trials
 
 __all__ = ["pytestmark"]
 
 
-def test_all_studies_are_recorded_and_finished_ones_left_alone(
-    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def recording(store: Store, uri: str, tmp_path: Path) -> Iterator[RecorderLoop]:
+    loop = RecorderLoop(store, database(store), uri, str(tmp_path / "artifacts"), idle_seconds=0.5)
+    yield loop
+    loop.close()
+
+
+def database(store: Store) -> str:
+    return store.session.database.url.render_as_string(hide_password=False)
+
+
+def synced(loop: RecorderLoop) -> Any:
+    """The process that has brought MLflow up to date."""
+
+    def complete() -> bool:
+        loop.sync()
+        return loop._shown is not None
+
+    until(complete)
+    return loop._process._running
+
+
+def test_the_process_ends_when_nothing_is_new_and_the_next_trial_starts_another(
+    recording: RecorderLoop, store: Store, client: Any
 ) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
-    studies = [Stored(store, ["fedavg"], 20, name) for name in ("one", "two")]
-    for study in studies:
-        study.add(trials("fedavg", 1))
-    studies[0].succeed()
-    connections = []
-
-    def counted(where: str) -> Any:
-        connections.append(where)
-        return connect(where)
-
-    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
-    assert recorder.sync()
-    assert not recorder.sync()
-    assert len(connections) == 2
-    names = {
-        f"{name} {study.id[-6:]}{end}"
-        for name, study in zip(("one", "two"), studies, strict=True)
-        for end in ("", " trials")
-    }
-    assert set(shown(client)) == names
-
-    again = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
-    again.sync()
-    assert len(connections) == 4  # one to ask whether the finished one is still there, one for the other
-    studies[1].succeed()
-    assert again.sync()
-    assert not StudiesRecorder(store, uri, client=counted).sync()
-    assert len(connections) == 5  # one to ask for both
+    study = Stored(store, ["fedavg"], 20)
+    study.add(trials("fedavg", 1))
+    first = synced(recording)
+    until(lambda: first.poll() is not None)
+    assert first.returncode == 0
+    recording.sync()
+    assert recording._process._running is first  # nothing is new: nothing was started
+    study.add(trials("fedavg", 1, first=1))
+    study.succeed()
+    second = synced(recording)
+    assert second.pid != first.pid
+    runs = shown(client)[f"digits {study.id[-6:]} trials"][1]
+    assert len(runs) == 2
 
 
-def test_finished_studies_are_recorded_again_in_a_new_mlflow(
-    store: Store, uri: str, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+def test_a_killed_process_is_replaced(recording: RecorderLoop, store: Store, client: Any) -> None:
     study = Stored(store, ["fedavg"], 20)
     study.add(trials("fedavg", 2))
+    first = synced(recording)
+    first.kill()
+    first.wait()
     study.succeed()
-    assert StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
-    before = shown(connect(uri))
-
-    lost = f"sqlite:///{tmp_path / 'another.db'}"
-    shutil.copy(migrated, tmp_path / "another.db")
-    away = StudiesRecorder(store, lost, client=lambda _: None)  # no client at all: it cannot be asked
-    with pytest.raises(AttributeError):
-        away.sync()
-    recorder = StudiesRecorder(store, lost, str(tmp_path / "artifacts"))
-    assert recorder.sync()
-    assert shown(connect(lost)).keys() == before.keys()
-    assert {len(runs) for _, runs in shown(connect(lost)).values()} == {len(runs) for _, runs in before.values()}
-    assert not recorder.sync()
-    assert not StudiesRecorder(store, lost).sync()
+    assert synced(recording).pid != first.pid
+    assert len(shown(client)[f"digits {study.id[-6:]} trials"][1]) == 2
 
 
 def test_it_goes_on_while_mlflow_is_away(
-    store: Store, uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(study_recorder, "EVERY_S", 0.01)
     monkeypatch.setattr(study_recorder, "LONGEST_WAIT_S", 0.02)
     Stored(store, ["fedavg"], 20)
-    stop = threading.Event()
-    tried = []
+    loop, stop = RecorderLoop(store, database(store), "http://127.0.0.1:1"), threading.Event()
+    thread = threading.Thread(target=loop.run, args=(stop,))
+    thread.start()
+    try:
+        until(lambda: caplog.text.count("not everything could be recorded") >= 3)
+    finally:
+        stop.set()
+        thread.join()
+        loop.close()
+    assert "refused" in caplog.text
 
-    def away(_: str) -> Any:
-        tried.append(1)
-        if len(tried) == 3:
-            stop.set()
-        raise ConnectionError("connection refused")
 
-    StudiesRecorder(store, uri, client=away).run(stop)
-    assert len(tried) == 3
-    assert "connection refused" in caplog.text
+class Answers:
+    """Stands in for the process."""
+
+    def __init__(self, *lines: str) -> None:
+        self.left = list(lines)
+
+    def ask(self, line: str, seconds: float) -> str:
+        return self.left.pop(0)
+
+
+def test_the_process_is_asked_until_mlflow_shows_everything(store: Store) -> None:
+    study = Stored(store, ["fedavg"], 20)
+    loop = RecorderLoop(store, "", "")
+    answers = loop._process = Answers('{"complete": false}', '{"problem": "no"}', "", '{"complete": true}')  # type: ignore[assignment]
+    loop.sync()
+    for problem in ("no", "died"):
+        with pytest.raises(Unavailable, match=problem):
+            loop.sync()
+    for _ in range(2):
+        loop.sync()
+        assert not answers.left
+    answers.left = ['{"complete": true}', '{"complete": false}', '{"complete": false}']
+    study.add(trials("fedavg", 1))
+    loop.sync()
+    study.succeed()
+    store.recorder_state.write(study.id, Recorded("begun", "", ""))
+    store.deletions.request(study.id)
+    for _ in range(2):  # until nothing remains to be deleted
+        loop.sync()
+    store.deletions.done(study.id, "mlflow")
+    answers.left = ['{"complete": true}']
+    for _ in range(2):
+        loop.sync()
+        assert not answers.left

@@ -1,0 +1,133 @@
+"""Keeps MLflow up to date with all studies of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from driftline.errors import NotFound
+from driftline.wire.ids import holder
+from service.recorder import study_recorder
+from service.recorder.run_contents import STUDY_TAG
+from service.recorder.study_recorder import Recorder, experiments, lock_name
+from service.recorder.tracking import connect, forget
+from service.store.deletions import Deletion
+from service.store.store import Store
+
+_FORGET = 20  # maximum number of deleted studies that a sync handles
+
+
+class StudiesRecorder:
+    """Records every study that MLflow does not show in full. Several may run at once: each study has a lease.
+
+    Args:
+        store: The store, which also records what has been written.
+        tracking_uri: URL of an MLflow server, or ``sqlite:///`` and a file.
+        artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
+        public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
+        client: Makes the MLflow client; tests replace it.
+
+    Attributes:
+        complete: Whether MLflow showed all studies in full after the last sync.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tracking_uri: str,
+        artifact_root: str | None = None,
+        *,
+        public_url: str = "",
+        client: Callable[[str], Any] = connect,
+    ) -> None:
+        self._store = store
+        self._uri = tracking_uri
+        self._artifact_root = artifact_root
+        self._public_url = public_url
+        self._client = client
+        self._recorders: dict[str, Recorder] = {}
+        self._done: dict[str, int] = {}  # finished study to the version that MLflow shows
+        self._lost: set[str] = set()  # runs that the store knows and MLflow does not
+        self._after = ""  # the last deleted study of the previous page of this round through all of them
+        self._asks: Any = None
+        self._holder = holder()
+        self.complete = False
+
+    def sync(self) -> bool:
+        """Write what is new in any study; an error in one does not hold up the others.
+
+        Returns:
+            Whether anything was written or deleted.
+
+        Raises:
+            Exception: The last error, after all studies have been tried.
+        """
+        wrote, failure = False, None
+        self.complete = True
+        for study in self._store.studies.find():
+            try:
+                if study.finished and self._shown(study.id) == study.version:
+                    self._recorders.pop(study.id, None)
+                    continue
+                if study.id not in self._recorders:
+                    self._recorders[study.id] = self._recorder(study.id)
+                wrote |= self._recorders[study.id].sync()
+                self.complete &= self._recorders[study.id].shows(study)
+            except NotFound:  # deleted in the meantime
+                self._recorders.pop(study.id, None)
+            except Exception as error:
+                failure = error
+        deletions = self._store.deletions.pending("mlflow", _FORGET, self._after)
+        for deletion in deletions:
+            try:
+                wrote |= self._forget(deletion)
+            except Exception as error:
+                failure = error
+        self._after = deletions[-1].study_id if len(deletions) == _FORGET else ""
+        if failure is not None:
+            raise failure
+        return wrote
+
+    def _forget(self, deletion: Deletion) -> bool:
+        """Moves a deleted study's experiments to MLflow's trash; False if another recorder writes about the study."""
+        study_id = deletion.study_id
+        if not self._store.locks.take(lock_name(study_id), self._holder, study_recorder.LEASE_S):
+            return False
+        self._recorders.pop(study_id, None)
+        self._done.pop(study_id, None)
+        if self._asks is None:
+            self._asks = self._client(self._uri)
+        for name in experiments(deletion.name, study_id):
+            forget(self._asks, name, {STUDY_TAG: study_id})
+        self._store.deletions.done(study_id, "mlflow")
+        self._store.locks.release(lock_name(study_id), self._holder)
+        return True
+
+    def _recorder(self, study_id: str) -> Recorder:
+        return Recorder(
+            self._store, study_id, self._uri, self._artifact_root, public_url=self._public_url, client=self._client
+        )
+
+    def _shown(self, study_id: str) -> int | None:
+        """The version at which MLflow shows the whole of a finished study; None when it does not.
+
+        MLflow is asked once for each study that was recorded earlier: its database may have been lost since.
+        """
+        if study_id not in self._done or study_id in self._recorders:
+            for entry in self._store.recorder_state.read(study_id, "ended"):
+                if study_id not in self._recorders and not self._has(entry.run_id):
+                    self._lost.add(entry.run_id)
+                if entry.run_id not in self._lost:
+                    self._done[study_id] = entry.version
+        return self._done.get(study_id)
+
+    def _has(self, run_id: str) -> bool:
+        if self._asks is None:
+            self._asks = self._client(self._uri)
+        try:
+            self._asks.get_run(run_id)
+        except Exception as error:
+            if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+                return False
+            raise
+        return True

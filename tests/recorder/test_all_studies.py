@@ -1,0 +1,72 @@
+"""All studies of a service."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.recorder import study_recorder
+from service.recorder.all_studies import StudiesRecorder
+from service.store.store import Store
+
+from .test_study_recorder import Stored, connect, pytestmark, shown, trials
+
+__all__ = ["pytestmark"]
+
+
+def test_all_studies_are_recorded_and_finished_ones_left_alone(
+    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+    studies = [Stored(store, ["fedavg"], 20, name) for name in ("one", "two")]
+    for study in studies:
+        study.add(trials("fedavg", 1))
+    studies[0].succeed()
+    connections = []
+
+    def counted(where: str) -> Any:
+        connections.append(where)
+        return connect(where)
+
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
+    assert recorder.sync()
+    assert not recorder.sync()
+    assert len(connections) == 2
+    names = {
+        f"{name} {study.id[-6:]}{end}"
+        for name, study in zip(("one", "two"), studies, strict=True)
+        for end in ("", " trials")
+    }
+    assert set(shown(client)) == names
+
+    again = StudiesRecorder(store, uri, str(tmp_path / "artifacts"), client=counted)
+    again.sync()
+    assert len(connections) == 4  # one to ask whether the finished one is still there, one for the other
+    studies[1].succeed()
+    assert again.sync()
+    assert not StudiesRecorder(store, uri, client=counted).sync()
+    assert len(connections) == 5  # one to ask for both
+
+
+def test_finished_studies_are_recorded_again_in_a_new_mlflow(
+    store: Store, uri: str, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+    study = Stored(store, ["fedavg"], 20)
+    study.add(trials("fedavg", 2))
+    study.succeed()
+    assert StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    before = shown(connect(uri))
+
+    lost = f"sqlite:///{tmp_path / 'another.db'}"
+    shutil.copy(migrated, tmp_path / "another.db")
+    away = StudiesRecorder(store, lost, client=lambda _: None)  # no client at all: it cannot be asked
+    with pytest.raises(AttributeError):
+        away.sync()
+    recorder = StudiesRecorder(store, lost, str(tmp_path / "artifacts"))
+    assert recorder.sync()
+    assert shown(connect(lost)).keys() == before.keys()
+    assert {len(runs) for _, runs in shown(connect(lost)).values()} == {len(runs) for _, runs in before.values()}
+    assert not recorder.sync()
+    assert not StudiesRecorder(store, lost).sync()
