@@ -2,6 +2,7 @@
 
     python .ci/release.py check v0.2.0                                   # exits with 1 if a version differs
     python .ci/release.py notes v0.2.0 > notes.md                        # the changelog's section
+    python .ci/release.py readme v0.2.0 https://HOST/OWNER/driftline     # README.md with links that work elsewhere
     python .ci/release.py chart REGISTRY/driftline sha256:... --out dist # dist/driftline-0.6.0.tgz
     python .ci/release.py sbom --out dist/driftline.cdx.json             # of the environment that runs it
 
@@ -49,6 +50,22 @@ def notes(tag: str, root: Path = ROOT) -> str:
     return match[1].strip() + "\n" if match else ""
 
 
+def readme(tag: str, url: str, root: Path = ROOT) -> str:
+    """README.md with absolute links and pictures, for the page of a package index.
+
+    Args:
+        tag: The tag whose files are linked.
+        url: Address of the repository.
+        root: Folder of the repository.
+    """
+
+    def absolute(match: re.Match[str]) -> str:
+        kind = "raw" if match[1] else "blob"
+        return f"{match[0].removesuffix(match[2] + ')')}{url}/{kind}/{tag}/{match[2]})"
+
+    return re.sub(r"(!?)\[[^]]*\]\((?!https?:|#)([^)]+)\)", absolute, (root / "README.md").read_text())
+
+
 def chart(repository: str, digest: str, out: Path, helm: str = "helm") -> Path:
     """Packages the chart with an image as the default, named by its digest.
 
@@ -93,6 +110,9 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("check", "notes"):
         commands.add_parser(name).add_argument("tag")
+    page = commands.add_parser("readme")
+    page.add_argument("tag")
+    page.add_argument("url")
     packaged = commands.add_parser("chart")
     packaged.add_argument("repository")
     packaged.add_argument("digest")
@@ -108,6 +128,8 @@ def main() -> None:
         if not text:
             sys.exit(f"CHANGELOG.md has no section about {arguments.tag}")
         sys.stdout.write(text)
+    elif arguments.command == "readme":
+        sys.stdout.write(readme(arguments.tag, arguments.url))
     elif arguments.command == "chart":
         print(chart(arguments.repository, arguments.digest, arguments.out, arguments.helm))
     else:

@@ -6,12 +6,14 @@ Each run is a cold start: a new process, an empty output folder, no Ray. It trai
 regression with FedAvg, chosen at random. The phases come from the study's database and its files. Processor time is
 that of the command and of everything that it started, read twenty times a second, so that the last moments of each
 process are missing. Times depend on the machine's other programs, processor time less, so both stand beside the load
-average. The last line gives what a further trial costs each kind of process, from the smallest and the largest study.
+average. Then follow how long the training took, and what was around it: the time before and after. The last line gives
+what a further trial costs each kind of process, from the smallest and the largest study.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import ctypes
 import json
 import os
@@ -37,7 +39,16 @@ SPACE = {
     "server_lr": {"float": [0.1, 10.0], "log": True},
     "local_steps": {"choice": [1, 5, 10]},
 }
-PHASES = ("first pack starts", "first pack ends", "last pack ends", "study ends", "files", "MLflow", "exit")
+PHASES = (
+    "first pack starts",
+    "training begins",
+    "first pack ends",
+    "last pack ends",
+    "study ends",
+    "files",
+    "MLflow",
+    "exit",
+)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KINDS = (  # part of a command line, kind of process
@@ -69,6 +80,14 @@ class Run:
     marks: dict[str, float] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
     load: float = 0.0
+
+    def training(self) -> float:
+        """Seconds from the first round of the first pack to the end of the last one."""
+        return self.marks["last pack ends"] - self.marks["training begins"]
+
+    def around(self) -> float:
+        """Seconds before and after."""
+        return self.marks["exit"] - self.training()
 
 
 def study(name: str, trials: int, rounds: int) -> dict[str, Any]:
@@ -124,8 +143,13 @@ def _stored(out: Path) -> dict[str, float]:
             "select min(started_at), min(ended_at), max(ended_at) from packs"
         ).fetchone()
         (finished,) = database.execute("select finished_at from studies").fetchone()
+        ends = dict(database.execute("select pack, ended_at from packs").fetchall())
+        packs = dict(database.execute("select id, pack from trials").fetchall())
+    with (out / "trials.csv").open(encoding="utf-8", newline="") as file:  # `wall_seconds` are those of the pack
+        begins = min(ends[packs[row["trial"]]] - float(row["wall_seconds"]) for row in csv.DictReader(file))
     return {
         "first pack starts": started,
+        "training begins": begins,
         "first pack ends": first_end,
         "last pack ends": last_end,
         "study ends": finished,
@@ -204,6 +228,8 @@ def main() -> None:
     for phase in PHASES:
         cells = [middle([run.marks[phase] for run in runs[size]]) for size in sizes]
         print(f"| {phase} | {' | '.join(cells)} |")
+    for what, seconds in (("of training", Run.training), ("around it", Run.around)):
+        print(f"| {what} | {' | '.join(middle([seconds(run) for run in runs[size]]) for size in sizes)} |")
     print()
     kinds = sorted(
         {kind for size in sizes for run in runs[size] for kind in run.cpu}, key=lambda kind: (kind == "all", kind)

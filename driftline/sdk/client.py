@@ -77,8 +77,8 @@ class Client:
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study in full and estimates its cost; starts nothing.
 
-        A service estimates from measurements of the project's earlier studies. Without a service, a process on this
-        computer trains for at most 5 seconds.
+        A service estimates from measurements of the project's earlier studies. Without a service, two processes on
+        this computer train for about 5 seconds.
 
         Args:
             study: The study.

@@ -119,16 +119,16 @@ class OfflineService(httpx.BaseTransport):
             raise NotFound(f"the offline service does not support :{verb}")
         target = _INTENTS[verb]
         if record.finished and verb in ("pause", "cancel") and record.state != target:
-            raise Conflict(f"{verb} needs a study that is not finished, got {record.state}: {record.id}")
+            raise Conflict(f"{verb} needs a study that is not finished, got a {record.state.lower()} one: {record.id}")
         if verb == "retry" and record.state != "FAILED":
-            raise Conflict(f"no trial of study {record.id} is FAILED: there is nothing to retry")
+            raise Conflict(f"no trial of study {record.id} has failed: there is nothing to retry")
         state = self._ends if target == "PENDING" else target
         self._studies[record.id] = record.model_copy(update={"state": state})
         return _json(self._studies[record.id])
 
     def _delete(self, record: StudyRecord) -> httpx.Response:
         if record.state not in STUDY_DELETABLE:
-            raise Conflict(f"a study that is {record.state} cannot be deleted: {record.id}; cancel it first")
+            raise Conflict(f"a study that is {record.state.lower()} cannot be deleted: {record.id}; cancel it first")
         del self._studies[record.id]
         self._keys = {key: study_id for key, study_id in self._keys.items() if study_id != record.id}
         return httpx.Response(204)

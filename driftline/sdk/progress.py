@@ -27,6 +27,9 @@ RATE_WINDOW_S = 300.0
 RATE_AFTER_S = 5.0
 """Seconds of progress before a rate is shown: packs report every two seconds."""
 
+BAR = 12
+"""Columns of a bar."""
+
 WIDE = 120
 """Columns of a terminal from which on it shows frontiers."""
 
@@ -180,13 +183,13 @@ def table(shown: View, metric: str, frontiers: str = "") -> Table:
     early, failed = any(row.stopped for row in shown.rows), any(row.failed for row in shown.rows)
     some = [*(["stopped early"] if early else []), "diverged", *(["failed"] if failed else [])]
     for heading in ("trials", "repeats", *some, f"best {metric}"):
-        grid.add_column(heading, justify="right")
+        grid.add_column(heading.replace(" ", "\n"), justify="right")  # narrow: labels need the room
     if frontiers:
         grid.add_column(frontiers, no_wrap=True)
     for row in shown.rows:
         grid.add_row(
             row.label,
-            ProgressBar(total=max(row.rounds[1], 1), completed=row.rounds[0], width=24),
+            ProgressBar(total=max(row.rounds[1], 1), completed=row.rounds[0], width=BAR),
             f"{row.search[0]}/{row.search[1]}",
             f"{row.confirmation[0]}/{row.confirmation[1]}" if row.confirmation[1] else "-",
             *([str(row.stopped)] if early else []),

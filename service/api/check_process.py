@@ -1,7 +1,7 @@
 """Checks studies in separate processes, in bounded time and memory, without delaying other requests.
 
 Checking a large study holds the interpreter lock for seconds; in the API's process all other requests would wait. Each
-helper process answers one line of JSON with one line of JSON.
+child process answers one line of JSON with one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from driftline.errors import DriftlineError, InvalidSpec, from_problem, problem
 from driftline.wire.budgets import CheckedStudy
 from service.api import study_checks
 from service.api.allowed_files import only_under
-from service.helper_process import HelperProcess, answer_lines
+from service.child_process import ChildProcess, answer_lines
 
 CHECK_S = 30.0
 """Seconds that a check may take."""
@@ -62,8 +62,8 @@ class CheckProcesses:
     ) -> None:
         arguments = [str(most_bytes), str(idle_seconds), *map(str, roots)]
         self._seconds = seconds
-        self._processes = [HelperProcess(__name__, *arguments, what="checks studies") for _ in range(count)]
-        self._idle: queue.LifoQueue[HelperProcess] = queue.LifoQueue()  # LIFO: reuses started processes
+        self._processes = [ChildProcess(__name__, *arguments, what="checks studies") for _ in range(count)]
+        self._idle: queue.LifoQueue[ChildProcess] = queue.LifoQueue()  # LIFO: reuses started processes
         for process in self._processes:
             self._idle.put(process)
 

@@ -173,8 +173,8 @@ def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
             if as_json:
                 typer.echo(line.model_dump_json())
             else:
-                attempt = f" {line.attempt}" if line.attempt else ""  # unknown in a folder
-                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S}{attempt} {line.level.upper():<7} {escaped(line.text)}")
+                attempt = f"attempt {line.attempt}: " if line.attempt > 1 else ""  # of a driver that replaced another
+                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S} {line.level.upper():<7} {attempt}{escaped(line.text)}")
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

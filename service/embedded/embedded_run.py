@@ -197,7 +197,7 @@ class EmbeddedRun:
     def summary(self) -> str:
         """Text that says where the results are, and how to open them."""
         return (
-            f"\nIn {self.folder}: {', '.join(FILES)}; everything measured is in driftline.db."
+            f"\nIn {self.folder}: {', '.join(FILES)}\nEverything measured is in driftline.db."
             f"\nOpen it in the MLflow UI:  driftline ui {shlex.quote(str(self.folder))}"
         )
 

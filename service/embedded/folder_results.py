@@ -120,7 +120,9 @@ def log_stored_models(
     with _opened(folder) as store:
         study = _study(store, folder)
         if study.state != "SUCCEEDED":
-            raise Conflict(f"models are logged when the study has SUCCEEDED, got {study.state}: run it to its end")
+            raise Conflict(
+                f"models are logged when the study has succeeded, got a {study.state.lower()} one: run it to its end"
+            )
         if label is not None and label not in study.study.labels:
             raise NotFound(f"no label {shown(label)} in this study: {hint(label, study.study.labels)}")
         experiment = _experiment(store, study.id, folder)

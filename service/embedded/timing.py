@@ -1,7 +1,9 @@
-"""Estimates what a study will cost on this computer: times some rounds of a typical pack of each label.
+"""Estimates what a study will take on this computer: times packs of each label, and adds up the parts of a run.
 
-The packs train in their own process, for at most `TRAINING_S` seconds and with at most `MOST_BYTES` of additional
-memory. Then the process is ended; the speed of labels that it has not timed is unknown.
+The packs train in processes of their own (`timing_process`), for about `TRAINING_S` seconds and with at most
+`MOST_BYTES` of additional memory each. Then the processes are ended; the speed of labels that they have not timed is
+unknown. The parts are processor seconds, which other programs hardly change. How much longer the clock takes is
+measured at the same time, and multiplies all of them.
 """
 
 from __future__ import annotations
@@ -11,104 +13,200 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from statistics import fmean
 
-import numpy as np
-
+from driftline.study.rung_rounds import FACTOR
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
 from driftline.wire.budgets import StudyEstimate
-from service.api.check_process import limit_memory
+from driftline.wire.records import Phase
 from service.driver.search.actions import SearchPlan
-from service.driver.search.policy import packs
+from service.driver.search.policy import confirmation_packs, search_packs
 from service.driver.search.study_plan import decided
-from service.samplers.allowed import first_allowed
-
-if TYPE_CHECKING:
-    from trainers import Pack, TrialSpec  # with torch, which the parent does not need
+from service.embedded.timing_process import LOADED, READY, PackSpeed
+from trainers import evaluation_grid
 
 START_S = 60.0
-"""Seconds that the process gets to load its modules and the data."""
+"""Seconds that a process gets to load its modules and the data."""
 
 TRAINING_S = 5.0
-"""Seconds that it may train, all labels together."""
+"""Processor seconds that a process may train, all labels together."""
+
+PATIENCE = 5.0
+"""How many times as long the clock may take, on a busy computer, before a process is ended."""
 
 MOST_BYTES = 4 * 2**30
 """Memory that training may take; on a small computer half of its physical memory. Enforced on Linux only."""
 
-AROUND, PACK = 4.0, 0.07
-"""What a study takes around its packs (Ray, workers, files, MLflow), and a pack around its training (handed out, built,
-reported), as multiples of the time in which a process loads torch and the data. All these depend on the machine and on
-its other programs in the same way. Measured with benchmarks/whole_product.py."""
+PROCESSES = 2
+"""Most processes that time packs at once: they share the cores with one another, as workers do."""
 
-AFTER_S = 0.01
-"""Seconds that a trial adds at the end: results, files, MLflow."""
+WAIT_S = 4.0
+"""Seconds in which a study waits for Ray, whatever else the computer does."""
 
-_WARM_UP_S = 0.3
-_MEASURE_S = 1.0
-_READY = "ready"
+AROUND, PACK, TRIAL = 4.7, 0.16, 0.007
+"""What a study takes around its packs (imports, Ray, workers, files, MLflow), a pack around its training (handed out,
+reported, stored), and a trial at the end, as multiples of the processor seconds in which a process loads torch and the
+engine: all of it depends on the machine in the same way. Timings with benchmarks/whole_product.py."""
+
+PHASES: tuple[Phase, ...] = ("search", "confirmation")
+
+BUSY = 1.2
+"""The estimate names the influence of other programs from this slowdown on."""
 
 
 @dataclass(frozen=True)
-class LabelSpeed:
-    """What was measured for one label.
+class Timings:
+    """What the processes have measured.
 
     Attributes:
-        label: The entry's label.
-        width: Trials in the pack that was timed; 0 if none was.
-        seconds_a_round: Seconds per round of one trial, on one CPU worker; None if unknown.
-        why: Why it is unknown.
+        loading_s: Processor seconds in which each has loaded torch and the engine.
+        data_s: Processor seconds in which each has then loaded the data.
+        speeds: A speed from each process for each kind of packs.
     """
 
-    label: str
-    width: int = 0
-    seconds_a_round: float | None = None
-    why: str = ""
+    loading_s: list[float] = field(default_factory=list)
+    data_s: list[float] = field(default_factory=list)
+    speeds: list[PackSpeed] = field(default_factory=list)
 
-    def text(self) -> str:
-        """The speed in words."""
-        if self.seconds_a_round is None:
-            return f"unknown: {self.why}"
-        return f"{1000 * self.seconds_a_round:.2f} ms a round of one trial, timed in packs of {self.width}"
+    @classmethod
+    def together(cls, parts: Sequence[Timings]) -> Timings:
+        """What several processes have measured."""
+        return cls(
+            [seconds for part in parts for seconds in part.loading_s],
+            [seconds for part in parts for seconds in part.data_s],
+            [speed for part in parts for speed in part.speeds],
+        )
+
+    def speed(self, label: str, phase: Phase) -> PackSpeed:
+        """The mean speed of a label's packs in a phase; of the search if there was no time for confirmation."""
+        own = [speed for speed in self.speeds if (speed.label, speed.phase) == (label, phase)]
+        known = [speed for speed in own if speed.width]
+        if known:
+            return PackSpeed(
+                label,
+                phase,
+                known[0].width,
+                build_s=fmean(speed.build_s for speed in known),
+                round_s=fmean(speed.round_s for speed in known),
+                evaluation_s=fmean(speed.evaluation_s for speed in known),
+            )
+        if phase == "confirmation":
+            return self.speed(label, "search")
+        return own[0] if own else PackSpeed(label, why="no round was done in the time that training may take")
+
+    @property
+    def first_s(self) -> float:
+        """Processor seconds that only the study's first pack takes: loading the data, choosing an oracle."""
+        return fmean(self.data_s) + fmean(speed.first_s for speed in self.speeds if speed.first_s)
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long as the processors the clock took."""
+        return fmean(speed.slowdown for speed in self.speeds)
 
 
 def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = MOST_BYTES) -> StudyEstimate:
-    """Times a typical pack of each label: configurations drawn at random from its space.
+    """Times typical packs of each label: configurations drawn at random from its space.
 
     Args:
         study: A study that has been checked.
-        training_s: Seconds after which the process that trains is ended.
-        most_bytes: Memory that it may take for training.
+        training_s: Processor seconds that each process may train.
+        most_bytes: Memory that each of them may take for training.
     """
-    budget, cpus = study.budget, study.resources.cpus
-    workers = max(1, int((os.cpu_count() or 1) // cpus))
-    ready_s, measured = _measured(study, training_s, most_bytes)
-    plan = decided(budget, study.resources, study.sampler)
-    number = packs(SearchPlan.of(study.labels, budget, plan))
-    trials = budget.trials * len(study.labels)
-    around = AROUND * ready_s + AFTER_S * trials
-    unknown = f"no round was done in the {training_s:g} s that training may take"
-    labels = [measured.get(label) or LabelSpeed(label, why=unknown) for label in study.labels]
-    rounds = budget.rounds_of_trials
-    known = [label.seconds_a_round for label in labels if label.seconds_a_round is not None]
-    work = sum(known) * rounds if len(known) == len(labels) else None
+    workers = max(1, int((os.cpu_count() or 1) // study.resources.cpus))
+    seeds = range(study.seed, study.seed + min(workers, PROCESSES))
+    with ThreadPoolExecutor(len(seeds)) as pool:
+        parts = list(pool.map(lambda seed: _process(study, training_s, most_bytes, seed), seeds))
+    return composed(study, Timings.together(parts), workers)
+
+
+def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
+    """The estimate: start and end, packs of the search, then packs of confirmation.
+
+    Args:
+        study: The study.
+        measured: Speeds of its packs.
+        workers: Number of workers.
+    """
+    budget, labels = study.budget, study.labels
+    plan = SearchPlan.of(labels, budget, decided(budget, study.resources, study.sampler))
+    searched, confirmed = search_packs(plan), confirmation_packs(plan)
+    trials = budget.trials * len(labels)
+    rests_on = ["trials and rounds: the budget, if no trial diverges"]
+    rests_on += [f"{label}: {_speed_text(measured, label)}" for label in labels] + _branches(study)
+    hours = seconds = None
+    if all(measured.speed(label, "search").width for label in labels):
+        loading, slowdown = fmean(measured.loading_s), measured.slowdown
+        around = WAIT_S + slowdown * ((AROUND + TRIAL * trials) * loading + measured.first_s)
+        search = slowdown * _training(study, measured, "search", searched)
+        confirmation = slowdown * _training(study, measured, "confirmation", confirmed)
+        hours = (search + confirmation) * study.resources.cpus / 3600
+        handing = slowdown * PACK * loading
+        seconds = around + training_seconds(search + handing * searched, searched, workers, alone=1)
+        seconds += training_seconds(confirmation + handing * confirmed, confirmed, workers)
+        others = f", all {slowdown:.1f} times as long because of other programs" if slowdown > BUSY else ""
+        text = f"{workers} CPU workers of this computer; {around:.0f} s of it for the start, files and MLflow{others}"
+        rests_on.append(f"time: {text}")
     return StudyEstimate(
         trials=trials,
-        packs=number,
-        rounds=rounds * len(labels),
-        cpu_hours=None if work is None else work * cpus / 3600,
-        seconds=None if work is None else around + training_seconds(work + PACK * ready_s * number, number, workers),
-        rests_on=[
-            "trials and rounds: the budget, if no trial diverges",
-            *(f"{label.label}: {label.text()}" for label in labels),
-            *_branches(study),
-            f"time: {workers} CPU workers of this computer; {around:.0f} s of it for the start, files and MLflow",
-        ],
+        packs=searched + confirmed,
+        rounds=budget.rounds_of_trials * len(labels),
+        cpu_hours=hours,
+        seconds=seconds,
+        rests_on=rests_on,
     )
+
+
+def training_seconds(work: float, number: int, workers: int, alone: int = 0) -> float:
+    """Seconds from the first pack's start to the last one's end.
+
+    Args:
+        work: Seconds in which one worker would train all packs.
+        number: Number of packs.
+        workers: Number of workers.
+        alone: How many packs run before the others: the study's first one, because it decides the plan.
+
+    Examples:
+        >>> training_seconds(50, 5, 2, alone=1), training_seconds(60, 6, 2), training_seconds(0, 0, 2)
+        (30.0, 30.0, 0.0)
+    """
+    return work / number * (alone - (alone - number) // workers) if number else 0.0
+
+
+def evaluations(study: Study, phase: Phase) -> int:
+    """Evaluations of a label's trials in a phase; with rungs about, because about a third of the trials passes one."""
+    budget, every = study.budget, study.eval_every
+    grid: Set[int] = evaluation_grid(budget.rounds)
+    if every not in (None, "auto"):
+        grid = {*range(0, budget.rounds, int(every)), budget.rounds}
+    if phase == "confirmation":
+        return budget.confirmation_trials * len(grid)
+    steps = zip((-1, *budget.rung_rounds), budget.rung_rounds, strict=False)
+    return sum(
+        -(-budget.trials_per_method // FACTOR**rung) * sum(low < number <= high for number in grid)
+        for rung, (low, high) in enumerate(steps)
+    )
+
+
+def _training(study: Study, measured: Timings, phase: Phase, packs: int) -> float:
+    """Processor seconds in which all packs of a phase are built and trained."""
+    budget = study.budget
+    rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.rounds
+    speeds = [measured.speed(label, phase) for label in study.labels]
+    trained = rounds * sum(speed.round_s for speed in speeds)
+    evaluated = evaluations(study, phase) * sum(speed.evaluation_s for speed in speeds)
+    return trained + evaluated + packs * fmean(speed.build_s for speed in speeds)
+
+
+def _speed_text(measured: Timings, label: str) -> str:
+    speeds = [measured.speed(label, phase) for phase in PHASES]
+    if not speeds[0].width:
+        return f"unknown: {speeds[0].why}"
+    by_width = {speed.width: f"{1000 * speed.round_s:.2f} ms in packs of {speed.width}" for speed in speeds}
+    return f"a round of one trial takes {', '.join(by_width.values())}"
 
 
 def _branches(study: Study) -> list[str]:
@@ -118,46 +216,35 @@ def _branches(study: Study) -> list[str]:
     return [alone] if study.budget.branches > 1 else []
 
 
-def training_seconds(work: float, number: int, workers: int) -> float:
-    """Seconds from the first pack's start to the last one's end. The first runs alone, because it decides the plan.
-
-    Args:
-        work: Seconds in which one worker would train all packs.
-        number: Number of packs.
-        workers: Number of workers.
-
-    Examples:
-        >>> training_seconds(50, 5, 2)
-        30.0
-    """
-    return work / number * (1 + -(-(number - 1) // workers))
-
-
-def _measured(study: Study, training_s: float, most_bytes: int) -> tuple[float, Mapping[str, LabelSpeed]]:
-    """How long the process took to load everything, and what it measured before it ended or was killed."""
-    command = [sys.executable, "-m", "service.embedded.timing", str(training_s), str(most_bytes)]
+def _process(study: Study, training_s: float, most_bytes: int, seed: int) -> Timings:
+    """What one process measures before it ends or is killed."""
+    arguments = [str(training_s), str(most_bytes), str(seed)]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-m", "service.embedded.timing_process", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     timer = threading.Timer(START_S, process.kill)
     timer.start()
-    measured = {}
-    began = time.monotonic()
-    ready_s = START_S
+    measured = Timings()
     try:
         with process.stdin:
             json.dump(study.to_json(), process.stdin)
         for line in process.stdout:
-            if line.strip() == _READY:
-                ready_s = time.monotonic() - began
+            word, _, rest = line.strip().partition(" ")
+            if word == LOADED:
+                measured.loading_s.append(float(rest))
+            elif word == READY:
+                measured.data_s.append(float(rest))
                 timer.cancel()
-                timer = threading.Timer(training_s, process.kill)
+                timer = threading.Timer(PATIENCE * training_s, process.kill)
                 timer.start()
             else:
-                label = LabelSpeed(**json.loads(line))
-                measured[label.label] = label
+                measured.speeds.append(PackSpeed(**json.loads(line)))
     except BrokenPipeError:
         pass  # it has ended already: nothing is known
     finally:
@@ -165,69 +252,4 @@ def _measured(study: Study, training_s: float, most_bytes: int) -> tuple[float, 
         process.kill()
         process.wait()
         process.stdout.close()
-    return ready_s, measured
-
-
-def _train(document: Any, training_s: float, most_bytes: int) -> None:
-    """What the process does: prints `_READY` when it begins to train, then a line for each label."""
-    import torch
-
-    from trainers import Pack, parse
-
-    study = Study.from_json(document)
-    specs = {label: parse(_document(study, label)) for label in study.labels}
-    torch.set_num_threads(1)  # as a worker does
-    limit = min(most_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-    limit_memory(limit)
-    print(_READY, flush=True)
-    share = 0.8 * training_s / len(specs)
-    for label, spec in specs.items():
-        try:
-            pack = Pack.from_spec(spec, device="cpu")
-            first = _timed(pack, min(_WARM_UP_S, 0.2 * share))
-            if pack.done or first[0] < 0.5 * share:  # else there is no time for more than the first round
-                seconds, done = _repeated(pack, spec, min(_MEASURE_S, 0.5 * share))
-            else:
-                seconds, done = first
-            speed = LabelSpeed(label, pack.members, seconds / done / pack.members)
-        except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError if it cannot get memory
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
-                raise
-            speed = LabelSpeed(label, why=f"training needs more than {limit / 2**30:.1f} GiB of memory")
-        print(json.dumps(vars(speed)), flush=True)
-
-
-def _timed(pack: Pack, seconds: float) -> tuple[float, int]:
-    """Trains for about this many seconds, at least one round; returns the seconds and rounds that it took."""
-    before, start = pack.round, time.perf_counter()
-    pack.advance(seconds=seconds)
-    return time.perf_counter() - start, max(pack.round - before, 1)
-
-
-def _repeated(pack: Pack, spec: TrialSpec, seconds: float) -> tuple[float, int]:
-    """As `_timed`, but begins again with a new pack whenever one is done: quick packs end before the time is up."""
-    from trainers import Pack
-
-    start, rounds = time.perf_counter(), 0
-    while (left := seconds - (time.perf_counter() - start)) > 0:
-        if pack.done:
-            pack = Pack.from_spec(spec, plan=pack.plan)
-        rounds += _timed(pack, left)[1]
-    return time.perf_counter() - start, rounds
-
-
-def _document(study: Study, label: str) -> dict[str, Any]:
-    generator = np.random.default_rng(study.seed)
-    plan = decided(study.budget, study.resources, study.sampler)
-    wanted = min(plan.width, study.budget.trials_per_method)
-    entry = study.entry(label)
-    if study.budget.branches > 1 and entry.branching:
-        wanted = 1  # its packs compute their trials one by one, and how many rounds are shared is not known
-    space = entry.parameters()
-    draws = ({name: parameter.sample(generator) for name, parameter in space.items()} for _ in count())
-    configurations = [first_allowed(draws, entry.constraints) for _ in range(wanted)]
-    return trial_document(study, label, configurations, study.seed)
-
-
-if __name__ == "__main__":
-    _train(json.load(sys.stdin), float(sys.argv[1]), int(sys.argv[2]))
+    return measured

@@ -1,4 +1,4 @@
-"""Records all studies of a service in a helper process: MLflow and matplotlib take 140 MiB."""
+"""Records all studies of a service in a child process: MLflow and matplotlib take 140 MiB."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 
 from driftline.errors import Unavailable
-from service.helper_process import HelperProcess, answer_lines
+from service.child_process import ChildProcess, answer_lines
 from service.recorder import study_recorder
 from service.recorder.all_studies import StudiesRecorder
 from service.store.store import Store
@@ -47,7 +47,7 @@ class RecorderLoop:
     ) -> None:
         self._store = store
         self._line = json.dumps([database, tracking_uri, artifact_root, public_url])  # passwords: not in the arguments
-        self._process = HelperProcess(__name__, str(idle_seconds), what="records in MLflow")
+        self._process = ChildProcess(__name__, str(idle_seconds), what="records in MLflow")
         self._shown: object = None  # state and version of all studies when MLflow showed them in full
 
     def run(self, stop: threading.Event) -> None:

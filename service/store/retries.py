@@ -111,5 +111,5 @@ class Retries:
         query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id, TRIALS.c.state == "FAILED").order_by(TRIALS.c.id)
         rows = list(connection.execute(query))
         if not rows:
-            raise Conflict(f"no trial of study {study_id} is FAILED: there is nothing to retry")
+            raise Conflict(f"no trial of study {study_id} has failed: there is nothing to retry")
         return rows

@@ -71,7 +71,7 @@ def check_study(study_id: str, old: StudyState, new: StudyState) -> None:
         Conflict: The move is not one of `STUDY_MOVES`.
     """
     if new not in STUDY_MOVES[old]:
-        raise Conflict(f"a study that is {old} cannot become {new}: {study_id}", state=old)
+        raise Conflict(f"a study that is {old.lower()} cannot become {new.lower()}: {study_id}", state=old)
 
 
 def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
@@ -82,7 +82,7 @@ def check_trial(trial_id: str, old: TrialState, new: TrialState) -> None:
     """
     if new not in TRIAL_MOVES[old]:
         final = "; a finished trial is final" if not TRIAL_MOVES[old] else ""
-        raise Conflict(f"a trial that is {old} cannot become {new}: {trial_id}{final}", state=old)
+        raise Conflict(f"a trial that is {old.lower()} cannot become {new.lower()}: {trial_id}{final}", state=old)
 
 
 def check_deletable(study_id: str, state: StudyState) -> None:
@@ -92,7 +92,7 @@ def check_deletable(study_id: str, state: StudyState) -> None:
         Conflict: The study runs or waits to run.
     """
     if state not in STUDY_DELETABLE:
-        raise Conflict(f"a study that is {state} cannot be deleted: {study_id}; cancel it first", state=state)
+        raise Conflict(f"a study that is {state.lower()} cannot be deleted: {study_id}; cancel it first", state=state)
 
 
 def check_retry(trial_id: str, state: TrialState) -> None:
@@ -102,7 +102,7 @@ def check_retry(trial_id: str, state: TrialState) -> None:
         Conflict: The trial is not FAILED.
     """
     if state != "FAILED":
-        raise Conflict(f"only FAILED trials are retried, got {state}: {trial_id}", state=state)
+        raise Conflict(f"only failed trials are retried, got a {state.lower()} one: {trial_id}", state=state)
 
 
 def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
@@ -118,12 +118,11 @@ def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
     """
     target = _INTENTS[intent].get(state)
     if target is None:
-        raise Conflict(
-            f"{intent} needs a study that is {_listed(_INTENTS[intent])}, got {state}: {study_id}", state=state
-        )
+        wanted = _listed(_INTENTS[intent])
+        raise Conflict(f"{intent} needs a study that is {wanted}, got a {state.lower()} one: {study_id}", state=state)
     return target
 
 
 def _listed(states: dict[StudyState, StudyState]) -> str:
-    names = list(states)
+    names = [state.lower() for state in states]
     return ", ".join(names[:-1]) + " or " + names[-1]

@@ -165,7 +165,7 @@ def test_failed_trials_are_retried(service: Service, run: Run, study_file: Path,
         assert client.trials(study.id, state="FAILED") == []
         refused = run("retry", "small").exception
         assert isinstance(refused, Conflict)
-        assert str(refused) == f"no trial of study {study.id} is FAILED: there is nothing to retry"
+        assert str(refused) == f"no trial of study {study.id} has failed: there is nothing to retry"
         said = [event.data["message"] for event in client.events(study.id) if event.kind == "log"]
         assert [text.partition(",")[0] for text in said] == [f"retried {name.partition('.')[2]}" for name in failed]
 

@@ -1,8 +1,11 @@
-"""The estimate of a study's time on this computer: measured in a process that ends in time and stays within memory."""
+"""The estimate of a study's time on this computer: its parts, and the processes that measure them."""
 
+import json
 import os
 import re
 import sys
+from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from service.embedded import timing
-from service.embedded.timing import estimate, training_seconds
+from service.embedded.timing import Timings, composed, estimate, evaluations
+from service.embedded.timing_process import PackKind, PackSpeed, documents
+from trainers import evaluation_grid
 
 PLENTY_S = 120.0
 SPACE = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 2}
@@ -30,22 +35,66 @@ def digits(hidden: int) -> Study:
     )
 
 
+def measured(*speeds: PackSpeed, slowdown: float = 1.0) -> Timings:
+    """Stand-in speeds: the first pack of all takes 0.5 s more."""
+    first = replace(speeds[0], first_s=0.5)
+    return Timings([2.0], [1.5], [replace(speed, slowdown=slowdown) for speed in (first, *speeds[1:])])
+
+
 def test_each_label_is_timed() -> None:
     found = estimate(digits(4), training_s=PLENTY_S)
-    words = [
-        re.fullmatch(r"(fed.*): ([0-9.]+) ms a round of one trial, timed in packs of 1", line)
-        for line in found.rests_on
-    ]
-    labels = [match for match in words if match is not None]
+    pattern = r"(fed.*): a round of one trial takes ([0-9.]+) ms in packs of 1"
+    labels = [match for line in found.rests_on if (match := re.fullmatch(pattern, line))]
     assert [match[1] for match in labels] == ["fedavg", "fedprox"]
-    workers = os.cpu_count() or 1
-    each = [float(match[2]) / 1000 for match in labels]
-    assert min(each) > 0, "quick packs are repeated until there is something to time"
-    around = next(float(match[1]) for line in found.rests_on if (match := re.search(r"; (\d+) s of it", line)))
-    packs = timing.PACK * around / timing.AROUND * 4
-    assert found.seconds == pytest.approx(around + training_seconds(sum(each) * 2 * 10 + packs, 4, workers), abs=1)
-    assert found.cpu_hours == pytest.approx(sum(each) * 2 * 10 / 3600, abs=1e-6)
+    assert min(float(match[2]) for match in labels) > 0
+    assert found.seconds is not None
+    assert found.cpu_hours is not None
+    assert found.seconds > 3600 * found.cpu_hours / (os.cpu_count() or 1) > 0
     assert (found.trials, found.packs, found.rounds) == (4, 4, 40)
+
+
+def test_parts_add_up() -> None:
+    document = digits(4).to_json()
+    budget = {"trials_per_method": 16, "rounds": 100, "confirm": 2, "seeds": 6}
+    study = Study.from_json(document | {"budget": budget, "eval_every": 50})
+    fedavg = PackSpeed("fedavg", "search", 2, build_s=0.1, round_s=0.01, evaluation_s=0.2)
+    fedprox = replace(fedavg, label="fedprox", round_s=0.03)
+    alone = replace(fedavg, phase="confirmation", width=1, build_s=0.05, round_s=0.02)
+    found = composed(study, measured(fedavg, fedprox, alone), workers=2)
+    # 8 packs of each label in the search, 12 in confirmation; fedprox has no speed of its own for the latter
+    search = 1600 * (0.01 + 0.03) + 2 * 16 * 3 * 0.2 + 16 * 0.1
+    confirmation = 1200 * (0.02 + 0.03) + 2 * 12 * 3 * 0.2 + 12 * (0.05 + 0.1)
+    around = timing.WAIT_S + timing.AROUND * 2.0 + 1.5 + 0.5 + timing.TRIAL * 2.0 * 56
+    handing = timing.PACK * 2.0
+    training = (search / 16 + handing) * (1 + 8) + (confirmation / 24 + handing) * 12
+    assert found.seconds == pytest.approx(around + training)
+    assert found.cpu_hours == pytest.approx((search + confirmation) / 3600)
+    assert found.rests_on[1:] == [
+        "fedavg: a round of one trial takes 10.00 ms in packs of 2, 20.00 ms in packs of 1",
+        "fedprox: a round of one trial takes 30.00 ms in packs of 2",
+        f"time: 2 CPU workers of this computer; {around:.0f} s of it for the start, files and MLflow",
+    ]
+
+
+def test_other_programs_slow_down_all_but_waiting() -> None:
+    study = digits(4)
+    speeds = PackSpeed("fedavg", width=1, round_s=0.01), PackSpeed("fedprox", width=1, round_s=0.03)
+    alone, busy = (composed(study, measured(*speeds, slowdown=factor), workers=2) for factor in (1.0, 3.0))
+    assert alone.seconds is not None
+    assert busy.seconds == pytest.approx(timing.WAIT_S + 3 * (alone.seconds - timing.WAIT_S))
+    assert busy.rests_on[-1].endswith(", all 3.0 times as long because of other programs")
+
+
+def test_evaluations_are_those_of_the_trials() -> None:
+    def study(**keys: Any) -> Study:
+        budget = {"trials_per_method": 9, "rounds": 90, "confirm": 2, "seeds": 2, **keys.pop("budget", {})}
+        return Study.from_json(digits(4).to_json() | {"budget": budget} | keys)
+
+    assert evaluations(study(eval_every=40), "search") == 9 * 4  # after 0, 40, 80 and 90 rounds
+    assert evaluations(study(eval_every=40), "confirmation") == 4 * 4
+    assert evaluations(study(), "search") == 9 * len(evaluation_grid(90))
+    # rungs at 10, 30 and 90 rounds: 9 trials are evaluated after 0 and 10, 3 after 20 and 30, 1 after 40, 50, ..., 90
+    assert evaluations(study(eval_every=10, budget={"rungs": "auto"}), "search") == 9 * 2 + 3 * 2 + 6
 
 
 def test_what_is_timed_breaks_no_constraint() -> None:
@@ -55,9 +104,23 @@ def test_what_is_timed_breaks_no_constraint() -> None:
     budget = {**document["budget"], "trials_per_method": 8}
     wide = {"sampler": "random", "resources": {"packs": 8}}
     study = Study.from_json({**document, "methods": [entry], "budget": budget, **wide})
-    timed = timing._document(study, "fedavg")["members"]
-    assert len({member["client_lr"] for member in timed}) == 8
-    assert max(member["client_lr"] for member in timed) <= 0.1
+    for timed in islice(documents(study, "fedavg", "search", seed=0), 3):
+        assert len({member["client_lr"] for member in timed["members"]}) == 8
+        assert max(member["client_lr"] for member in timed["members"]) <= 0.1
+
+
+def test_a_pack_that_is_timed_has_one_structure() -> None:
+    document = digits(4).to_json()
+    entry = {
+        "name": "fedavg",
+        "space": SPACE,
+        "server": {"name": "sgd", "space": {"nesterov": {"choice": [False, True]}}},
+    }
+    budget = {**document["budget"], "trials_per_method": 16}
+    study = Study.from_json({**document, "methods": [entry], "budget": budget, "resources": {"packs": 4}})
+    drawn = list(islice(documents(study, "fedavg", "search", seed=0), 8))
+    assert {timed["server"]["nesterov"] for timed in drawn} == {False, True}
+    assert {len(timed["members"]) for timed in drawn} == {4}
 
 
 def test_branches_are_timed_one_by_one() -> None:
@@ -65,11 +128,22 @@ def test_branches_are_timed_one_by_one() -> None:
     entry = {"name": "fedavg", "space": SPACE, "schedule": {"name": "plateau", "space": {"window": {"int": [1, 3]}}}}
     budget = {"trials_per_method": 8, "rounds": 10, "seeds": 0, "branches": 4}
     methods = [entry, {"name": "fedprox", "space": SPACE | {"prox": 0.1}}]
-    found = estimate(Study.from_json({**document, "methods": methods, "budget": budget}), training_s=PLENTY_S)
-    packs = {line.partition(":")[0]: line[-1] for line in found.rests_on if line.startswith("fed")}
-    assert packs == {"fedavg": "1", "fedprox": "4"}
+    study = Study.from_json({**document, "methods": methods, "budget": budget})
+    widths = {label: len(next(documents(study, label, "search", seed=0))["members"]) for label in study.labels}
+    assert widths == {"fedavg": 1, "fedprox": 4}
+    speeds = [PackSpeed(label, width=width, round_s=0.1) for label, width in widths.items()]
     alone = "branches: the trials of fedavg as if each were trained alone; rounds that they share take less"
-    assert alone in found.rests_on
+    assert alone in composed(study, measured(*speeds), workers=2).rests_on
+
+
+def test_packs_of_a_search_with_rungs_share_no_products() -> None:
+    document = digits(4).to_json() | {"resources": {"packs": 4}}
+    budget = {"trials_per_method": 9, "rounds": 9, "confirm": 4, "seeds": 1}
+    for rungs, separate in ((None, [False, False]), ("auto", [True, False])):
+        study = Study.from_json(document | {"methods": document["methods"][:1], "budget": budget | {"rungs": rungs}})
+        kinds = [PackKind(study, "fedavg", phase, seed=0) for phase in timing.PHASES]
+        first = kinds[0].pack(None).plan
+        assert [kind.pack(first).plan.separate for kind in kinds] == separate
 
 
 def test_training_that_needs_too_much_memory_is_unknown() -> None:
@@ -80,21 +154,23 @@ def test_training_that_needs_too_much_memory_is_unknown() -> None:
     }
 
 
-def test_a_process_that_trains_on_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stand_in(text: str) -> Any:
+def test_processes_that_train_on_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stand_in(text: str) -> StudyEstimate:
         file = tmp_path / "python"
-        file.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{text}\n")
+        file.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid$5\n{text}\n")
         file.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(file))
-        return estimate(digits(4), training_s=0.5)
+        return estimate(digits(4), training_s=0.2)
 
-    label = '{"label": "fedavg", "width": 2, "seconds_a_round": 0.5, "why": ""}'
-    found = stand_in(f"cat > {tmp_path}/study; echo ready; echo '{label}'; exec sleep 1000")
+    label = json.dumps(asdict(PackSpeed("fedavg", width=2, round_s=0.5)))
+    found = stand_in(f"cat > {tmp_path}/study$5; echo loaded 1.5; echo ready 0.5; echo '{label}'; exec sleep 1000")
     assert found.seconds is None
-    assert "fedavg: 500.00 ms a round of one trial, timed in packs of 2" in found.rests_on
-    assert "fedprox: unknown: no round was done in the 0.5 s that training may take" in found.rests_on
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert "fedavg: a round of one trial takes 500.00 ms in packs of 2" in found.rests_on
+    assert "fedprox: unknown: no round was done in the time that training may take" in found.rests_on
+    assert (tmp_path / "pid0").is_file()
+    for file in tmp_path.glob("pid*"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.read_text()), 0)
     assert stand_in("exit 1").seconds is None
 
 

@@ -52,6 +52,17 @@ def test_the_versions_of_a_release_agree(project):
     assert lines == [f"{place}: 0.2.0, not 0.3.0" for place in places] + ["CHANGELOG.md: no section [0.3.0]"]
 
 
+def test_links_of_the_readme_work_on_a_package_index():
+    text = release.readme("v0.2.0", "https://host/owner/driftline")
+    links = re.findall(r"(!?)\[[^]]*\]\(([^)]+)\)", text)
+    ours = [(picture, link) for picture, link in links if link.startswith("https://host/owner/driftline/")]
+    assert ("!", "https://host/owner/driftline/raw/v0.2.0/docs/first-results/digits.png") in ours
+    assert ("", "https://host/owner/driftline/blob/v0.2.0/docs/studies.md") in ours
+    for _, link in ours:
+        assert (ROOT / link.partition("/v0.2.0/")[2].partition("#")[0]).is_file()
+    assert all(link.startswith("https://") for _, link in links)
+
+
 def test_the_notes_are_the_section_of_the_version(project):
     assert release.notes("v0.2.0", project) == "### Added\n- Packs.\n"
     assert release.notes("v0.1.0", project) == "- Everything.\n"

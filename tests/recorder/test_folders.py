@@ -177,7 +177,7 @@ def test_a_model_that_is_another_one_is_not_logged(tmp_path: Path, migrated: Pat
 
 def test_models_need_a_finished_study(tmp_path: Path, migrated: Path) -> None:
     folder = folder_of(tmp_path / "a", migrated, "first", {"fedavg": made_up("fedavg", 0.9)}, until=3)
-    with pytest.raises(Conflict, match="when the study has SUCCEEDED, got RUNNING"):
+    with pytest.raises(Conflict, match="when the study has succeeded, got a running one"):
         log_stored_models(folder)
     whole = folder_of(tmp_path / "b", migrated, "second", {"fedavg": made_up("fedavg", 0.9)})
     with pytest.raises(NotFound, match='no label "fedavgg" in this study: did you mean fedavg'):

@@ -1,4 +1,4 @@
-"""The helper process that records: it ends when nothing is new, and another one continues."""
+"""The child process that records: it ends when nothing is new, and another one continues."""
 
 import threading
 from collections.abc import Iterator

@@ -97,7 +97,7 @@ def test_a_study_that_runs_or_waits_is_not_deleted(store: Store, state: StudySta
         store.leases.acquire(study, "elsewhere/1")
         if state != "RUNNING":
             store.studies.intend(study, {"PAUSING": "pause", "CANCELLING": "cancel"}[state])
-    with pytest.raises(Conflict, match=f"a study that is {state} cannot be deleted: {study}; cancel it first"):
+    with pytest.raises(Conflict, match=f"a study that is {state.lower()} cannot be deleted: {study}; cancel it first"):
         store.deletions.request(study)
     assert store.studies.get(study).state == state
     assert store.audit.find(action="study.delete") == []

@@ -85,7 +85,7 @@ def test_failed_trials_wait_again(store: Store) -> None:
 def test_trials_that_are_named(store: Store) -> None:
     study, _, trials = mixed(store)
     for wrong in (trials[:3], trials[3:]):
-        with pytest.raises(Conflict, match=r"only FAILED trials are retried, got (COMPLETE|DIVERGED): .*s0000"):
+        with pytest.raises(Conflict, match=r"only failed trials are retried, got a (complete|diverged) one: .*s0000"):
             store.retries.request(study, wrong)
     with pytest.raises(NotFound, match='has no trial "x"'):
         store.retries.request(study, [trials[0], "x"])
@@ -107,12 +107,12 @@ def test_what_becomes_of_the_study(store: Store, state: Any) -> None:
     before = store.studies.get(study)
     assert before.state == state
     if state in ("CANCELLED", "CANCELLING"):
-        with pytest.raises(Conflict, match=f"retry needs a study that is .*, got {state}"):
+        with pytest.raises(Conflict, match=f"retry needs a study that is .*, got a {state.lower()} one"):
             store.retries.request(study)
         assert store.studies.get(study) == before
         return
     assert store.retries.request(study).state == {"SUCCEEDED": "PENDING", "FAILED": "PENDING"}.get(state, state)
-    with pytest.raises(Conflict, match=f"no trial of study {study} is FAILED: there is nothing to retry"):
+    with pytest.raises(Conflict, match=f"no trial of study {study} has failed: there is nothing to retry"):
         store.retries.request(study)
 
 

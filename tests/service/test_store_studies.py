@@ -136,7 +136,7 @@ def test_wishes_with_a_driver_are_heard_by_its_heartbeat(store: Store) -> None:
     assert store.leases.heartbeat(study, attempt) == "run"
     assert store.studies.intend(study, "cancel").state == "CANCELLING"
     assert store.leases.heartbeat(study, attempt) == "cancel"
-    with pytest.raises(Conflict, match="pause needs a study that is PENDING"):
+    with pytest.raises(Conflict, match="pause needs a study that is pending"):
         store.studies.intend(study, "pause")
 
 

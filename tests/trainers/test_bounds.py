@@ -170,7 +170,7 @@ LARGE = [
         {**quadratic(), "task": {"name": "npz", "path": "x" * 10_000}},
         (
             'task.path: no file "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ... in the current '
-            "directory or in $DATA_DIR: give its path or set DATA_DIR"
+            "directory or in $DATA_DIR: give its path or set DATA_DIR; a service looks on its own computer"
         ),
     ),
 ]

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trainers.data import partitions
-from trainers.data.partitions import Parts
+from trainers.data.partitions import ClientRows
 
 LABELS = np.repeat(np.arange(10), [140, 150, 130, 145, 141, 139, 160, 120, 135, 137])
 Spread = Callable[[np.ndarray, int, int], list[np.ndarray]]
@@ -191,7 +191,7 @@ def test_parts_are_one_array_that_reads_like_a_list() -> None:
     assert parts[-1].tolist() == [0, 1]
     assert [part.tolist() for part in parts[:2]] == [[199_998, 199_999], [199_996, 199_997]]
     assert sum(len(part) for part in parts) == parts.rows.size == 200_000
-    assert Parts.of(parts) is parts
-    assert Parts.of(parts[:3]).within(owners).rows.tolist() == [0, 0, 1, 1, 2, 2]
+    assert ClientRows.of(parts) is parts
+    assert ClientRows.of(parts[:3]).within(owners).rows.tolist() == [0, 0, 1, 1, 2, 2]
     with pytest.raises(IndexError):
         parts[100_000]

@@ -199,7 +199,8 @@ def test_where_the_file_is_looked_for(folder: Path) -> None:
     with pytest.raises(MissingDataError) as caught:
         parsed()
     assert str(caught.value) == (
-        'task.path: no file "mine.npz" in the current directory or in $DATA_DIR: give its path or set DATA_DIR'
+        'task.path: no file "mine.npz" in the current directory or in $DATA_DIR: '
+        "give its path or set DATA_DIR; a service looks on its own computer"
     )
 
 
@@ -301,7 +302,11 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"test_fraction": 1e-3, "partition": "iid"}, "task.test_fraction must set an example aside and leave one"),
     ({"client": np.arange(60)}, {}, "got test_fraction=0.2 of 60 examples (each client keeps at least one)"),
     ({}, {"path": 3}, "task.path must be a string, got path=3"),
-    ({}, {"path": "/nowhere/mine.npz"}, 'task.path: no file "/nowhere/mine.npz": give its path or set DATA_DIR'),
+    (
+        {},
+        {"path": "/nowhere/mine.npz"},
+        'task.path: no file "/nowhere/mine.npz": give its path or set DATA_DIR; a service looks on its own computer',
+    ),
     ({}, {"path": "text.txt"}, "task.path must be an .npz file, as numpy.savez writes it, got text.txt"),
     ({}, {"path": "array.npy"}, "task.path must be an .npz file, as numpy.savez writes it, got array.npy"),
     ({}, {"path": "cut.npz"}, "task.path must be an .npz file, as numpy.savez writes it, got cut.npz"),

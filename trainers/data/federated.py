@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import partitions
-from trainers.data.partitions import Parts, Rows
+from trainers.data.partitions import ClientRows, Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples
@@ -83,7 +83,7 @@ class Federated:
     @property
     def examples(self) -> NDArray[np.int64]:
         """Number of training examples of each client, (clients,)."""
-        return Parts.of(self.parts).sizes
+        return ClientRows.of(self.parts).sizes
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Pool:
     unnatural: str = ""
 
 
-def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[Parts, Rows | None]:
+def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, Rows | None]:
     """(rows of each client, rows of the server or None), by the settings of `FederatedKeys`.
 
     The server gets the same fraction of each label, or of each natural client under the natural partition. If `clients`
@@ -142,7 +142,7 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[Parts, Rows |
         parts = _spread(partition, labels, clients, seed)
     except ValueError as error:
         raise SpecError(f"{path}: {error}", join(path, "partition")) from error
-    return Parts.of(parts).within(rows), central
+    return ClientRows.of(parts).within(rows), central
 
 
 def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
@@ -194,7 +194,7 @@ def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targ
         inputs: maps rows to a new array of their inputs.
         targets: (all examples, ...).
     """
-    parts = Parts.of(parts)
+    parts = ClientRows.of(parts)
     return Examples(inputs(parts.rows), targets[parts.rows], parts.offsets, parts.sizes)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 
-class Parts(Sequence[Rows]):
+class ClientRows(Sequence[Rows]):
     """The rows of each client: one array for all, because a million small ones take more room than their numbers.
 
     Args:
@@ -27,16 +27,16 @@ class Parts(Sequence[Rows]):
         self.offsets = np.cumsum(sizes) - sizes
 
     @classmethod
-    def of(cls, parts: Sequence[Rows]) -> Parts:
+    def of(cls, parts: Sequence[Rows]) -> ClientRows:
         """The same rows, from an array for each client."""
         if isinstance(parts, cls):
             return parts
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         return cls(np.concatenate([np.empty(0, np.int64), *parts]), sizes)
 
-    def within(self, rows: Rows) -> Parts:
+    def within(self, rows: Rows) -> ClientRows:
         """These parts of a choice of rows, instead of all rows."""
-        return Parts(rows[self.rows], self.sizes)
+        return ClientRows(rows[self.rows], self.sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -191,7 +191,7 @@ def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     return aside, np.setdiff1d(np.arange(len(labels)), aside, assume_unique=True)
 
 
-def natural(clients: Rows) -> Parts:
+def natural(clients: Rows) -> ClientRows:
     """One part for each client that has examples, in ascending order of clients and rows.
 
     Args:
@@ -201,7 +201,7 @@ def natural(clients: Rows) -> Parts:
         >>> [part.tolist() for part in natural(np.array([7, 3, 7, 3, 9]))]
         [[1, 3], [0, 2], [4]]
     """
-    return Parts(np.argsort(clients, kind="stable"), np.unique(clients, return_counts=True)[1])
+    return ClientRows(np.argsort(clients, kind="stable"), np.unique(clients, return_counts=True)[1])
 
 
 def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:

@@ -209,7 +209,8 @@ def _file(name: str, place: str) -> Path:
     file = locate(name)
     if file is None:
         where = "" if Path(name).is_absolute() else f" in the current directory or in ${VARIABLE}"
-        raise MissingDataError(f"{place}: no file {shown(name)}{where}: give its path or set {VARIABLE}", place)
+        advice = f"give its path or set {VARIABLE}; a service looks on its own computer"
+        raise MissingDataError(f"{place}: no file {shown(name)}{where}: {advice}", place)
     return file
 
 

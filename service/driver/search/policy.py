@@ -83,11 +83,21 @@ def width(plan: SearchPlan, phase: Phase) -> int:
 
 def packs(plan: SearchPlan) -> int:
     """Number of packs of a whole study if all trials have the same structure and none is restarted."""
-    budget, at_once = plan.budget, plan.asked_at_once // plan.budget.searches
-    generations, rest = divmod(budget.trials_per_search, at_once)
+    return search_packs(plan) + confirmation_packs(plan)
+
+
+def search_packs(plan: SearchPlan) -> int:
+    """Number of these packs that belong to the search."""
+    at_once = plan.asked_at_once // plan.budget.searches
+    generations, rest = divmod(plan.budget.trials_per_search, at_once)
     searched = generations * _passing(plan, at_once) + _passing(plan, rest)
-    confirmed = budget.seeds * -(-budget.confirmed_per_search // plan.confirmation_width)
-    return len(plan.labels) * budget.searches * (searched + confirmed)
+    return len(plan.labels) * plan.budget.searches * searched
+
+
+def confirmation_packs(plan: SearchPlan) -> int:
+    """Number of these packs that belong to confirmation."""
+    confirmed = plan.budget.seeds * -(-plan.budget.confirmed_per_search // plan.confirmation_width)
+    return len(plan.labels) * plan.budget.searches * confirmed
 
 
 def _passing(plan: SearchPlan, trials: int) -> int:

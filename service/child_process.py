@@ -1,6 +1,6 @@
 """Processes that do memory-hungry or slow work for a service: started when needed, ended when idle.
 
-A helper process answers each line of text with one line. It ends with its parent, and when it has had nothing to do for
+A child process answers each line of text with one line. It ends with its parent, and when it has had nothing to do for
 a while, so that a resting service does not keep PyTorch or MLflow in memory.
 """
 
@@ -24,7 +24,7 @@ START_S = 120.0
 _READY = "ready"
 
 
-class HelperProcess:
+class ChildProcess:
     """One process; for one thread at a time.
 
     Args:
@@ -98,7 +98,7 @@ class HelperProcess:
 
 
 def answer_lines(answer: Callable[[str], str], idle_seconds: float) -> None:
-    """The main program of a helper process: answers lines until the parent ends, or none has come for a while."""
+    """The main program of a child process: answers lines until the parent ends, or none has come for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     answers = os.fdopen(os.dup(1), "w")
