@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import itertools
 import json
 import os
@@ -108,6 +109,8 @@ def serve(folder: Path) -> None:
     limits = Limits(requests_per_second=None)
     app = create_app(Store(folder / "driftline.db"), Tokens({"benchmark": Access()}), limits=limits, poll_s=0.05)
     with Server(app, loopback=True) as server:
+        gc.collect()
+        gc.freeze()  # as `driftline serve` does after its start
         print(server.url, flush=True)
         sys.stdin.read()
 

@@ -2,13 +2,18 @@
 
     make bench        or        OMP_NUM_THREADS=1 python -m benchmarks.engine [--repeats 9] [--only mlp]
     OMP_NUM_THREADS=1 python -m benchmarks.engine --optimizers --methods [--only mlp] [--rows adam,maml]
+    OMP_NUM_THREADS=1 python -m benchmarks.engine --roofline
 
 One round: 10 of 100 clients, 100 examples each, batches of 20, one epoch (5 steps), pictures of 28 x 28 in 62 classes,
 single precision, one thread. The engine is run as a study runs it, through trainers.Pack, with batches drawn, losses
 reported and bytes counted; the loops (benchmarks/plain_loops.py) only train. Both are timed in turns in one process, by
 the processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
 trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
-the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is other methods."""
+the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is other methods: those without a
+loop of their own are timed beside one that takes the same gradients. The last line is the worst ratio, which shows
+whether the engine ever loses.
+
+--roofline compares a round of FedAvg with its matrix products and convolutions alone, of the same shapes."""
 
 from __future__ import annotations
 
@@ -50,7 +55,9 @@ from benchmarks.plain_loops import (
     PlainMass,
     PlainProx,
     PlainScaffold,
+    PlainSgd,
 )
+from benchmarks.products import Products
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
@@ -153,6 +160,10 @@ METHODS = [
     Row("mass", PlainMass, MASS),
     Row("maml", PlainMaml, {"name": "maml"}),
     Row("all_on_client", PlainAllOnClient, {"name": "all_on_client"}, central=True),
+    Row("fedsgd", PlainSgd, {"name": "fedsgd", "client_lr": None, "local_steps": None}),
+    Row("minibatch_prox", PlainProx, {"name": "minibatch_prox", "prox": PROX}),
+    Row("local_sgd", Plain, {"name": "local_sgd", "server_lr": None}),
+    *(Row(name, Plain, {"name": name}) for name in ("fednova", "fedexp", "reptile", "fomaml")),
 ]
 
 
@@ -210,6 +221,29 @@ def measure(
     return engine_ms, plain_ms
 
 
+def measure_products(case: Case, path: Path, repeats: int) -> None:
+    """Prints CPU-ms of a round of FedAvg and of its products alone, and their ratio."""
+    pack = Pack.from_spec(parse(document(case, path)), device="cpu")
+    pack.advance(1)
+    with Products() as products:
+        pack.advance(1)
+    round_ms, product_ms = [], []
+    for _ in range(repeats):
+        start = time.process_time()
+        pack.advance(case.rounds)
+        middle = time.process_time()
+        for _ in range(case.rounds):
+            products.replay()
+        stop = time.process_time()
+        round_ms.append(1e3 * (middle - start) / case.rounds / case.trials)
+        product_ms.append(1e3 * (stop - middle) / case.rounds / case.trials)
+    print(
+        f"| {case.model} | {case.trials} | {pack.plan.oracle} | {statistics.median(round_ms):.1f} "
+        f"| {statistics.median(product_ms):.1f} | {ratios(product_ms, round_ms)} |",
+        flush=True,
+    )
+
+
 def ratios(engine_ms: list[float], plain_ms: list[float]) -> str:
     """Median and quartiles of the ratios of the repeats."""
     found = [one / other for one, other in zip(engine_ms, plain_ms, strict=True)]
@@ -233,6 +267,7 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted({case.model for case in CASES}), help="one model")
     parser.add_argument("--optimizers", action="store_true", help="FedAvg with every client optimizer")
     parser.add_argument("--methods", action="store_true", help="other methods")
+    parser.add_argument("--roofline", action="store_true", help="FedAvg beside its products alone")
     parser.add_argument("--rows", help="names of rows, with commas between them")
     parser.add_argument("--trials", type=int, help="one width of packs")
     options = parser.parse_args()
@@ -242,13 +277,26 @@ def main() -> None:
     few = options.optimizers or options.methods
     cases = [case for case in CASES if options.only in (None, case.model)]
     print(f"{machine()}\n")
+    if options.roofline:
+        print("| model | trials | oracle | round, CPU-ms | products alone, CPU-ms | products / round |")
+        print("|---|---|---|---|---|---|", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            path, _, _ = data(Path(folder))
+            for case in cases:
+                if case.trials == (options.trials or case.trials):
+                    measure_products(case, path, options.repeats)
+        return
     print("| model | trials | oracle | method or optimizer | engine, CPU-ms | loop, CPU-ms | engine / loop |")
     print("|---|---|---|---|---|---|---|", flush=True)
+    worst = (0.0, "")
     with tempfile.TemporaryDirectory() as folder:
         path, inputs, targets = data(Path(folder))
         for row, case in itertools.product(wanted, cases):
             if case.trials == (options.trials or (1 if few else case.trials)):
-                measure(case, path, inputs, targets, options.repeats, row)
+                found = measure(case, path, inputs, targets, options.repeats, row)
+                ratio = statistics.median(one / other for one, other in zip(*found, strict=True))
+                worst = max(worst, (ratio, f"{row.name} on {case.model}"))
+    print(f"\nworst: {worst[0]:.2f}, {worst[1]}")
 
 
 if __name__ == "__main__":

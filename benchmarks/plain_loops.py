@@ -6,6 +6,7 @@ nothing."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -100,6 +101,13 @@ class Plain:
         for held, gradient in zip(self.parameters, gradients, strict=True):
             held.grad = gradient
         self.optimizer.step()
+
+
+class PlainSgd(Plain):
+    """FedSGD: one gradient of each client."""
+
+    def batches(self, client: int) -> Iterator[Tensor]:
+        return itertools.islice(super().batches(client), 1)
 
 
 class PlainProx(Plain):

@@ -15,6 +15,7 @@ from trainers import nearest, shown
 
 Array = NDArray[np.float64]
 _Value = TypeVar("_Value")
+_NO_ROUNDS: Array = np.zeros(0)
 
 COSTS: dict[str, tuple[str, ...]] = {
     "rounds": ("round",),
@@ -111,7 +112,7 @@ class TrialCurve:
     @property
     def rounds(self) -> Array:
         """Reported rounds, (reports,)."""
-        return self.columns.get("round", np.zeros(0))
+        return self.columns.get("round", _NO_ROUNDS)
 
     @property
     def rounds_done(self) -> int:

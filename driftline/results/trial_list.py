@@ -99,8 +99,9 @@ def _ordered(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
 
 
 def _values(trial: TrialRecord) -> Mapping[str, Any]:
-    return {"seed": trial.seed, "configuration": trial.configuration, **dict(sorted(trial.hyperparameters.items()))}
+    values = trial.hyperparameters
+    return {"seed": trial.seed, "configuration": trial.configuration, **{key: values[key] for key in sorted(values)}}
 
 
 def _facts(trial: TrialRecord) -> list[Any]:
-    return [name(trial), *(list(pair) for pair in _values(trial).items())]
+    return [name(trial), *_values(trial).items()]

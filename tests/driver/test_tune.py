@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ pytest.importorskip("ray.tune")
 
 from ray import cloudpickle
 from ray.tune import Callback
+from ray.tune.experiment import Trial
 
 from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Unavailable
 from service.driver.job import PackJob
@@ -160,9 +160,14 @@ class Loop:
         self.packs.on_trial_complete(name, error=True)
         self.pulse.on_trial_error(0, [], self._trial(name))
 
+    def end(self, name: str) -> None:
+        self.pulse.on_trial_complete(0, [], self._trial(name))
+
     @staticmethod
     def _trial(name: str) -> Any:
-        return SimpleNamespace(trial_id=name, temporary_state=SimpleNamespace(ray_actor=f"actor of {name}"))
+        trial = Trial("packs", trial_id=name, stub=True)
+        trial.temporary_state.ray_actor = f"actor of {name}"
+        return trial
 
 
 def test_a_worker_that_hangs_is_killed_and_its_pack_lost() -> None:
@@ -222,7 +227,7 @@ def test_workers_are_told_to_stop_those_that_start_too_late_included() -> None:
     loop.packs.suggest("late")  # handed out; no worker has started
     for name in ("first", "ended", "second"):
         loop.start(name)
-    loop.pulse.on_trial_complete(0, [], SimpleNamespace(trial_id="ended"))
+    loop.end("ended")
     assert loop.stopped == []
     loop.watch.ask("pause")
     assert loop.stopped == ["actor of first", "actor of second"]
@@ -230,6 +235,18 @@ def test_workers_are_told_to_stop_those_that_start_too_late_included() -> None:
     assert loop.stopped == ["actor of first", "actor of second"]
     loop.start("late")
     assert loop.stopped[2:] == ["actor of late"]
+
+
+@pytest.mark.parametrize("event", ["on_trial_complete", "on_trial_error"])
+def test_tune_keeps_neither_reports_nor_statistics_of_packs_that_ended(event: str) -> None:
+    pulse, trial = Loop().pulse, Trial("packs", trial_id="ended", stub=True)
+    trial.update_last_result({**report(), "training_iteration": 1, "time_total_s": 2.0})
+    assert "report" in trial.last_result
+    assert "time_total_s" in trial.metric_analysis
+    getattr(pulse, event)(0, [trial], trial)
+    assert "report" not in trial.last_result
+    assert trial.last_result["time_total_s"] == 2.0  # an empty result would make Tune ask the worker
+    assert trial.metric_analysis == trial.metric_n_steps == {}
 
 
 def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:

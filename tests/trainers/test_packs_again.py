@@ -107,7 +107,7 @@ KINDS = {
     "linear example_space": (fedavg(LINEAR, batch_size=None), "example_space"),
     **{
         f"{model} {oracle}": (fedavg({**DIGITS, "model": NETWORKS[model]}, **FEW), oracle)
-        for model, oracles in {"mlp": ("stacked", "vmap"), "cnn": ("loop", "autograd")}.items()
+        for model, oracles in {"mlp": ("stacked", "vmap"), "cnn": ("by_hand", "loop")}.items()
         for oracle in oracles
     },
 }

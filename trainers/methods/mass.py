@@ -58,7 +58,7 @@ from typing import Any
 from torch import Tensor
 
 from trainers.engine.local.mass_sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
-from trainers.engine.local.work import Local, LocalSteps
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn
@@ -159,7 +159,8 @@ def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
     work = hyper.work(displacement=displacement, optimizer=ThreeSequences(mixing, ratio, begin))
     down = [state.memory["auxiliary"]] if shared else []
     done = cohort.local(x, work, down=down, up=2 if shared else 1)
-    after = state.step(cohort.mean(_moved(done, displacement, rate)))
+    model = done.pseudo_gradient.lerp(done.kept[AUXILIARY], -mixing)
+    after = state.step(cohort.mean(_moved(model, displacement, rate)))
     if hyper.sync == "reset":
         return after
     start = x if displacement is None else x + displacement
@@ -180,7 +181,7 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
     work = hyper.work(displacement=displacement, optimizer=TwoSequences(momentum, ratio, displacement / rate))
     down = [state.memory["lookahead"]] if shared else []
     done = cohort.local(x, work, down=down, up=2 if shared else 1)
-    after = state.step(cohort.mean(_moved(done, displacement, rate)))
+    after = state.step(cohort.mean(_moved(done.kept[MODEL], displacement, rate)))
     lookahead = x + displacement - rate * done.pseudo_gradient
     if shared:
         return after.remember(lookahead=cohort.mean(lookahead))
@@ -188,7 +189,6 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
     return after.store(rest=lookahead - share * model)
 
 
-def _moved(done: Local, displacement: Tensor | None, client_lr: Tensor) -> Tensor:
-    """(x - w) / client_lr of every client; the kept sums are relative to the client's start."""
-    sums = done.kept[MODEL]
+def _moved(sums: Tensor, displacement: Tensor | None, client_lr: Tensor) -> Tensor:
+    """(x - w) / client_lr of every client, from sums relative to the client's start."""
     return sums if displacement is None else sums - displacement / client_lr

@@ -117,7 +117,7 @@ class Stacked(Oracle):
     def _descend(self, steps: list[tuple[Tensor, Group]], total: Tensor, rate: Tensor, between: Between) -> None:
         """Subtracts rate times the gradients that follow from slopes, group by group."""
         if between is not None:
-            between()
+            between(slice(steps[-1][1].stop))
         for slopes, group in steps:
             self._add(slopes.mul_(-rate[None]), group, total)
 

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
+from trainers.models._by_hand import ByHand
+from trainers.models._layers import ConvolutionLayer, DenseLayer
 from trainers.models._network import Network, classes_of, picture_shape, settings_from
 from trainers.problem import Problem
 
@@ -81,4 +83,9 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         layers += [_ChannelsFlat(), *dropouts[0], nn.Linear(flat, settings.dense), nn.ReLU()]
         return nn.Sequential(*layers, *dropouts[1], nn.Linear(settings.dense, classes))
 
-    return Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
+    model = Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
+    convolutions = [ConvolutionLayer(settings.kernel)] * halvings
+    dropouts = [*[None] * (halvings - 1), *model.dropouts] if model.dropouts else []
+    by_hand = ByHand(model.layout, [*convolutions, DenseLayer(), DenseLayer()], dropouts)
+    model.oracles = {"by_hand": by_hand, **model.oracles}
+    return model

@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from trainers.hyperparameters import tunable
-from trainers.models._dense import Dense
+from trainers.models._by_hand import ByHand
+from trainers.models._layers import DenseLayer
 from trainers.models._network import Network, classes_of, examples_of, settings_from
 from trainers.problem import Problem
 
@@ -50,5 +51,5 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
 
     model = Network(problem, make, dtype, device)
-    model.oracles = {"stacked": Dense(model.layout, model.dropouts), **model.oracles}
+    model.oracles = {"stacked": ByHand(model.layout, [DenseLayer()] * len(sizes), model.dropouts), **model.oracles}
     return model

@@ -205,12 +205,14 @@ class Pulse(tune.Callback):
             heard.reported, heard.at = True, self._now
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A pack has ended."""
+        """A pack has ended; the searcher has taken its last report."""
         self._workers.pop(trial.trial_id, None)
+        _forget(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A worker has died."""
         self._workers.pop(trial.trial_id, None)
+        _forget(trial)
 
     def request_stop(self) -> None:
         """Tells all workers to end their packs with a checkpoint; may be called from any thread."""
@@ -276,6 +278,13 @@ def _tuner(packs: PackSearcher, pulse: Pulse, halt: Halt, folder: str) -> tune.T
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
+
+
+def _forget(trial: Any) -> None:
+    """Removes the last report and statistics of times from a Tune trial that has ended: Tune keeps all its trials."""
+    trial.run_metadata.last_result.pop("report", None)
+    trial.run_metadata.metric_analysis.clear()
+    trial.run_metadata.metric_n_steps.clear()
 
 
 def _directory(trial: Any) -> str:

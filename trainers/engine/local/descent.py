@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
+from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, unset_replicas
 
 
 class Descent:
@@ -31,28 +31,29 @@ class Descent:
         self.rate = motion.rate
         self.client_lr = motion.client_lr
         self.start = motion.start
-        self.total = replicas(motion.start, 1, len(batches.clients), motion.start.shape[-1]) if total is None else total
-        self.models = self.total.copy_(motion.start)
+        shape = 1, len(batches.clients), motion.start.shape[-1]
+        self.models = (unset_replicas(motion.start, *shape) if total is None else total).copy_(motion.start)
         self.totals = [self.models]
         self.scale = None if motion.scale is None else float(motion.scale)
-        self.constant: Tensor | None = None  # (1, 1 or M, P)
-        if motion.shift is not None:
-            self.constant = motion.shift * -self.rate
+        constant = None if motion.shift is None else motion.shift * -self.rate
         if self.scale is not None:
             pulled = motion.start * (1 - self.scale)
-            self.constant = pulled if self.constant is None else self.constant + pulled
+            constant = pulled if constant is None else constant + pulled
+        self.constant = None if constant is None else constant.expand_as(self.models)
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the models by one step; returns the losses if `want_loss`."""
-        models, constant, scale = self.models[:, :busy], self.constant, self.scale
+        constant, scale = self.constant, self.scale
 
-        def between() -> None:
+        def between(clients: slice) -> None:
+            models = self.models[:, clients]
             if constant is not None and scale is None:
-                models.add_(constant[:, :busy])
+                models.add_(constant[:, clients])
             elif constant is not None and scale is not None:
-                torch.add(constant[:, :busy], models, alpha=scale, out=models)
+                torch.add(constant[:, clients], models, alpha=scale, out=models)
 
-        return self.gradients.descend_(models, self.batches.batch(step, busy), self.client_lr, between, want_loss)
+        batch = self.batches.batch(step, busy)
+        return self.gradients.descend_(self.models[:, :busy], batch, self.client_lr, between, want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts models to gradients (1, M, P)."""

@@ -4,7 +4,7 @@ All sequences are kept as sums of gradients since the client's start: the model 
 u = start - client_lr U (at which gradients are taken) and the auxiliary v = start - client_lr V.
 
     three sequences   W <- U + g;  V <- (1 - mixing) V + mixing U + (auxiliary_lr / client_lr) g;
-                      U <- (mixing V + W) / (1 + mixing)
+                      U <- (mixing V + W) / (1 + mixing), so that W = (1 + mixing) U - mixing V
     two sequences     W' = U + g;  U <- W' + momentum (W' - W) - (compensation_lr / client_lr) g;  W <- W'
 
 Both are written so that they hold for the sums with rate -1, and for the models themselves with rate client_lr.
@@ -24,12 +24,12 @@ MODEL, AUXILIARY = "model", "auxiliary"
 
 @dataclass(frozen=True)
 class ThreeSequences:
-    """Model, look-ahead and auxiliary sequence; returns the sums W and V.
+    """Model, look-ahead and auxiliary sequence; returns the sum V, which gives W together with U.
 
     Args:
         mixing: (T, 1, 1), in (0, 1].
         auxiliary_ratio: (T, 1, 1), auxiliary_lr / client_lr.
-        auxiliary: (T, M or 1, P), V before the first step; None is 0, and V is not returned.
+        auxiliary: (T, M or 1, P), V before the first step; None is 0.
     """
 
     mixing: Tensor
@@ -39,7 +39,7 @@ class ThreeSequences:
     @property
     def returned(self) -> tuple[str, ...]:
         """Names of the memory tensors that the local loop returns."""
-        return (MODEL,) if self.auxiliary is None else (MODEL, AUXILIARY)
+        return (AUXILIARY,)
 
     @property
     def moves_models(self) -> bool:
@@ -54,13 +54,10 @@ class ThreeSequences:
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
         held = torch.zeros_like(like)
-        return {
-            MODEL: torch.zeros_like(like),
-            AUXILIARY: held if self.auxiliary is None else held.copy_(self.auxiliary),
-        }
+        return {AUXILIARY: held if self.auxiliary is None else held.copy_(self.auxiliary)}
 
     def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
-        """Turns the sums of `init` into models; every step writes w anew."""
+        """Turns the sum of `init` into a model."""
         if self.auxiliary is None:
             memory[AUXILIARY].copy_(start)
         else:
@@ -68,10 +65,9 @@ class ThreeSequences:
 
     def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
         """Advances the totals by one step."""
-        model = torch.sub(total, gradient, alpha=rate, out=memory[MODEL])
         auxiliary = memory[AUXILIARY].lerp_(total, self.mixing)
         auxiliary.addcmul_(gradient, self.auxiliary_ratio, value=-rate)
-        torch.lerp(model, auxiliary, self.mixing / (1 + self.mixing), out=total)
+        total.sub_(gradient, alpha=rate).lerp_(auxiliary, self.mixing / (1 + self.mixing))
 
     def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
         """No tensor only accumulates gradients."""

@@ -91,11 +91,11 @@ def _differentiated(
     for step, rate in enumerate(rates):
         models = replicas(params, trials, clients, size).copy_(path[-1])
 
-        def pulled(models: Tensor = models, rate: Tensor = rate) -> None:
+        def pulled(clients: slice, models: Tensor = models, rate: Tensor = rate) -> None:
             if pull is not None:
-                models.mul_(1 - rate * pull)
+                models[:, clients].mul_(1 - rate * pull)
             if prox is not None:
-                models.add_(rate * prox * params)
+                models[:, clients].add_(rate * prox * params)
 
         found = oracle.descend_(models, batches.batch(stride * step, clients), rate, pulled, want_loss=step == 0)
         loss = found if loss is None else loss
@@ -121,9 +121,9 @@ def _differentiated(
         if kept is not None and prox is not None:
             kept.addcmul_(back, rate * prox)
 
-        def bent(rate: Tensor = rate) -> None:
+        def bent(clients: slice, rate: Tensor = rate) -> None:
             if pull is not None:
-                back.mul_(1 - rate * pull)
+                back[:, clients].mul_(1 - rate * pull)
 
         oracle.bend_(path[step], batches.batch(stride * step + stride - 1, clients), back, rate, bent)
     assert loss is not None

@@ -14,7 +14,7 @@ from torch import Tensor
 from trainers.engine.local.client_optimizer import clipped_
 from trainers.engine.local.work import GRADIENTS, LocalWork
 from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, replicas
+from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, replicas, unset_replicas
 
 
 class Stepped:
@@ -43,13 +43,14 @@ class Stepped:
         self.decay = _decay(work)
         optimizer = work.optimizer
         trials, _, size = motion.start.shape
-        whole = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
         moves = optimizer is None or optimizer.moves_models
         self.rate = (
             motion.rate if moves and not (self.decay is not None and work.evaluation_offset is not None) else None
         )
-        # U, or the models themselves
-        self.total = whole if self.rate is None else whole.copy_(motion.start)
+        if total is None:
+            made = replicas if self.rate is None else unset_replicas
+            total = made(motion.start, trials, len(batches.clients), size)
+        self.total = total if self.rate is None else total.copy_(motion.start)  # U, or the models themselves
         self.gradient: Tensor | None = None
         self.model = torch.empty_like(self.total) if motion.moving and self.rate is None else None
         self.shift = motion.shift
@@ -106,7 +107,7 @@ class Stepped:
         """The gradients (width, busy, P), complete and clipped, and the losses."""
         width, busy = here.shape[0], batch[-1].stop
         if self.gradient is None:
-            self.gradient = replicas(self.motion.start, *self.total.shape)
+            self.gradient = unset_replicas(self.motion.start, *self.total.shape)
         loss = self.gradients.gradient_(here, batch, self.gradient[:width], want_loss)
         gradient = self.gradient[:width, :busy]
         if self.work.gradient_scale is not None:

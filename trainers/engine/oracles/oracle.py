@@ -58,8 +58,8 @@ class DistinctExamples:
     places: Sequence[Tensor]
 
 
-Between = Callable[[], None] | None
-"""What to do between computing gradients and using them."""
+Between = Callable[[slice], None] | None
+"""What to do for some clients between computing their gradients and using them."""
 
 
 class LocalGradients(Protocol):
@@ -95,13 +95,14 @@ class LocalGradients(Protocol):
             models: (T, M, P), a slice of `replicas` with the clients of the batch.
             batch: batches of the clients.
             rate: (T, 1, 1).
-            between: called when the gradients are known and the models still unchanged; it may change the models.
+            between: called with some clients of the batch when their gradients are known and their models still
+                unchanged; it may change the models.
             want_loss: whether to return the losses.
         """
         total = replicas(models, *models.shape)
         loss = self.add_gradient_(models, batch, total, want_loss)
         if between is not None:
-            between()
+            between(slice(batch[-1].stop))
         models.addcmul_(total, rate, value=-1)
         return loss
 
@@ -140,11 +141,12 @@ class Oracle(LocalGradients, Protocol):
             batch: batches of all clients.
             vector: (T, M, P), client-major.
             rate: (T, 1, 1).
-            between: called when the products are known and the vector is still unchanged; it may change the vector.
+            between: called with some clients when their products are known and their vectors still unchanged; it may
+                change the vectors.
         """
         products = self.hvp(params, batch, vector)
         if between is not None:
-            between()
+            between(slice(batch[-1].stop))
         vector.addcmul_(products, rate, value=-1)
 
 
@@ -274,6 +276,11 @@ class ModelBuilder(Protocol):
 def replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
     """Zeros (T, M, P), client-major in memory."""
     return like.new_zeros((clients, trials, size)).transpose(0, 1)
+
+
+def unset_replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
+    """Like `replicas`, with any numbers, for what is overwritten before it is read."""
+    return like.new_empty((clients, trials, size)).transpose(0, 1)
 
 
 def client_major(params: Tensor, group: Group) -> Tensor:
