@@ -76,6 +76,21 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+def paragraphs(text: str) -> list[list[str]]:
+    """The lines of each paragraph and list item of a page, without code, tables, quotes, pictures and headings."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^(\||    |#|<|!|>).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(\s*(?:-|\*|\d+\.) )", r"\n\1", text, flags=re.MULTILINE)
+    return [part.strip("\n").splitlines() for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paragraphs_are_short_and_lines_have_at_most_100_columns(page: str) -> None:
+    found = paragraphs((ROOT / page).read_text(encoding="utf-8"))
+    assert len(found) > 2
+    assert [lines for lines in found if len(lines) > 5 or max(map(len, lines)) > 100] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_has_the_options_that_a_page_gives_it(page: str) -> None:
     """It is parsed as if it ran: unknown options, missing arguments and values of a wrong type are errors."""

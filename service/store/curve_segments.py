@@ -5,10 +5,10 @@ their driver has finished or handed back, are one body without a head. This is t
 0.2.0 read and write; such a payload begins with zlib's first byte (`ZLIB`).
 """
 
-import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from zlib_ng import zlib_ng
 
 from driftline.wire.curve_codec import (
     BLOCK,
@@ -139,7 +139,7 @@ def _bodies(payload: bytes) -> Iterator[bytes]:
     """The decompressed bodies of a payload's blocks."""
     view, start = memoryview(payload), 0
     if payload[:1] == ZLIB:
-        yield zlib.decompress(payload)
+        yield zlib_ng.decompress(payload)
     for about in heads(payload):
         end = start + HEAD.size + about.length
         yield inflated(view[start:end], about)

@@ -60,7 +60,9 @@ class Trials(StorePart):
         query = query.order_by(TRIALS.c.label, TRIALS.c.phase.desc(), TRIALS.c.number).limit(limit)
         with self._session.read() as connection:
             check_exists(connection, study_id)
-            return [_trial(row) for row in connection.execute(query)]
+            found = connection.execute(query)
+            names = list(found.keys())
+            return [_trial(dict(zip(names, row, strict=True))) for row in found]
 
     def get(self, study_id: str, trial: str) -> TrialRecord:
         """The trial of this id.
@@ -69,7 +71,7 @@ class Trials(StorePart):
             NotFound: The study has no such trial.
         """
         with self._session.read() as connection:
-            return _trial(trial_rows.by_id(connection, study_id, [trial])[0])
+            return _trial(trial_rows.by_id(connection, study_id, [trial])[0]._mapping)
 
     def create(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
         """Create trials in state WAITING; leaves equal existing trials alone.
@@ -104,7 +106,7 @@ class Trials(StorePart):
                 rows = [{"id": identity, **given, **fresh, **stamps} for identity, given in values.items()]
                 connection.execute(sa.insert(TRIALS), rows)
                 self._session.changed(connection, study)
-            return [_trial(row) for row in trial_rows.by_id(connection, study_id, ids)]
+            return [_trial(row._mapping) for row in trial_rows.by_id(connection, study_id, ids)]
 
     def start_pack(
         self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
@@ -143,7 +145,7 @@ class Trials(StorePart):
                     connection.execute(sa.update(TRIALS).where(TRIALS.c.id.in_(ids)).values(**values))
                 self._open_pack(connection, study, pack, rows, gpus)
                 self._session.changed(connection, study)
-            return [_trial(row) for row in trial_rows.by_id(connection, study_id, trials)]
+            return [_trial(row._mapping) for row in trial_rows.by_id(connection, study_id, trials)]
 
     def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
         """Store how trials ended, or hand them back (WAITING). Idempotent.
@@ -233,7 +235,6 @@ def _later(label: str, phase: str, number: int) -> sa.ColumnElement[bool]:
     return sa.or_(columns.label > label, sa.and_(columns.label == label, same_label))
 
 
-def _trial(row: sa.Row[Any]) -> TrialRecord:
-    values = dict(row._mapping)
-    values |= {"created_at": moment(row.created_at), "updated_at": moment(row.updated_at)}
-    return TrialRecord.model_validate(values)
+def _trial(values: Mapping[Any, Any]) -> TrialRecord:
+    moments = {name: moment(values[name]) for name in ("created_at", "updated_at")}
+    return TrialRecord.model_validate({**values, **moments})
