@@ -38,7 +38,7 @@ PATIENCE = 5.0
 """How many times as long the clock may take, on a busy computer, before a process is ended."""
 
 MOST_BYTES = 4 * 2**30
-"""Memory that training may take; on a small computer half of its physical memory. Enforced on Linux only."""
+"""Memory that training may take; on a small computer a quarter of its physical memory. Enforced on Linux only."""
 
 PROCESSES = 2
 """Most processes that time packs at once: they share the cores with one another, as workers do."""

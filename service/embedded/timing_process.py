@@ -208,7 +208,7 @@ def main() -> None:
     study = Study.from_json(json.load(sys.stdin))
     torch.set_num_threads(max(1, int(study.resources.cpus)))  # as a worker does
     trainers.parse(next(documents(study, study.labels[0], "search", seed)))  # loads the data
-    limit = min(most_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    limit = min(most_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
     limit_memory(limit)
     print(READY, time.process_time() - loading_s, flush=True)
     for speed in timed(study, training_s, limit, seed):
