@@ -10,16 +10,20 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
 import time
 
 from driftline.wire.records import Phase
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
+_RANDOM_BITS = 80
+_turn = threading.Lock()
+_last = 0  # the last random id of this process, as a number
 
 
 def new_study_id(milliseconds: int | None = None, randomness: int | None = None) -> str:
-    """A fresh id for a study: 26 lower-case characters, sortable by time of creation.
+    """A fresh id for a study: 26 lower-case characters, sortable by time of creation, also within a millisecond.
 
     Args:
         milliseconds: Time since 1970; now by default.
@@ -30,8 +34,19 @@ def new_study_id(milliseconds: int | None = None, randomness: int | None = None)
         '0000000000000000000000000z'
     """
     stamp = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
-    number = (stamp << 80) | (secrets.randbits(80) if randomness is None else randomness)
+    number = (stamp << _RANDOM_BITS) | (_increasing(stamp) if randomness is None else randomness)
     return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_LENGTH)))
+
+
+def _increasing(stamp: int) -> int:
+    """80 random bits; after the last ones if this process has made an id in the same millisecond."""
+    global _last
+    with _turn:
+        after, bits = _last + 1, secrets.randbits(_RANDOM_BITS - 1)  # half of the range is left for what follows
+        if after >> _RANDOM_BITS == stamp:
+            bits = after - (stamp << _RANDOM_BITS)
+        _last = (stamp << _RANDOM_BITS) | bits
+        return bits
 
 
 def trial_id(study_id: str, label: str, phase: Phase, number: int) -> str:

@@ -182,6 +182,7 @@ def test_an_autoscaler_that_cannot_be_told_stops_nothing(
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_process_may_use_several_rays_one_after_the_other() -> None:
     with tempfile.TemporaryDirectory(prefix="dlt", dir="/tmp") as folder:
         variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

@@ -10,6 +10,8 @@ def test_study_ids_are_unique_and_sort_by_time():
     assert len(set(made)) == 100
     assert all(len(one) == 26 and one == one.lower() and one.isalnum() for one in made)
     assert ids.new_study_id(1000) < ids.new_study_id(1001)
+    within = [ids.new_study_id(1001) for _ in range(100)]
+    assert within == sorted(set(within)), "in one millisecond"
     assert ids.new_study_id(2**48 - 1, 2**80 - 1) == "7" + "z" * 25
 
 
