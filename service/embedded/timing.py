@@ -49,7 +49,7 @@ WAIT_S = 4.0
 AROUND, PACK, TRIAL = 4.7, 0.16, 0.007
 """What a study takes around its packs (imports, Ray, workers, files, MLflow), a pack around its training (handed out,
 reported, stored), and a trial at the end, as multiples of the processor seconds in which a process loads torch and the
-engine: all of it depends on the machine in the same way. Timings with benchmarks/whole_product.py."""
+engine: all of it depends on the machine in the same way. Measured with benchmarks/whole_product.py."""
 
 PHASES: tuple[Phase, ...] = ("search", "confirmation")
 

@@ -32,7 +32,7 @@ def test_a_driver_keeps_little_of_a_trial_that_has_ended(
     study = quadratic(methods=[entry], budget=budget, sampler=sampler)
     study_id = client.submit(study)
     attempt = client.acquire(study_id, "stand-in/0").attempt
-    search = Search(client, study_id, study, attempt, folder=str(tmp_path), slots=lambda: 2)  # type: ignore[arg-type]
+    search = Search(client, study_id, study, attempt, folder=str(tmp_path), slots=lambda: 2)  # type: ignore[arg-type]  # a stand-in
     search.load()
     facts = {"pid": 1, "host": "h", "done": True, "stopped": False, "error": None, "out_of_memory": False}
     facts |= {"remark": None, "checkpoint": None, "plan": {"oracle": "x"}, "rounds_done": ROUNDS}

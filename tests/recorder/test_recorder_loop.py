@@ -101,7 +101,7 @@ class Answers:
 def test_the_process_is_asked_until_mlflow_shows_everything(store: Store) -> None:
     study = Stored(store, ["fedavg"], 20)
     loop = RecorderLoop(store, "", "")
-    answers = loop._process = Answers('{"complete": false}', '{"problem": "no"}', "", '{"complete": true}')  # type: ignore[assignment]
+    answers = loop._process = Answers('{"complete": false}', '{"problem": "no"}', "", '{"complete": true}')  # type: ignore[assignment]  # a stand-in
     loop.sync()
     for problem in ("no", "died"):
         with pytest.raises(Unavailable, match=problem):

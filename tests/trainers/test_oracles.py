@@ -146,7 +146,7 @@ def test_steps_in_place_are_those_of_gradients_and_products(name, batch_size):
     for oracle in model.oracles.values():
         loss, gradient = oracle.value_and_grad(params, batch)
         models = replicas(params, *params.shape).copy_(params)
-        found = oracle.descend_(models, batch, rate, lambda some: models[:, some].mul_(0.5), want_loss=True)  # noqa: B023
+        found = oracle.descend_(models, batch, rate, lambda some: models[:, some].mul_(0.5), want_loss=True)  # noqa: B023 (called at once)
         close(found, loss)
         close(models, 0.5 * params - rate * gradient)
         total = replicas(params, *params.shape).fill_(float("inf"))
@@ -155,7 +155,7 @@ def test_steps_in_place_are_those_of_gradients_and_products(name, batch_size):
         for point in (params, broadcast):
             vector = replicas(params, *params.shape).copy_(vectors)
             wanted = 0.5 * vectors - rate * oracle.hvp(point, batch, vectors)
-            oracle.bend_(point, batch, vector, rate, lambda some: vector[:, some].mul_(0.5))  # noqa: B023
+            oracle.bend_(point, batch, vector, rate, lambda some: vector[:, some].mul_(0.5))  # noqa: B023 (called at once)
             close(vector, wanted)
 
 

@@ -106,7 +106,8 @@ class KubernetesLauncher(Launcher):
         else:
             job = self._make(space, config, launch, self._free_name(launch, rayjobs))
         if attempt_of(job) <= launch.attempt:  # else it belongs to a later driver, and has its own Secret
-            _own(space.api, manifests.owned(config, launch, job), new=job is not current)
+            made = current is None or job["metadata"]["uid"] != current["metadata"]["uid"]
+            _own(space.api, manifests.owned(config, launch, job), new=made)
         space.jobs.note(job)
         for other in rayjobs:
             if other["metadata"]["uid"] != job["metadata"]["uid"]:
