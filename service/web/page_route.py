@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from http import HTTPStatus
@@ -12,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -157,4 +159,9 @@ def _moment(time: datetime | None) -> str:
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-_TEMPLATES.filters |= {"plain": escaped, "moment": _moment}
+def _code(text: str) -> Markup:
+    """Text with code in backticks as HTML."""
+    return Markup(re.sub(r"`+([^`]+)`+", r"<code>\1</code>", str(escape(text))))
+
+
+_TEMPLATES.filters |= {"plain": escaped, "moment": _moment, "code": _code}
