@@ -19,7 +19,7 @@ from driftline.results.show.escaped_text import escaped
 from driftline.sdk.client import Client
 from driftline.sdk.job import POLL_S, Job, rests
 from driftline.sdk.progress_view import done_text
-from driftline.study.spec import Study
+from driftline.study.all_errors import read_study
 from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
 from service.cli.show import is_remote
 from trainers import hint, shown
@@ -81,7 +81,7 @@ def submit(
         key: Idempotency key.
         as_json: Whether to print JSON.
     """
-    study = Study.from_yaml(file)
+    study = read_study(file)
     if warm_start is not None:
         study = client.job(warm_start).frontier().warm_started(study)
     job = client.submit(study, key)
