@@ -176,8 +176,8 @@ def table(shown: View, metric: str, frontiers: str = "") -> Table:
     from rich.table import Table
 
     passed = [] if shown.state in STUDY_FINISHED else [f"{clock_text(shown.passed_s)} passed"]
-    early = ["time left after the first rounds"] if shown.state == "RUNNING" and shown.rate is None else []
-    foot = ", ".join([shown.head, *passed, *(shown.pace or early)])
+    measuring = shown.state == "RUNNING" and shown.rate is None and shown.rounds[0] < shown.rounds[1]
+    foot = ", ".join([shown.head, *passed, *(["time left after the first rounds"] if measuring else shown.pace)])
     grid = Table(box=None, pad_edge=False, caption=foot, caption_justify="left")
     grid.add_column("method")
     grid.add_column("")

@@ -124,6 +124,9 @@ def test_a_terminal_says_when_the_time_left_will_be_known() -> None:
         feet.append(stream.getvalue().splitlines()[-1])
         clock.now += 2 * RATE_AFTER_S
     display.close()
+    ended = Terminal()
+    ProgressDisplay(ended, "test_loss", clock).update(record({"fedavg": FINISHED}), {})
+    assert "after the first" not in ended.getvalue()
     assert "0 %, 0:00 passed, time left after the first rounds" in feet[0]
     assert " rounds/s, " in feet[-1]
     assert "after the first" not in feet[-1]
