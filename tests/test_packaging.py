@@ -218,7 +218,7 @@ def test_the_wheel_has_the_services_pages(installed: Path) -> None:
 def test_type_checkers_see_the_types(installed: Path, tmp_path: Path) -> None:
     """From an editable install and from a wheel, a user's script is typed, and its mistakes are errors for mypy."""
     wrong = (
-        SCRIPT.replace("import Client,", "import Client, Clint,")
+        SCRIPT.replace("import Choice,", "import Choice, Clint,")
         .replace("progress=True", "progres=True")
         .replace("cost=rounds", "cost=file")
         .replace("best.rounds", "best.stop")

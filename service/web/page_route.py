@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from driftline.errors import DriftlineError, Forbidden, NotFound, Unauthorized
 from driftline.results.show.escaped_text import escaped
-from service.api.auth.tokens import Access
+from service.api.auth.tokens import FOR_CLIENTS, Access
 from service.api.dependencies import context
 from service.api.error_responses import answer
 from service.web import sessions
@@ -140,6 +140,7 @@ def sign_in_page(request: Request, status: int, message: str = "") -> HTMLRespon
     wanted = getattr(request.state, "wanted", request.url.path)
     # A browser that follows another site's link keeps a strict cookie back: let it ask once more, from our own page.
     again = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
+    message = message.removesuffix(FOR_CLIENTS)
     flow = context(request).tokens.code_flow
     issuer = None if flow is None else flow.host
     return page(request, "sign_in.html", status, message=message, wanted=wanted, again=again, issuer=issuer)
