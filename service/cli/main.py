@@ -31,6 +31,9 @@ from service.cli.options import (
 )
 from trainers import PluginError
 
+OWN_PROCESS = "own process"
+"""Tells commands that the process ends with them."""
+
 app = typer.Typer(
     name="driftline",
     help="Tunes local update methods of federated and meta-learning and shows their trade-offs.",
@@ -101,6 +104,7 @@ def validate(
 
 @app.command(rich_help_panel="Studies")
 def run(
+    context: typer.Context,
     study: StudyFile,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Output folder; out/NAME by default.")
@@ -117,9 +121,12 @@ def run(
     ] = False,
 ) -> None:
     """Run a study on this computer; repeating the command resumes it, or shows its result."""
-    from service.cli.run import run_study
+    from service.cli.begun_run import begin
 
-    run_study(study, out, ray_address, warm_start, as_json=as_json)
+    begun = begin(study, out, ray_address, early=context.obj == OWN_PROCESS)
+    from service.cli.run import run_study  # imports much, while Ray starts
+
+    run_study(begun, warm_start, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -385,7 +392,7 @@ def main() -> None:
     """
     atexit.register(gc.freeze)  # the interpreter's last collection takes 3 s with Ray, torch and MLflow loaded
     try:
-        app()
+        app(obj=OWN_PROCESS)
     except DriftlineError as error:
         for line in str(error).splitlines():
             typer.echo(f"driftline: {line}", err=True)

@@ -15,26 +15,21 @@ from types import FrameType
 import typer
 import yaml
 
-from driftline.client.environment import environment
 from driftline.sdk import shortcuts
-from driftline.study.all_errors import read_study
+from service.cli.begun_run import BegunRun
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 
 
-def run_study(
-    file: Path, out: Path | None, ray_address: str | None, warm_start: Path | None = None, *, as_json: bool = False
-) -> None:
+def run_study(begun: BegunRun, warm_start: Path | None = None, *, as_json: bool = False) -> None:
     """Runs a study into a folder, resumes it, or shows its result if it is finished.
 
     Args:
-        file: The study's file.
-        out: The folder.
-        ray_address: A Ray cluster to use.
+        begun: The study and where it runs.
         warm_start: Folder of an earlier study, whose recommendations are tried first.
         as_json: Print frontier.json instead of the table.
     """
-    study, source = read_study(file), file.read_text(encoding="utf-8")
+    study, source = begun.study, begun.source
     if warm_start is not None:
         study = shortcuts.frontier(warm_start).warm_started(study)
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
@@ -42,8 +37,9 @@ def run_study(
         typer.echo("Checking the study ...", err=True)
     for remark in study.check():
         typer.echo(f"note: {remark}", err=True)
-    folder = out or environment().out / study.name
-    with EmbeddedRun(folder, study, ray_address=ray_address, source=source, early_ray=True) as run:
+    with EmbeddedRun(
+        begun.folder, study, ray_address=begun.ray_address, source=source, early_ray=begun.early_ray
+    ) as run:
         _follow(run, as_json=as_json)
 
 

@@ -51,7 +51,7 @@ class EmbeddedRun:
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
-        early_ray: Start Ray at once, beside the rest. For programs that run a single study.
+        early_ray: A Ray that is being started here already, for this study alone; ends with this run.
 
     Attributes:
         folder: The output folder.
@@ -72,7 +72,7 @@ class EmbeddedRun:
         *,
         ray_address: str | None = None,
         source: str | None = None,
-        early_ray: bool = False,
+        early_ray: EarlyRay | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recorder: RecorderProcess | None = None
@@ -81,13 +81,14 @@ class EmbeddedRun:
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
-        self._ray_is_early = early_ray and self._ray_address is None
-        self._early_ray: EarlyRay | None = None
+        self._early_ray = early_ray
         if study is not None and self._ray_address is None:
             require_room(study)
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
         self._closers: list[Callable[[], None]] = [self._folder.close]
+        if early_ray is not None:
+            self._closers.append(early_ray.close)
         try:
             self._open(study, source)
         except BaseException:
@@ -113,18 +114,9 @@ class EmbeddedRun:
             if study is not None:
                 store.studies.set_resources(self.study_id, study.to_json()["resources"])
         elif study is not None:
-            if self._ray_is_early:
-                self._early_ray = self._start_ray()
             self.study_id = self.api.create(study.to_json(), key="embedded").id
         else:
             raise NotFound(f"no study in {self.folder}: run one into it with `driftline run STUDY.yaml --out DIR`")
-
-    def _start_ray(self) -> EarlyRay:
-        from service.driver.ray.early_ray import EarlyRay
-
-        early = EarlyRay()
-        self._closers.append(early.close)
-        return early
 
     def claim(self, study: Study) -> None:
         """Checks that the folder belongs to this study.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -126,3 +127,5 @@ def _log_to(file: Path) -> None:
 
 if __name__ == "__main__":
     _main(Path(sys.argv[1]), sys.argv[2])
+    logging.shutdown()
+    os._exit(0)  # everything is written; to take MLflow and its modules apart, Python would need another second

@@ -14,6 +14,7 @@ import pytest
 from driftline.errors import Unavailable
 from service.driver.ray import early_ray
 from service.driver.ray.early_ray import EarlyRay
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -47,8 +48,30 @@ def test_one_thread_starts_and_ends_it_and_lives_until_then(threads: list[tuple[
 
 
 def test_one_that_nobody_takes_ends_with_the_program(threads: list[tuple[str, threading.Thread]]) -> None:
-    EarlyRay().close()
+    early = EarlyRay()
+    until(early._ready.is_set)
+    early.close()
     assert [what for what, _ in threads] == ["start", "end"]
+
+
+def test_nobody_waits_for_one_that_is_not_needed_and_still_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, ended = threading.Event(), threading.Event()
+
+    @contextlib.contextmanager
+    def private(*_: Any) -> Iterator[Path]:
+        go.wait()
+        yield Path("folder")
+        ended.set()
+
+    monkeypatch.setattr(early_ray, "private", private)
+    monkeypatch.setattr(importlib, "import_module", lambda name: None)
+    early = EarlyRay()
+    early.close()
+    assert not ended.is_set()
+    go.set()
+    until(ended.is_set)
+    with pytest.raises(RuntimeError, match="has ended"), early.taken():
+        pass
 
 
 def test_an_error_is_raised_where_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

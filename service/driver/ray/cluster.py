@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
-from service.driver.ray import mutex, ray_variables
+from service.driver.ray import lean_ray, mutex, ray_variables
 from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
 from service.driver.ray.worker_output import logged
@@ -197,6 +197,7 @@ def private(progress: Progress, num_cpus: int | None = None) -> Iterator[Path]:
         _initialize(None, folder, progress, num_cpus)
         stack.callback(_ray().shutdown)
         stack.enter_context(logged())
+        stack.enter_context(lean_ray.waiting_workers())
         yield folder
 
 
@@ -208,14 +209,15 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
     try:
         if address is None:
             progress("starting Ray (5-20 s) ...")
-            _ray().init(
-                address="local",
-                num_cpus=num_cpus,
-                include_dashboard=False,
-                object_store_memory=_STORE_BYTES,
-                _temp_dir=str(folder / "ray"),
-                **quiet,
-            )
+            with lean_ray.fewer_processes():
+                _ray().init(
+                    address="local",
+                    num_cpus=num_cpus,
+                    include_dashboard=False,
+                    object_store_memory=_STORE_BYTES,
+                    _temp_dir=str(folder / "ray"),
+                    **quiet,
+                )
         else:
             progress(f"connecting to Ray at {address} ...")
             _ray().init(address=address, runtime_env={"env_vars": ray_variables.passed_on()}, **quiet)

@@ -1,4 +1,4 @@
-"""Starts Ray on this machine in a thread, while the program prepares everything else.
+"""Starts Ray on this machine in a thread, while the program checks the study and prepares everything else.
 
 Ray takes seconds to start, most of which it waits for its own processes.
 """
@@ -40,16 +40,20 @@ class EarlyRay:
         """
         self._ready.wait()
         with contextlib.closing(self):
-            if self._folder is None:
+            if self._folder is None or self._over.is_set():
                 raise self._error or RuntimeError("this Ray has ended")
             yield self._folder
 
     def close(self) -> None:
-        """Ends Ray; the second time, does nothing."""
+        """Ends Ray; the second time, does nothing. Does not wait for one that still starts, which ends at once then.
+
+        An error in the study is therefore not delayed: with the program, the thread and Ray's processes end, too.
+        """
         atexit.unregister(self.close)
         self._over.set()
-        self._thread.join()
-        self._folder = None
+        if self._ready.is_set():
+            self._thread.join()
+            self._folder = None
 
     def _run(self) -> None:
         """Starts and ends Ray in one thread: Ray's processes are killed when the thread that started them ends."""

@@ -8,6 +8,8 @@ import secrets
 import sys
 
 _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
+_MOST_EARLY = 8
+"""Most cores with which Ray starts its workers before they have work: a study may have fewer packs than that."""
 
 
 def read_again() -> None:
@@ -33,8 +35,11 @@ def variables(private: bool) -> dict[str, str]:
         "RAY_ENABLE_AUTO_CONNECT": "0",  # if Ray has ended, that is an error: do not start another
     }
     if private:
-        env["RAY_enable_worker_prestart"] = "0"  # Tune's actors take none of these workers, one for each core
-        env["RAY_prestart_worker_first_driver"] = "0"
+        env["RAY_enable_worker_prestart"] = "0"
+        # One worker for each core loads its modules while the driver loads its own; none is ended for being idle.
+        env["RAY_prestart_worker_first_driver"] = str(int((os.cpu_count() or 1) <= _MOST_EARLY))
+        env["RAY_preload_python_modules"] = "service.driver.ray.worker,trainers.run,torch"
+        env["RAY_idle_worker_killing_time_threshold_ms"] = str(24 * 3600 * 1000)
         env["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token
         mode = os.environ.get("RAY_AUTH_MODE", "token")
         env["RAY_AUTH_MODE"] = mode

@@ -17,6 +17,7 @@ from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Un
 from service.driver.lease import Watch
 from service.driver.ray.cluster import Broken
 from service.driver.ray.environment import environment
+from service.driver.ray.lean_ray import lean_fit
 from service.driver.ray.worker import Worker
 from service.driver.search.search import Search
 
@@ -251,7 +252,7 @@ def fit(search: Search, watch: Watch, folder: str) -> None:
     watch.move()
     watch.when_asked(pulse.request_stop)
     try:
-        with environment(_QUIET):
+        with environment(_QUIET), lean_fit():
             _tuner(packs, pulse, Halt(watch), folder).fit()
     finally:
         watch.leave()

@@ -1,0 +1,51 @@
+"""Reads the study of `driftline run`, and starts Ray before the modules are imported that the run needs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftline.client.environment import environment
+from driftline.study.all_errors import read_study
+from driftline.study.spec import Study
+from service.driver.ray.early_ray import EarlyRay
+from service.settings import ray_address as ray_cluster
+
+
+@dataclass(frozen=True)
+class BegunRun:
+    """A study that is about to run.
+
+    Attributes:
+        study: The study, not yet checked in full.
+        source: Text of its file.
+        folder: The output folder.
+        ray_address: A Ray cluster to use, or None.
+        early_ray: A Ray that is being started here; None if the study uses a cluster, if the folder holds a study, as
+            that may be finished or another one, or if this process goes on after the run.
+    """
+
+    study: Study
+    source: str
+    folder: Path
+    ray_address: str | None
+    early_ray: EarlyRay | None
+
+
+def begin(file: Path, out: Path | None, ray_address: str | None, *, early: bool) -> BegunRun:
+    """Reads a study, and may start Ray if the study will need one here.
+
+    Args:
+        file: The study's file.
+        out: The output folder; by default one of the study's name.
+        ray_address: A Ray cluster to use.
+        early: Whether to start Ray at once; only if the process ends with this run, even if the study is not valid.
+
+    Raises:
+        InvalidSpec: The study is not valid.
+    """
+    study, source = read_study(file), file.read_text(encoding="utf-8")
+    folder, address = out or environment().out / study.name, ray_address or ray_cluster()
+    needed = address is None and not os.path.isfile(folder / "driftline.db")
+    return BegunRun(study, source, folder, address, EarlyRay() if early and needed else None)
