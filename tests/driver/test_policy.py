@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from driftline.study.spec import Budget, Resources
 from service.driver.search import policy
-from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
+from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.forecast import Outlook
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
 from service.driver.search.rules import RULES, Arrival
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
+from service.driver.search.trial_rows import Row, TrialRows
 
 RUNGS = [1, 4]
 ENDED = ("COMPLETE", "STOPPED", "DIVERGED", "FAILED")
@@ -37,7 +38,7 @@ def first_come(label: str, search: int, count: int) -> Sequence[int]:
 def decide(
     plan: SearchPlan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose = first_come
 ) -> list[Action]:
-    return policy.decide(plan, rows, running, slots, choose)
+    return policy.decide(plan, TrialRows(rows), running, slots, choose)
 
 
 def searched(label: str, count: int, **changes: Any) -> list[Row]:
