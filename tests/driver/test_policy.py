@@ -17,7 +17,7 @@ from service.driver.search.forecast import Outlook
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
 from service.driver.search.rules import RULES, Arrival
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
-from service.driver.search.trial_rows import Row, TrialRows
+from service.driver.search.study_rows import Row, TrialRows
 
 RUNGS = [1, 4]
 ENDED = ("COMPLETE", "STOPPED", "DIVERGED", "FAILED")

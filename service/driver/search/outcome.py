@@ -12,7 +12,7 @@ from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import Values
 from service.driver.search.forecast import RATES
-from service.driver.search.trial_rows import Row
+from service.driver.search.study_rows import Row
 
 
 def needed(study: Study) -> frozenset[str]:

@@ -29,7 +29,7 @@ from driftline.study.rung_rounds import FACTOR
 from driftline.wire.records import TRIAL_FINISHED, Phase
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.rungs import Climb, Goal, goals
-from service.driver.search.trial_rows import Row, TrialRows
+from service.driver.search.study_rows import Row, TrialRows
 
 Choose = Callable[[str, int, int], Sequence[int]]
 """Gives the configurations to confirm of a finished search, first choices first: (label, search, how many)."""

@@ -29,7 +29,7 @@ from service.driver.search.policy import after_death, deaths_in_a_row, decide
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import adopted, decided, halved
-from service.driver.search.trial_rows import Row
+from service.driver.search.study_rows import Row
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.wire.curve_codec import Columns
 from driftline.wire.records import Hyperparameters, TrialRecord
-from service.driver.search.trial_rows import Row, TrialRows
+from service.driver.search.study_rows import Row, TrialRows
 
 
 @dataclass
