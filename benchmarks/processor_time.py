@@ -1,4 +1,4 @@
-"""Processor time of processes and of all that they started."""
+"""Processor time of processes and of all that they started, and resident memory."""
 
 from __future__ import annotations
 
@@ -39,3 +39,12 @@ def seconds(process: int) -> float:
 def tree_seconds(root: int) -> float:
     """Processor seconds of a process and of all below it."""
     return sum(seconds(process) for process in [root, *descendants(root)])
+
+
+def resident_mb(process: int | str = "self") -> float:
+    """Resident memory of a process, in MB; 0 if it has ended."""
+    try:
+        pages = int(Path("/proc", str(process), "statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -21,8 +21,9 @@ def chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
 
 def existing(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
     """The rows of the given ids that exist, in no particular order."""
-    query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
-    return [row for part in chunks(ids) for row in connection.execute(query.where(TRIALS.c.id.in_(part)))]
+    # Asked also for the study, SQLite would read all its trials.
+    found = (connection.execute(sa.select(TRIALS).where(TRIALS.c.id.in_(part))) for part in chunks(ids))
+    return [row for rows in found for row in rows if row.study_id == study_id]
 
 
 def by_id(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from driftline.study.spec import Budget, Resources
 from service.driver.search import policy
-from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
+from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.forecast import Outlook
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
 from service.driver.search.rules import RULES, Arrival
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
+from service.driver.search.study_rows import Row, TrialRows
 
 RUNGS = [1, 4]
 ENDED = ("COMPLETE", "STOPPED", "DIVERGED", "FAILED")
@@ -37,7 +38,7 @@ def first_come(label: str, search: int, count: int) -> Sequence[int]:
 def decide(
     plan: SearchPlan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose = first_come
 ) -> list[Action]:
-    return policy.decide(plan, rows, running, slots, choose)
+    return policy.decide(plan, TrialRows(rows), running, slots, choose)
 
 
 def searched(label: str, count: int, **changes: Any) -> list[Row]:
@@ -558,3 +559,18 @@ def test_an_extended_study_comes_to_its_end_with_equal_ledgers(
                 assert set(simulation.choose(label, 0, whole.confirmed)) <= again
             sizes.add(len(own))
         assert len(sizes) == 1, "labels repeat equally many"
+
+
+class UnreadRows(TrialRows):
+    """Rows of which only the unfinished ones may be read."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all trials were read")
+
+
+def test_a_decision_without_rungs_reads_unfinished_trials_only() -> None:
+    plan = replace(PLAN, labels=("a",), budget=budget(6, confirm=2, seeds=2), generation=2)
+    rows = [replace(row, state="COMPLETE", pack="p") for row in searched("a", 2)]
+    assert policy.decide(plan, UnreadRows(rows), {}, 1, first_come) == [Ask("a", 2, 2)]
+    rows += searched("a", 4)[2:]
+    assert policy.decide(plan, UnreadRows(rows), {}, 1, first_come) == [LaunchPack(("a2", "a3"))]

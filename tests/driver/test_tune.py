@@ -238,8 +238,12 @@ def test_workers_are_told_to_stop_those_that_start_too_late_included() -> None:
 
 
 @pytest.mark.parametrize("event", ["on_trial_complete", "on_trial_error"])
-def test_tune_keeps_neither_reports_nor_statistics_of_packs_that_ended(event: str) -> None:
-    pulse, trial = Loop().pulse, Trial("packs", trial_id="ended", stub=True)
+def test_tune_keeps_neither_packs_nor_reports_nor_statistics_that_ended(event: str) -> None:
+    config = {"job": "a pack"}
+    trial = Trial(
+        "packs", trial_id="ended", stub=True, config=config, evaluated_params={**config}, experiment_tag="1_job"
+    )
+    pulse = Loop().pulse
     trial.update_last_result({**report(), "training_iteration": 1, "time_total_s": 2.0})
     assert "report" in trial.last_result
     assert "time_total_s" in trial.metric_analysis
@@ -247,6 +251,8 @@ def test_tune_keeps_neither_reports_nor_statistics_of_packs_that_ended(event: st
     assert "report" not in trial.last_result
     assert trial.last_result["time_total_s"] == 2.0  # an empty result would make Tune ask the worker
     assert trial.metric_analysis == trial.metric_n_steps == {}
+    assert trial.config == trial.evaluated_params == config == {}
+    assert not trial.experiment_tag
 
 
 def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:

@@ -1,7 +1,10 @@
 """The scheduler removes files of deleted studies, and checkpoints that no study continues from."""
 
+import contextlib
+import itertools
 import threading
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from service.launchers.base import Seen
 from service.launchers.local.launcher import LocalLauncher
 from service.scheduler import cleanup
 from service.scheduler.cleanup import FAILED_KEPT_S, SWEEP_S, Cleanup
+from service.store.database import Database
 from service.store.store import Store
 from tests.waiting import until
 
@@ -390,3 +394,75 @@ def test_a_launcher_removes_logs_and_locks(tmp_path: Path) -> None:
     for _ in range(2):
         launcher.forget("one")
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["two.log"]
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+class Sites:
+    """Sites that a process passes; it dies at one of them.
+
+    Args:
+        fatal: How many it passes before.
+    """
+
+    def __init__(self, fatal: int) -> None:
+        self._left = fatal
+
+    @property
+    def died(self) -> bool:
+        return self._left < 0
+
+    def at(self) -> None:
+        self._left -= 1
+        if self._left == -1:
+            raise Died
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A function with a site before and one after it."""
+
+        def announced(*given: Any) -> Any:
+            self.at()
+            answer = call(*given)
+            self.at()
+            return answer
+
+        return announced
+
+    def commits(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        """Transactions with a site before and one after each commit."""
+
+        @contextlib.contextmanager
+        def announced(database: Database) -> Iterator[Any]:
+            with write(database) as connection:
+                yield connection
+                self.at()
+            self.at()
+
+        return announced
+
+
+def test_schedulers_that_die_anywhere_leave_nothing_of_deleted_and_expired_studies(
+    store: Store, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One dies at the first commit or removal of files or logs, another at the second, until one passes them all."""
+    folder, brief = str(tmp_path), Quota(retention_days=1)
+    kept = ended(store, clock, folder, "PAUSED")
+    for number in itertools.count():
+        deleted, _ = (ended(store, clock, folder, state) for state in ("PAUSED", "FAILED"))
+        store.deletions.request(deleted)
+        clock.now += DAY
+        sites, launcher = Sites(number), FakeLauncher()
+        with monkeypatch.context() as patched, contextlib.suppress(Died):
+            patched.setattr(Database, "write", sites.commits(Database.write))
+            patched.setattr(checkpoints, "clear", sites.around(checkpoints.clear))
+            patched.setattr(launcher, "forget", sites.around(launcher.forget))
+            turns(Cleanup(store, launcher, folder, brief, clock), clock, 3)
+        turns(Cleanup(store, FakeLauncher(), folder, brief, clock), clock, 3)
+        assert left(folder) == {kept}, number
+        assert [study.id for study in store.studies.find()] == [kept], number
+        assert store.deletions.pending("files", 9) == [], number
+        if not sites.died:
+            break
+    assert number > 12

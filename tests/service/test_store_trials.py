@@ -13,6 +13,7 @@ from driftline.wire.curve_codec import HEAD, encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
+from service.store import trial_rows
 from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 
@@ -373,3 +374,18 @@ def test_one_trial_may_end_twice_in_one_request_when_it_ends_the_same(store: Sto
     assert store.trials.get(study, trials[0]).state == "RUNNING"
     store.trials.finish(study, attempt, [complete(trials[0], 0.9)] * 2)
     assert store.trials.get(study, trials[0]).state == "COMPLETE"
+
+
+def test_sqlite_finds_trials_by_their_ids_without_reading_the_study(sqlite_store: Store) -> None:
+    study, _, trials = driven(sqlite_store, 3)
+    plans: list[str] = []
+
+    def explained(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT trials."):
+            plan = connection.connection.cursor().execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.extend(row[3] for row in plan)
+
+    with sqlite_store.session.read() as connection:
+        event.listen(connection, "before_cursor_execute", explained)
+        assert [row.id for row in trial_rows.by_id(connection, study, trials)] == trials
+    assert plans == ["SEARCH trials USING INDEX sqlite_autoindex_trials_1 (id=?)"]

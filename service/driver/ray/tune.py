@@ -282,8 +282,12 @@ def _tuner(packs: PackSearcher, pulse: Pulse, halt: Halt, folder: str) -> tune.T
 
 
 def _forget(trial: Any) -> None:
-    """Removes the last report and statistics of times from a Tune trial that has ended: Tune keeps all its trials."""
-    trial.run_metadata.last_result.pop("report", None)
+    """Removes pack, last report and statistics of times from a Tune trial that has ended: Tune keeps all its trials."""
+    trial.config.clear()
+    trial.evaluated_params.clear()
+    trial.experiment_tag = ""  # has the whole config once more
+    for name in ("report", "experiment_tag"):
+        trial.run_metadata.last_result.pop(name, None)
     trial.run_metadata.metric_analysis.clear()
     trial.run_metadata.metric_n_steps.clear()
 

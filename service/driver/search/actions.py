@@ -1,12 +1,12 @@
-"""What `policy` decides upon, and what it can decide: the search's plan, a trial's row, and actions."""
+"""The plan by which `policy` decides, and what it can decide."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from driftline.study.spec import Budget
-from driftline.wire.records import Phase, StudyPlan, TrialState
-from service.driver.search.rules import RULES, Arrival, Halving, Rule
+from driftline.wire.records import StudyPlan
+from service.driver.search.rules import RULES, Halving, Rule
 from service.driver.search.study_plan import data_seed
 
 
@@ -59,37 +59,6 @@ class SearchPlan:
         if not self.generation:
             return first
         return max(0, first // self.generation - 1) * self.generation
-
-
-@dataclass(frozen=True)
-class Row:
-    """A trial, as far as decisions depend on it.
-
-    Attributes:
-        id: Its id.
-        label: Its label.
-        phase: "search" or "confirmation".
-        number: Counts from 0 within label and phase.
-        seed: Its seed.
-        structure: Trials of equal structure may share a pack.
-        configuration: Number of the search trial with the same hyperparameters.
-        state: As in `TrialRecord`.
-        pack: Pack that ran it last; None if none did.
-        rounds_done: Rounds reported.
-        arrivals: At each rung that it has reached, in order, what it has reached.
-    """
-
-    id: str
-    label: str
-    phase: Phase
-    number: int
-    seed: int
-    structure: str = ""
-    configuration: int = 0
-    state: TrialState = "WAITING"
-    pack: str | None = None
-    rounds_done: int = 0
-    arrivals: tuple[Arrival, ...] = ()
 
 
 @dataclass(frozen=True)

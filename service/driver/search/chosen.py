@@ -43,17 +43,13 @@ class Chosen:
 
     def _curves(self, label: str, search: int) -> list[TrialCurve]:
         of_search, columns = self._study.budget.search_of, needed(self._study)
-        records = [
-            record
-            for record in self._table.trials.values()
-            if (record.label, record.phase) == (label, "search") and of_search(record.configuration) == search
-        ]
+        rows = [row for row in self._table.trials.of(label, "search") if of_search(row.configuration) == search]
         curves: list[TrialCurve] = []
-        for start in range(0, len(records), CURVES_AT_ONCE):
-            some = records[start : start + CURVES_AT_ONCE]
-            read = self._client.curves(self._study_id, [record.id for record in some])
-            for record in some:
-                reported = read.get(record.id, {})
+        for start in range(0, len(rows), CURVES_AT_ONCE):
+            some = rows[start : start + CURVES_AT_ONCE]
+            read = self._client.curves(self._study_id, [row.id for row in some])
+            for row in some:
+                reported = read.get(row.id, {})
                 own = {name: values for name, values in reported.items() if name in columns}
-                curves.append(TrialCurve.from_record(record, own, search))
+                curves.append(row.curve(own, search))
         return curves

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from driftline.client.driver_client import DriverClient
-from driftline.results.curves import TrialCurve
 from driftline.study.spec import Study
 from driftline.wire.curve_codec import Columns
 from driftline.wire.driver_messages import TrialResult
@@ -18,14 +17,14 @@ from service.driver.search.actions import LaunchPack
 from service.driver.search.chosen import CURVES_AT_ONCE
 from service.driver.search.outcome import needed, rung_result
 from service.driver.search.rules import RULES
-from service.driver.search.rungs import outlooks, reached
+from service.driver.search.rungs import arrivals, outlooks, reached
 from service.driver.search.state import StudyTable
 
 _LOG = logging.getLogger(__name__)
 
 
 class Ladder:
-    """Keeps what trials have reached (`StudyTable.reached`) and may still reach (`outlooks`); idle without rungs.
+    """Keeps what trials have reached, and may still reach, in the table (`reached`, `arrivals`); idle without rungs.
 
     Args:
         client: Connection to the API, for the curves.
@@ -94,10 +93,10 @@ class Ladder:
                 _LOG.warning("checkpoints %s could not be removed: %s", self._prefix(trial), error)
 
     def _reach(self, trial: str, columns: Columns) -> None:
-        curve = TrialCurve.from_record(self._table.trials[trial], columns)
-        self._table.reached[trial] = reached(curve, self._rungs, self._study.objective)
-        if self._looks_ahead:
-            self._table.outlooks[trial] = outlooks(curve, self._rungs, self._study.objective)
+        curve = self._table.trials[trial].curve(columns)
+        told = self._table.reached[trial] = reached(curve, self._rungs, self._study.objective)
+        ahead = outlooks(curve, self._rungs, self._study.objective) if self._looks_ahead else ()
+        self._table.change([trial], arrivals=arrivals(told, ahead))
 
     def _prefix(self, trial: str) -> str:
         """Prefix of a trial's checkpoints at rungs."""

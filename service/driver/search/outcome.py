@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results import objectives
-from driftline.results.curves import COSTS, TrialCurve
+from driftline.results.curves import COSTS
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released, TrialResult
-from driftline.wire.records import TrialRecord, Values
+from driftline.wire.records import Values
 from service.driver.search.forecast import RATES
+from service.driver.search.study_rows import Row
 
 
 def needed(study: Study) -> frozenset[str]:
@@ -20,12 +21,12 @@ def needed(study: Study) -> frozenset[str]:
     return frozenset({"round", "diverged", study.objective.quality, *COSTS[study.objective.cost], *forecast})
 
 
-def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]]) -> TrialResult:
+def trial_result(study: Study, row: Row, columns: Mapping[str, Sequence[Any]]) -> TrialResult:
     """The result of a trial that was trained to its end.
 
     Args:
         study: The study, for its objective and budget.
-        record: The trial.
+        row: The trial.
         columns: All its rounds, with the columns that are `needed`.
 
     Returns:
@@ -35,24 +36,24 @@ def trial_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequen
         InvalidSpec: The trial does not report the study's metric, or does not count its cost.
     """
     if any(columns.get("diverged", ())):
-        return TrialResult(trial=record.id, state="DIVERGED")
+        return TrialResult(trial=row.id, state="DIVERGED")
     objective = study.objective
-    curve = TrialCurve.from_record(record, columns)
+    curve = row.curve(columns)
     try:
         values = objectives.values(curve, objective.quality, objective.cost)
     except InvalidSpec as error:
         if objective.quality not in columns or error.path == "objective.cost":
             raise
-        return TrialResult(trial=record.id, state="FAILED", error=f"{objective.quality} was never a finite number")
-    return TrialResult(trial=record.id, state="COMPLETE", values=Values(**values))
+        return TrialResult(trial=row.id, state="FAILED", error=f"{objective.quality} was never a finite number")
+    return TrialResult(trial=row.id, state="COMPLETE", values=Values(**values))
 
 
-def rung_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequence[Any]], reached: int) -> TrialResult:
+def rung_result(study: Study, row: Row, columns: Mapping[str, Sequence[Any]], reached: int) -> TrialResult:
     """The result of a trial that ends at a rung.
 
     Args:
         study: The study, for its objective.
-        record: The trial.
+        row: The trial.
         columns: All its rounds, with the columns that are `needed`.
         reached: At how many rungs it has values.
 
@@ -60,19 +61,19 @@ def rung_result(study: Study, record: TrialRecord, columns: Mapping[str, Sequenc
         DIVERGED if the trial reported that, FAILED if its metric was never finite, otherwise STOPPED.
     """
     if any(columns.get("diverged", ())):
-        return TrialResult(trial=record.id, state="DIVERGED")
+        return TrialResult(trial=row.id, state="DIVERGED")
     if not reached:
-        return trial_result(study, record, columns)
-    return TrialResult(trial=record.id, state="STOPPED")
+        return trial_result(study, row, columns)
+    return TrialResult(trial=row.id, state="STOPPED")
 
 
-def outcome(records: Sequence[TrialRecord]) -> tuple[Released, str]:
+def outcome(rows: Collection[Row]) -> tuple[Released, str]:
     """State and reason of a study whose trials are all finished: FAILED only if every trial failed.
 
     Args:
-        records: All trials of the study.
+        rows: All trials of the study.
     """
-    failed = [record for record in records if record.state == "FAILED"]
-    if failed and len(failed) == len(records):
+    failed = [row for row in rows if row.state == "FAILED"]
+    if failed and len(failed) == len(rows):
         return "FAILED", f"every trial has failed; the first: {failed[0].error}"
-    return "SUCCEEDED", f"{len(failed)} of {len(records)} trials have failed" if failed else ""
+    return "SUCCEEDED", f"{len(failed)} of {len(rows)} trials have failed" if failed else ""

@@ -22,13 +22,14 @@ of all labels repeat the same number.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from driftline.study.rung_rounds import FACTOR
 from driftline.wire.records import TRIAL_FINISHED, Phase
-from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, Row, SearchPlan, StopTrials
+from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.rungs import Climb, Goal, goals
+from service.driver.search.study_rows import Row, TrialRows
 
 Choose = Callable[[str, int, int], Sequence[int]]
 """Gives the configurations to confirm of a finished search, first choices first: (label, search, how many)."""
@@ -38,7 +39,7 @@ ATTEMPTS = 3
 
 
 def decide(
-    plan: SearchPlan, rows: Sequence[Row], running: Mapping[str, Sequence[str]], slots: int, choose: Choose
+    plan: SearchPlan, rows: TrialRows, running: Mapping[str, Sequence[str]], slots: int, choose: Choose
 ) -> list[Action]:
     """What to do next; call it again once that is done.
 
@@ -55,7 +56,8 @@ def decide(
         Deterministic.
     """
     ends = _goals(plan, rows)
-    stopped = [row for row in rows if row.id in ends and ends[row.id].stopped and row.state == "WAITING"]
+    waiting = [row for row in rows.unfinished.values() if row.state == "WAITING"]
+    stopped = [row for row in waiting if row.id in ends and ends[row.id].stopped]
     if stopped:
         return [StopTrials(tuple(row.id for row in sorted(stopped, key=lambda row: (row.label, row.number))))]
     repeats = _confirmations(plan, rows, choose)
@@ -127,17 +129,13 @@ def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
     return "FAILED" if deaths >= ATTEMPTS else "WAITING"
 
 
-def _finished(row: Row) -> bool:
-    return row.state in TRIAL_FINISHED
-
-
-def _goals(plan: SearchPlan, rows: Sequence[Row]) -> dict[str, Goal]:
+def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
     """How far each search trial may train, by id; empty without rungs."""
     rounds = plan.budget.rung_rounds
     if len(rounds) == 1:
         return {}
     searches: dict[tuple[str, int], dict[int, Row]] = defaultdict(dict)
-    for row in rows:
+    for row in rows.values():
         if row.phase == "search":
             searches[row.label, plan.budget.search_of(row.number)][row.number] = row
     ends: dict[str, Goal] = {}
@@ -155,17 +153,17 @@ def _climb(plan: SearchPlan, row: Row) -> Climb:
     return Climb(row.number, generation, row.arrivals, ended, passed, row.state == "STOPPED")
 
 
-def _of(rows: Sequence[Row], label: str, phase: Phase) -> list[Row]:
-    return [row for row in rows if row.label == label and row.phase == phase]
-
-
-def _searched(plan: SearchPlan, rows: Sequence[Row], label: str) -> bool:
+def _searched(plan: SearchPlan, rows: TrialRows, label: str) -> bool:
     """Whether a label's search is finished."""
-    trials = _of(rows, label, "search")
-    return len(trials) >= plan.budget.trials_per_method and all(_finished(row) for row in trials)
+    return len(rows.of(label, "search")) >= plan.budget.trials_per_method and not any(_searching(rows, label))
 
 
-def _confirmations(plan: SearchPlan, rows: Sequence[Row], choose: Choose) -> list[Repeat]:
+def _searching(rows: TrialRows, label: str) -> Iterator[Row]:
+    """A label's unfinished search trials."""
+    return (row for row in rows.unfinished.values() if row.label == label and row.phase == "search")
+
+
+def _confirmations(plan: SearchPlan, rows: TrialRows, choose: Choose) -> list[Repeat]:
     """The missing repeats of every label whose searches are finished."""
     budget = plan.budget
     if not budget.confirmed:
@@ -181,7 +179,7 @@ def _confirmations(plan: SearchPlan, rows: Sequence[Row], choose: Choose) -> lis
     most = max((len(configurations) for configurations in (*wanted.values(), *had.values())), default=0)
     due: list[Repeat] = []
     for label in searched:
-        confirmed = _of(rows, label, "confirmation")
+        confirmed = rows.of(label, "confirmation")
         there = {(row.configuration, row.seed) for row in confirmed}
         missing = tuple(
             (configuration, seed)
@@ -195,9 +193,9 @@ def _confirmations(plan: SearchPlan, rows: Sequence[Row], choose: Choose) -> lis
     return due
 
 
-def _confirmed(plan: SearchPlan, rows: Sequence[Row], label: str, search: int) -> list[int]:
+def _confirmed(plan: SearchPlan, rows: TrialRows, label: str, search: int) -> list[int]:
     """Configurations of a label's search that have confirmation trials, in the order of creation."""
-    confirmed = sorted(_of(rows, label, "confirmation"), key=lambda row: row.number)
+    confirmed = sorted(rows.of(label, "confirmation"), key=lambda row: row.number)
     numbers = (row.configuration for row in confirmed)
     return _joined([number for number in numbers if plan.budget.search_of(number) == search])
 
@@ -214,8 +212,8 @@ def _joined(*numbers: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(number for some in numbers for number in some))
 
 
-def _complete(plan: SearchPlan, rows: Sequence[Row]) -> bool:
-    return all(_finished(row) for row in rows) and all(_searched(plan, rows, label) for label in plan.labels)
+def _complete(plan: SearchPlan, rows: TrialRows) -> bool:
+    return not rows.unfinished and all(_searched(plan, rows, label) for label in plan.labels)
 
 
 _Key = tuple[int, int, int, int, int]
@@ -228,26 +226,30 @@ class _Order:
     each sampler has as many results as possible when it is asked.
     """
 
-    def __init__(self, plan: SearchPlan, rows: Sequence[Row]) -> None:
+    def __init__(self, plan: SearchPlan, rows: TrialRows) -> None:
         self._place = {label: index for index, label in enumerate(plan.labels)}
-        self._handed = Counter(row.label for row in rows if row.state != "WAITING")
+        waiting = Counter(row.label for row in rows.unfinished.values() if row.state == "WAITING")
+        self._handed = {
+            label: len(rows.of(label, "search")) + len(rows.of(label, "confirmation")) - waiting[label]
+            for label in plan.labels
+        }
 
     def key(self, label: str, rank: int, question: int, number: int) -> _Key:
         return (rank, self._handed[label], self._place[label], question, number)
 
 
-def _groups(
-    plan: SearchPlan, rows: Sequence[Row], busy: set[str], ends: Mapping[str, Goal]
-) -> list[tuple[_Key, Action]]:
+def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str, Goal]) -> list[tuple[_Key, Action]]:
     """A `LaunchPack` for every set of waiting trials that may run together, with its place in the order."""
     order, rounds = _Order(plan, rows), plan.budget.rung_rounds
-    ordered = sorted(rows, key=lambda row: (row.phase != "search", row.number))
-    waiting = [row for row in ordered if row.state == "WAITING" and row.id not in busy and row.label in plan.labels]
+    waiting = _ordered(
+        row
+        for row in rows.unfinished.values()
+        if row.state == "WAITING" and row.id not in busy and row.label in plan.labels
+    )
     rungs = {row.id: ends[row.id].rung if row.id in ends else None for row in waiting}
-    members: dict[str, list[Row]] = defaultdict(list)
-    for row in ordered:
-        if row.pack is not None:
-            members[row.pack].append(row)
+    members: dict[str, list[Row]] = {row.pack: [] for row in waiting if row.pack is not None}
+    for row in _ordered(row for row in rows.values() if row.pack in members) if members else ():
+        members[str(row.pack)].append(row)
     packs: dict[str, list[Row]] = {}
     fresh: dict[tuple[str, Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
     for row in waiting:
@@ -274,6 +276,11 @@ def _groups(
     return launches
 
 
+def _ordered(rows: Iterable[Row]) -> list[Row]:
+    """The search before confirmation, each by number."""
+    return sorted(rows, key=lambda row: (row.phase != "search", row.number))
+
+
 def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:
     """Whether a trial waits at a rung for a decision.
 
@@ -295,16 +302,15 @@ def _whole(pack: Sequence[Row], widest: int, rungs: Mapping[str, int | None]) ->
     return len(pack) <= widest and waiting and len({rungs[row.id] for row in pack}) == 1
 
 
-def _questions(plan: SearchPlan, rows: Sequence[Row]) -> list[tuple[_Key, Action]]:
+def _questions(plan: SearchPlan, rows: TrialRows) -> list[tuple[_Key, Action]]:
     """An `Ask` for every label whose next generation may be asked for, with its place in the order."""
     order = _Order(plan, rows)
     questions: list[tuple[_Key, Action]] = []
     for label in plan.labels:
-        search = _of(rows, label, "search")
-        asked = len(search)
+        asked = len(rows.of(label, "search"))
         left = plan.budget.trials_per_method - asked
         needed = plan.learned_from(asked) if plan.generation else 0
-        if left > 0 and all(_finished(row) for row in search if row.number < needed):
+        if left > 0 and all(row.number >= needed for row in _searching(rows, label)):
             ask = Ask(label, asked, min(plan.asked_at_once - asked % plan.asked_at_once, left))
             questions.append((order.key(label, 1, 1, asked), ask))
     return questions

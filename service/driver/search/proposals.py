@@ -69,10 +69,11 @@ class Proposals:
         for record in sorted(due, key=lambda record: record.number):
             values = self._table.reached.get(record.id, [])
             if record.values is not None and len(self._budget.rung_rounds) == 1:
-                values = [rounded(record.values.model_dump())]
+                values = [rounded(record.values)]
             sampler, own = self._sampler(label, record.number)
             sampler.tell(own, record.hyperparameters, values, record.state)
             self._untold.remove(record.id)
+            self._table.change([record.id], values=None)
 
     def _branch(
         self, label: str, number: int, proposed: Hyperparameters, asked: Mapping[int, Hyperparameters]

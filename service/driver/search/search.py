@@ -29,6 +29,7 @@ from service.driver.search.policy import after_death, deaths_in_a_row, decide
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import adopted, decided, halved
+from service.driver.search.study_rows import Row
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
 
@@ -182,17 +183,17 @@ class Search:
         Busy nodes stay without a request, but a request could make Ray's autoscaler keep an idle one, hence the 0.
         """
         trials = len(self.plan.labels) * self.plan.budget.trials
-        left = trials - sum(trial.finished for trial in self.table.trials.values())
+        left = trials - len(self.table.trials) + len(self.table.trials.unfinished)
         return left if left > sum(len(trials) for trials in self.table.running().values()) else 0
 
     def outcome(self) -> tuple[Released, str]:
         """Final state and reason of a complete study."""
-        return outcome(list(self.table.trials.values()))
+        return outcome(self.table.trials.values())
 
     # ---- creating trials
 
     def _decide(self, slots: int) -> list[Action]:
-        return decide(self.plan, self.table.rows(), self.table.running(), slots, self._chosen)
+        return decide(self.plan, self.table.trials, self.table.running(), slots, self._chosen)
 
     def _ask(self, ask: Ask) -> None:
         numbers = range(ask.first, ask.first + ask.count)
@@ -237,8 +238,9 @@ class Search:
         return records
 
     def _classify(self, trial: str) -> None:
-        record = self.table.trials[trial]
-        self.table.structures[trial] = structure(self._study.entry(record.label), record.hyperparameters)
+        row = self.table.trials[trial]
+        kind = structure(self._study.entry(row.label), row.hyperparameters)
+        self.table.change([trial], structure=kind)
 
     # ---- the plan
 
@@ -389,14 +391,14 @@ class Search:
             if self._failed_packs >= HOPELESS and nothing:
                 raise DriftlineError(f"nothing could be trained; the last error: {reason}")
 
-    def _after_death(self, record: TrialRecord, reason: str) -> TrialResult:
-        newest = checkpoints.round_of(record.checkpoint)
-        deaths = deaths_in_a_row(record.deaths, record.death_round, newest)
-        furthest = max(newest, record.death_round or 0)
+    def _after_death(self, row: Row, reason: str) -> TrialResult:
+        newest = checkpoints.round_of(row.checkpoint)
+        deaths = deaths_in_a_row(row.deaths, row.death_round, newest)
+        furthest = max(newest, row.death_round or 0)
         state, error = after_death(deaths), None
         if state == "FAILED":
             error = f"given up after {deaths} attempts without a checkpoint after round {furthest}: {reason}"
-        return TrialResult(trial=record.id, state=state, error=error, deaths=deaths, death_round=furthest)
+        return TrialResult(trial=row.id, state=state, error=error, deaths=deaths, death_round=furthest)
 
     def _end(self, pack: RunningPack, results: list[TrialResult]) -> None:
         self._record(results)
@@ -410,7 +412,8 @@ class Search:
         self.desired = self._client.finish(self._study_id, self._attempt, results).desired
         for result in results:
             changes = result.model_dump(include={"deaths", "death_round"}, exclude_none=True)
-            changes |= {"state": result.state, "values": result.values, "error": result.error}
+            values = result.values.model_dump() if result.values else None
+            changes |= {"state": result.state, "values": values, "error": result.error}
             self.table.change([result.trial], **changes)
             if result.state != "WAITING":
                 self.table.curves.pop(result.trial, None)

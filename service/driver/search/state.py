@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftline.wire.curve_codec import Columns
 from driftline.wire.records import Hyperparameters, TrialRecord
-from service.driver.search.actions import Row
-from service.driver.search.forecast import Outlook
-from service.driver.search.rungs import arrivals
+from service.driver.search.study_rows import Row, TrialRows
 
 
 @dataclass
@@ -39,48 +37,27 @@ class StudyTable:
     """The rows of a study, as in the API's last answers.
 
     Attributes:
-        trials: Trials by id.
+        trials: Its trials.
         curves: Columns of unfinished trials that their results need, by trial id.
-        structures: Structure of each trial, by trial id.
         reached: What samplers are told of search trials at each rung that they have reached, by trial id.
-        outlooks: What they may still reach, at each of these rungs, if the rule asks for it; by trial id.
         packs: Running packs by id.
     """
 
-    trials: dict[str, TrialRecord] = field(default_factory=dict)
+    trials: TrialRows = field(default_factory=TrialRows)
     curves: dict[str, Columns] = field(default_factory=dict)
-    structures: dict[str, str] = field(default_factory=dict)
     reached: dict[str, list[dict[str, float]]] = field(default_factory=dict)
-    outlooks: dict[str, list[Outlook]] = field(default_factory=dict)
     packs: dict[str, RunningPack] = field(default_factory=dict)
 
     def put(self, records: Iterable[TrialRecord]) -> None:
         """Stores records from an answer of the API."""
-        self.trials |= {record.id: record for record in records}
+        for record in records:
+            known = self.trials.get(record.id)
+            self.trials.put(Row.of(record, known.structure, known.arrivals) if known else Row.of(record))
 
     def change(self, trial_ids: Iterable[str], **changes: Any) -> None:
         """Applies the changes of a successful write."""
         for trial_id in trial_ids:
-            self.trials[trial_id] = self.trials[trial_id].model_copy(update=changes)
-
-    def rows(self) -> list[Row]:
-        """The trials as `decide` takes them."""
-        return [
-            Row(
-                id=record.id,
-                label=record.label,
-                phase=record.phase,
-                number=record.number,
-                seed=record.seed,
-                structure=self.structures.get(record.id, ""),
-                configuration=record.configuration,
-                state=record.state,
-                pack=record.pack,
-                rounds_done=record.rounds_done,
-                arrivals=arrivals(self.reached.get(record.id, ()), self.outlooks.get(record.id, ())),
-            )
-            for record in self.trials.values()
-        ]
+            self.trials.put(replace(self.trials[trial_id], **changes))
 
     def running(self) -> dict[str, tuple[str, ...]]:
         """Trial ids by running pack."""
@@ -88,9 +65,5 @@ class StudyTable:
 
     def configurations(self, label: str, numbers: Sequence[int]) -> list[Hyperparameters]:
         """Hyperparameters of the label's search trials with these numbers."""
-        by_number = {
-            record.number: record.hyperparameters
-            for record in self.trials.values()
-            if record.label == label and record.phase == "search"
-        }
+        by_number = {row.number: row.hyperparameters for row in self.trials.of(label, "search")}
         return [by_number[number] for number in numbers]
