@@ -9,7 +9,8 @@ curvatures ("other task, by curvature"), and a misleading one, whose recommended
 worst of the table that did not diverge ("misleading"). "Theory" tries the first points of `space: theory`; its ranges
 cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted frontier
 is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 % interval of
-the mean difference, paired over studies, relative to the area without a prior.
+the mean difference, paired over studies, relative to the area without a prior; percentages are client gradients of the
+search, relative to those without a prior.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,21 +108,36 @@ def carried(study: Study, factor: float) -> Study:
     return Study.from_json(document)
 
 
-def areas(table: RecordedTable, study: Study, trials: int, studies: Sequence[int], sampler: Any) -> Array:
-    """Areas of searches with the starting points and priors of a study."""
+@dataclass(frozen=True)
+class Searches:
+    """Searches with the same starting points and prior: area and client gradients of each, (studies,)."""
+
+    areas: Array
+    gradients: Array
+
+
+def searches(table: RecordedTable, study: Study, trials: int, studies: Sequence[int], sampler: Any) -> Searches:
+    """Searches with the starting points and priors of a study."""
     budget = Budget(trials_per_method=trials, rounds=study.budget.rounds, confirm=CONFIRM, seeds=SEEDS)
     label = study.labels[0]
     replay = Replay(replace(table, study=study), [label], budget, sampler)
-    return np.array([replay.document(replay.trials(seed))["methods"][label]["area"] for seed in studies])
+    found = [replay.trials(seed) for seed in studies]
+    return Searches(
+        np.array([replay.document(curves)["methods"][label]["area"] for curves in found]),
+        np.array([
+            sum(curve.columns["client_gradients"][-1] for curve in curves if curve.phase == "search")
+            for curves in found
+        ]),
+    )  # fmt: skip
 
 
-def ratio(with_prior: Array, without: Array) -> str:
-    """The ratio of the means, with the 95 % interval of the paired differences."""
+def ratio(one: Searches, without: Searches) -> str:
+    """The ratio of the mean areas, with the 95 % interval of the paired differences, and that of the gradients."""
     from scipy.stats import t
 
-    gaps = (with_prior - without) / without.mean()
+    gaps = (one.areas - without.areas) / without.areas.mean()
     half = float(t.ppf(0.975, len(gaps) - 1)) * gaps.std(ddof=1) / math.sqrt(len(gaps))
-    return f"{1 + gaps.mean():.3f} ± {half:.3f}"
+    return f"{1 + gaps.mean():.3f} ± {half:.3f}, {one.gradients.mean() / without.gradients.mean():.0%}"
 
 
 def replayed(given: argparse.Namespace) -> None:
@@ -147,13 +163,13 @@ def replayed(given: argparse.Namespace) -> None:
             "misleading": worst(table).warm_started(plain),
             "theory's points": from_theory(plain),
         }
-        without: Array | None = None
+        without: Searches | None = None
         for kind, study in kinds.items():
-            measured = [areas(table, study, count, studies, given.sampler) for count in budgets]
-            without = measured[0] if without is None else without
-            cells = [f"{without.mean():.4f}", *(ratio(each, without) for each in measured[1:])]
-            if kind != "none":
-                cells = [ratio(each, without) for each in measured]
+            measured = [searches(table, study, count, studies, given.sampler) for count in budgets]
+            without = without or measured[0]
+            cells = [ratio(each, without) for each in measured]
+            if kind == "none":
+                cells[0] = f"area {without.areas.mean():.4f}"
             print(f"| {name} | {kind} | {' | '.join(cells)} |", flush=True)
 
 

@@ -45,7 +45,7 @@ from driftline.results.recorded_table import read
 from driftline.study.rung_rounds import FACTOR
 from search_spaces.parameters import Choice
 
-CHECKPOINTS, WORKERS, BOOTSTRAP, ROUNDING = 8, 8, 2000, 1e-9
+TRIALS, CHECKPOINTS, WORKERS, BOOTSTRAP, ROUNDING = 64, 8, 8, 2000, 1e-9
 RULES: dict[str, Any] = {
     "TPE to the end": None,
     "TPE, rungs by halving": "auto",
@@ -184,11 +184,6 @@ def _print(table: str, name: str, found: Progress, whole: Progress, began: float
     print("|", " | ".join(cells), "|", flush=True)
 
 
-def _trained(task: str, given: argparse.Namespace, rungs: Any) -> Trained:
-    trials = given.trials if rungs is None else given.trials_with_rungs or given.trials
-    return Trained(task, rungs, trials, given.rounds)
-
-
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description="Client gradients that a search needs for what full-length TPE finds.")
@@ -197,17 +192,24 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, metavar="FOLDER", help="folder for the peers' environments")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=24, help="of a study that is really trained")
-    parser.add_argument("--trials-with-rungs", type=int, help="the same with rungs; --trials by default")
+    parser.add_argument("--more-with-rungs", type=float, default=1.0, help="so many times the trials, with rungs")
     parser.add_argument("--rounds", type=int, default=36, help="of a trial that is really trained")
     given = parser.parse_args()
     heads = ("table or task", "search", "client gradients", "area - full-length TPE", "share to reach its area (95 %)")
     print(f"| {' | '.join(heads)} | CPU-s |\n{'|---' * len(heads)}|---|", flush=True)
+    wider = given.more_with_rungs
     if given.tables is not None:
         for path in given.tables or sorted(TABLES.glob("*.parquet")):
-            compare(path.stem, partial(Replayed, scaled(read(path))), given.seeds, given.peers)
+            replayed = partial(Replayed, scaled(read(path)))
+            compare(path.stem, _sized(replayed, TRIALS, wider), given.seeds, given.peers)
     for task in REAL if given.real else ():
-        make = partial(_trained, task, given)
-        compare(f"{task}, trained", make, given.seeds, given.peers)
+        trained = partial(Trained, task, rounds=given.rounds)
+        compare(f"{task}, trained", _sized(trained, given.trials, wider), given.seeds, given.peers)
+
+
+def _sized(make: Callable[..., Searched], trials: int, wider: float) -> Callable[[Any], Searched]:
+    """Makes what is searched, with this many trials; with rungs, `wider` times as many."""
+    return lambda rungs: make(rungs=rungs, trials=trials if rungs is None else round(wider * trials))
 
 
 if __name__ == "__main__":

@@ -59,11 +59,9 @@ class Searched(Protocol):
 class Replayed:
     """A label of a recorded table."""
 
-    trials = 64
-
-    def __init__(self, table: RecordedTable, rungs: Any) -> None:
-        rounds, (self._label, *_) = table.study.budget.rounds, table.study.labels
-        budget = Budget(trials_per_method=self.trials, rounds=rounds, rungs=rungs, confirm=CONFIRM, seeds=SEEDS)
+    def __init__(self, table: RecordedTable, rungs: Any, trials: int) -> None:
+        self.trials, rounds, (self._label, *_) = trials, table.study.budget.rounds, table.study.labels
+        budget = Budget(trials_per_method=trials, rounds=rounds, rungs=rungs, confirm=CONFIRM, seeds=SEEDS)
         self._replay = Replay(table, [self._label], budget, "tpe")
         self.study, self.rungs = self._replay.study, self._replay.rungs
 
