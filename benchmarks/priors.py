@@ -4,13 +4,13 @@
 
 Replayed from recorded tables: searches of one label without a prior, and with the starting points and the prior that
 `--warm-start` takes from an earlier study: of the same task with other seeds ("same task"), of the other task ("other
-task": another model size, other clients), the same with its rates multiplied by the ratio of the tasks' measured
-curvatures ("other task, by curvature"), and a misleading one, whose recommended and confirmed configurations are the
-worst of the table that did not diverge ("misleading"). "Theory" tries the first points of `space: theory`; its ranges
-cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted frontier
-is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 % interval of
-the mean difference, paired over studies, relative to the area without a prior; percentages are client gradients of the
-search, relative to those without a prior.
+task": another model size, other clients), the same without multiplying its rates by the ratio of the tasks' measured
+curvatures ("other task, rates as they are"), and a misleading one, whose recommended and confirmed configurations are
+the worst of the table that did not diverge ("misleading"). "Theory" tries the first points of `space: theory`; its
+ranges cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted
+frontier is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 %
+interval of the mean difference, paired over studies, relative to the area without a prior; percentages are client
+gradients of the search, relative to those without a prior.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-import trainers
 from benchmarks.early_stopping import CONFIRM, SEEDS, TABLES, scaled
 from driftline.results.curves import Array
 from driftline.results.document import Reading, frontier_document
@@ -31,13 +30,9 @@ from driftline.results.recorded_table import RecordedTable, read
 from driftline.sdk.frontier import Frontier
 from driftline.study.spec import Budget, Study
 from driftline.study.theory_spaces import derived
-from driftline.study.trial_document import trial_document
-from search_spaces.parameters import Float
 from service.replay.simulation import Replay
 
 METHODS = ("fedavg", "fedprox")
-RATES = {"client_lr", "server_lr"}
-"""Rates in units of 1 / curvature."""
 
 
 def earlier(table: RecordedTable, seed: int, sampler: Any) -> Frontier:
@@ -88,24 +83,9 @@ def from_theory(study: Study) -> Study:
     return Study.from_json(document)
 
 
-def smoothness(study: Study) -> float:
-    """The largest curvature of a study's task at its initial model."""
-    entry = study.methods[0]
-    low = {name: parameter.ends()[0] for name, parameter in entry.parameters().items()}
-    trial = trainers.parse(trial_document(study, entry.label, [low], study.seed))
-    return float(trainers.estimate_curvature(trial).smoothness)
-
-
-def carried(study: Study, factor: float) -> Study:
-    """The study with the rates of its starting points and priors multiplied by a factor, inside their ranges."""
-    document = study.to_json()
-    for form, entry in zip(document["methods"], study.methods, strict=True):
-        for point in (*form.get("start", ()), *form.get("prior", ())):
-            for rate in RATES & point.keys():
-                parameter = entry.space[rate]
-                if point[rate] and isinstance(parameter, Float):
-                    point[rate] = min(max(point[rate] * factor, parameter.low), parameter.high)
-    return Study.from_json(document)
+def as_of(study: Study, earlier: Frontier) -> Frontier:
+    """The result as if it were of the study's task, so that its rates are taken as they are."""
+    return Frontier({**earlier.data, "specification": {**earlier.data["specification"], "task": study.task}})
 
 
 @dataclass(frozen=True)
@@ -154,12 +134,12 @@ def replayed(given: argparse.Namespace) -> None:
         task, method = name.rsplit("-", 1)
         other = tables[f"{'mnist-by-writer' if task == 'digits' else 'digits'}-{method}"]
         plain = table.study.model_copy(update={"sampler": given.sampler})  # one that learns takes a prior
-        warm = earlier(other, 1000, given.sampler).warm_started(plain)
+        foreign = earlier(other, 1000, given.sampler)
         kinds: dict[str, Study] = {
             "none": plain,
             "same task": earlier(table, 1000, given.sampler).warm_started(plain),
-            "other task": warm,
-            "other task, by curvature": carried(warm, smoothness(other.study) / smoothness(plain)),
+            "other task": foreign.warm_started(plain),
+            "other task, rates as they are": as_of(plain, foreign).warm_started(plain),
             "misleading": worst(table).warm_started(plain),
             "theory's points": from_theory(plain),
         }
