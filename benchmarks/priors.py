@@ -126,7 +126,7 @@ def replayed(given: argparse.Namespace) -> None:
     tables = {
         name: scaled(read(TABLES / f"{name}.parquet")) for name in names if not given.method or given.method in name
     }
-    budgets = [given.trials, given.trials // 3]
+    budgets = [given.trials, given.trials // 3, given.trials // 4]
     print(f"| table | prior | {' | '.join(f'{count} trials' for count in budgets)} |")
     print(f"|---|---|{'---|' * len(budgets)}", flush=True)
     studies = range(given.studies)
