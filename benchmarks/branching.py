@@ -1,12 +1,13 @@
 """What branching saves: studies of plateau's settings, whose trials share their trunks, beside each trial alone.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.branching [--repeats 5] [--only NAME]
+    OMP_NUM_THREADS=1 python -m benchmarks.branching [--seeds 10] [--repeats 5] [--only NAME]
 
 Each study is a search of 4 trunks with 16 settings of the plateau schedule each. The configurations are those that a
 study proposes with the quasi-random sampler; they are trained in this process without Ray. Per study a line with:
 
-* the client gradients that were computed, relative to those of all trials trained alone (exact, of all trunks)
-* the trials whose rates decayed at all
+* the client gradients that were computed, relative to those of all trials trained alone (exact, of all trunks): the
+  mean over studies with different seeds, its 95 % interval, and the smallest and largest
+* the share of trials whose rates decayed at all
 * processor time of the first trunk's pack, relative to each of its trials alone under the same plan, and to the pack of
   a study without branches, where trials share matrix products; median, smallest and largest ratio of the repeats
 
@@ -16,13 +17,16 @@ The three are trained one after the other in each repeat, and every pack is buil
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.stats import t
 
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
@@ -67,8 +71,8 @@ CASES = (
 )
 
 
-def packs(case: Case) -> list[list[dict[str, Any]]]:
-    """For each trunk, the documents of its trials."""
+def packs(case: Case, seed: int) -> list[list[dict[str, Any]]]:
+    """For each trunk of a study with this seed, the documents of its trials."""
     window = {"int": list(case.window), "log": True}
     rates = {"client_lr": {"float": [0.03, 0.3], "log": True}, "server_lr": {"float": [0.03, 0.3], "log": True}}
     entry = {
@@ -87,6 +91,7 @@ def packs(case: Case) -> list[list[dict[str, Any]]]:
             "sampler": "quasi_random",
             "clients_per_round": case.clients,
             "batch_size": 20,
+            "seed": seed,
         }
     )
     plan = decided(study.budget, study.resources, study.sampler)
@@ -121,28 +126,32 @@ def counts(lines: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
     return counted - sum(line["shared_gradients"] for line in last.values()), counted, decayed
 
 
-def measure(case: Case, repeats: int) -> str:
+def measure(case: Case, seeds: int, repeats: int) -> str:
     """The line of a study."""
-    trunks = packs(case)
-    together = Pack.from_spec(parse(joined(trunks[0]))).plan
+    studies = [packs(case, seed) for seed in range(seeds)]
+    first = studies[0][0]
+    together = Pack.from_spec(parse(joined(first))).plan
     own = replace(together, separate=True)
-    columns = zip(*(counts(trained(documents, own)[1]) for documents in trunks), strict=True)
-    computed, counted, decayed = (sum(column) for column in columns)
+    each = np.array([[counts(trained(trunk, own)[1]) for trunk in trunks] for trunks in studies]).sum(axis=1)
     ratios: dict[str, list[float]] = {"alone": [], "products": []}
     for _ in range(repeats):
-        shared = trained(trunks[0], own)[0]
-        ratios["alone"].append(shared / sum(trained([document], own)[0] for document in trunks[0]))
-        ratios["products"].append(shared / trained(trunks[0], together)[0])
+        shared = trained(first, own)[0]
+        ratios["alone"].append(shared / sum(trained([document], own)[0] for document in first))
+        ratios["products"].append(shared / trained(first, together)[0])
+    shares = 100 * each[:, 0] / each[:, 1]
+    half = float(t.ppf(0.975, seeds - 1)) * shares.std(ddof=1) / math.sqrt(seeds) if seeds > 1 else math.nan
+    computed = f"{shares.mean():.1f} ± {half:.1f} % ({shares.min():.0f} to {shares.max():.0f} %)"
     cells = [
         f"{median(found):.0%} ({min(found):.0%} to {max(found):.0%})" if found else "" for found in ratios.values()
     ]
-    return " | ".join([case.name, f"{computed / counted:.1%}", f"{decayed} of {BRANCHES * TRUNKS}", *cells])
+    return " | ".join([case.name, computed, f"{each[:, 2].mean() / (BRANCHES * TRUNKS):.0%}", *cells])
 
 
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description="What branching saves.")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10, help="studies whose gradients are counted")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats in which the first trunk is timed")
     parser.add_argument("--only", help="name of one study")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -156,7 +165,7 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for case in CASES:
         if given.only in (None, case.name):
-            print(f"| {measure(case, given.repeats)} |", flush=True)
+            print(f"| {measure(case, given.seeds, given.repeats)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@
 
 Replayed from recorded tables: searches of one label without a prior, and with the starting points and the prior that
 `--warm-start` takes from an earlier study: of the same task with other seeds ("same task"), of the other task ("other
-task": another model size, other clients), and a misleading one, whose recommended and confirmed configurations are the
-worst of the table that did not diverge ("misleading"). "Theory" tries the first points of `space: theory`; its ranges
-cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted frontier
-is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 % interval of
-the mean difference, paired over studies, relative to the area without a prior.
+task": another model size, other clients), the same without multiplying its rates by the ratio of the tasks' measured
+curvatures ("other task, rates as they are"), and a misleading one, whose recommended and confirmed configurations are
+the worst of the table that did not diverge ("misleading"). "Theory" tries the first points of `space: theory`; its
+ranges cannot be replayed. All searches confirm 8 configurations on 6 seeds; the area of the confirmed, cross-fitted
+frontier is on the table's fixed scale (`benchmarks.early_stopping.scaled`). Ratios are of mean areas, with a 95 %
+interval of the mean difference, paired over studies, relative to the area without a prior; percentages are client
+gradients of the search, relative to those without a prior.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,21 +83,41 @@ def from_theory(study: Study) -> Study:
     return Study.from_json(document)
 
 
-def areas(table: RecordedTable, study: Study, trials: int, studies: Sequence[int], sampler: Any) -> Array:
-    """Areas of searches with the starting points and priors of a study."""
+def as_of(study: Study, earlier: Frontier) -> Frontier:
+    """The result as if it were of the study's task, so that its rates are taken as they are."""
+    return Frontier({**earlier.data, "specification": {**earlier.data["specification"], "task": study.task}})
+
+
+@dataclass(frozen=True)
+class Searches:
+    """Searches with the same starting points and prior: area and client gradients of each, (studies,)."""
+
+    areas: Array
+    gradients: Array
+
+
+def searches(table: RecordedTable, study: Study, trials: int, studies: Sequence[int], sampler: Any) -> Searches:
+    """Searches with the starting points and priors of a study."""
     budget = Budget(trials_per_method=trials, rounds=study.budget.rounds, confirm=CONFIRM, seeds=SEEDS)
     label = study.labels[0]
     replay = Replay(replace(table, study=study), [label], budget, sampler)
-    return np.array([replay.document(replay.trials(seed))["methods"][label]["area"] for seed in studies])
+    found = [replay.trials(seed) for seed in studies]
+    return Searches(
+        np.array([replay.document(curves)["methods"][label]["area"] for curves in found]),
+        np.array([
+            sum(curve.columns["client_gradients"][-1] for curve in curves if curve.phase == "search")
+            for curves in found
+        ]),
+    )  # fmt: skip
 
 
-def ratio(with_prior: Array, without: Array) -> str:
-    """The ratio of the means, with the 95 % interval of the paired differences."""
+def ratio(one: Searches, without: Searches) -> str:
+    """The ratio of the mean areas, with the 95 % interval of the paired differences, and that of the gradients."""
     from scipy.stats import t
 
-    gaps = (with_prior - without) / without.mean()
+    gaps = (one.areas - without.areas) / without.areas.mean()
     half = float(t.ppf(0.975, len(gaps) - 1)) * gaps.std(ddof=1) / math.sqrt(len(gaps))
-    return f"{1 + gaps.mean():.3f} ± {half:.3f}"
+    return f"{1 + gaps.mean():.3f} ± {half:.3f}, {one.gradients.mean() / without.gradients.mean():.0%}"
 
 
 def replayed(given: argparse.Namespace) -> None:
@@ -104,28 +126,30 @@ def replayed(given: argparse.Namespace) -> None:
     tables = {
         name: scaled(read(TABLES / f"{name}.parquet")) for name in names if not given.method or given.method in name
     }
-    budgets = [given.trials, given.trials // 3]
+    budgets = [given.trials, given.trials // 3, given.trials // 4]
     print(f"| table | prior | {' | '.join(f'{count} trials' for count in budgets)} |")
     print(f"|---|---|{'---|' * len(budgets)}", flush=True)
     studies = range(given.studies)
     for name, table in tables.items():
         task, method = name.rsplit("-", 1)
         other = tables[f"{'mnist-by-writer' if task == 'digits' else 'digits'}-{method}"]
-        plain = table.study
+        plain = table.study.model_copy(update={"sampler": given.sampler})  # one that learns takes a prior
+        foreign = earlier(other, 1000, given.sampler)
         kinds: dict[str, Study] = {
             "none": plain,
             "same task": earlier(table, 1000, given.sampler).warm_started(plain),
-            "other task": earlier(other, 1000, given.sampler).warm_started(plain),
+            "other task": foreign.warm_started(plain),
+            "other task, rates as they are": as_of(plain, foreign).warm_started(plain),
             "misleading": worst(table).warm_started(plain),
             "theory's points": from_theory(plain),
         }
-        without: Array | None = None
+        without: Searches | None = None
         for kind, study in kinds.items():
-            measured = [areas(table, study, count, studies, given.sampler) for count in budgets]
-            without = measured[0] if without is None else without
-            cells = [f"{without.mean():.4f}", *(ratio(each, without) for each in measured[1:])]
-            if kind != "none":
-                cells = [ratio(each, without) for each in measured]
+            measured = [searches(table, study, count, studies, given.sampler) for count in budgets]
+            without = without or measured[0]
+            cells = [ratio(each, without) for each in measured]
+            if kind == "none":
+                cells[0] = f"area {without.areas.mean():.4f}"
             print(f"| {name} | {kind} | {' | '.join(cells)} |", flush=True)
 
 

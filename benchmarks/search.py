@@ -2,50 +2,50 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.search --tables --real --peers FOLDER --seeds 10
 
---tables replays studies of one label from the recorded tables (all, or those named): TPE whose 64 trials train to the
-end, and the same with rungs by halving and by extrapolation. With --peers, Ray Tune's ASHA with OptunaSearch and Syne
-Tune's MOASHA search the same tables. Each gets an environment below FOLDER and runs as a process that is asked over a
-pipe (benchmarks/peer_processes.py). Neither a cluster nor a backend is started: 8 simulated workers train one rung
-after the other, in turn, and the peers' own schedulers and searchers propose configurations and stop trials, at the
-same rungs. A proposal is moved to the nearest row of the table that the search has not tried.
+TPE whose trials all train to the end, and the same with rungs by halving and by extrapolation. With --peers, Ray Tune's
+ASHA with OptunaSearch and Syne Tune's MOASHA search the same. Each gets an environment below FOLDER and runs as a
+process that is asked over a pipe (benchmarks/peer_processes.py). Neither a cluster nor a backend is started: 8
+simulated workers train one rung after the other, in turn, and the peers' own schedulers and searchers propose
+configurations and stop trials, at the same rungs.
 
-All are judged by the area of the confirmed, cross-fitted frontier (8 configurations on 6 fresh seeds) on the table's
-fixed scale, after every 8 trials. The share is that of full-length TPE's client gradients with which the mean area over
-seeds first reaches the mean area of full-length TPE; its 95 % interval is from 2000 bootstrap samples of the seeds.
+--tables replays studies of one label from the recorded tables (all, or those named): 64 trials, of which 8 are
+confirmed on 6 fresh seeds. A proposal is moved to the nearest row of the table that the search has not tried.
 
---real trains small studies without Ray, in this process: TPE to the end, and with rungs by either rule. Priors from
-theory and from earlier studies are measured by `benchmarks/priors.py`, branching by `benchmarks/branching.py`.
+--real trains small studies on label-skewed digits and on mnist_by_writer, without Ray, in this process: 24 trials of 36
+rounds, of which 4 are confirmed on 3 fresh seeds. A peer's trial is trained to its end and read as far as the peer let
+it go: a curve does not depend on when it was stopped.
+
+All are judged by the area of the confirmed, cross-fitted frontier on the table's fixed scale, after every eighth of the
+trials. The share is that of full-length TPE's client gradients with which the mean area over seeds first reaches the
+mean area of full-length TPE; its 95 % interval is from 2000 bootstrap samples of the seeds.
+
+Priors from theory and from earlier studies are measured by `benchmarks/priors.py`, branching by
+`benchmarks/branching.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.early_stopping import CONFIRM, SEEDS, TABLES, scaled
+from benchmarks.early_stopping import TABLES, scaled
 from benchmarks.peer_processes import SCRIPTS, Ask, asked, environment
+from benchmarks.search_tasks import REAL, Replayed, Searched, Trained, Tried
 from driftline.results import objectives
 from driftline.results.curves import Array, TrialCurve
-from driftline.results.recorded_table import RecordedTable, read
+from driftline.results.recorded_table import read
 from driftline.study.rung_rounds import FACTOR
-from driftline.study.spec import Budget, Study
 from search_spaces.parameters import Choice
-from service.api.computed_results import computed_frontier
-from service.replay.nearest import NearestRows
-from service.replay.simulation import Replay
-from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
-from tests.driver.test_search import Bench
 
-TRIALS, EVERY, WORKERS, BOOTSTRAP, ROUNDING = 64, 8, 8, 2000, 1e-9
+TRIALS, CHECKPOINTS, WORKERS, BOOTSTRAP, ROUNDING = 64, 8, 8, 2000, 1e-9
 RULES: dict[str, Any] = {
     "TPE to the end": None,
     "TPE, rungs by halving": "auto",
@@ -55,12 +55,11 @@ PEERS = {
     "Ray Tune: ASHA, OptunaSearch": ("ray_tune", "asha_ray_tune"),
     "Syne Tune: MOASHA": ("syne_tune", "moasha_syne_tune"),
 }
-Tried = list[tuple[int, TrialCurve]]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Searches of one kind, after every `EVERY` trials.
+    """Searches of one kind, after every eighth of their trials.
 
     Attributes:
         gradients: Client gradients trained, (seeds, checkpoints).
@@ -71,18 +70,15 @@ class Progress:
     areas: Array
 
 
-def progress(replay: Replay, searches: Sequence[Tried]) -> Progress:
-    """What searches, one for each seed, have found after every `EVERY` trials."""
-    (label,) = replay.names
-    counts = range(EVERY, TRIALS + 1, EVERY)
+def progress(searched: Searched, searches: Sequence[Tried]) -> Progress:
+    """What searches, one for each seed, have found after every eighth of their trials."""
+    counts = [searched.trials * part // CHECKPOINTS for part in range(1, CHECKPOINTS + 1)]
     gradients, areas = np.zeros((len(searches), len(counts))), np.zeros((len(searches), len(counts)))
     for seed, tried in enumerate(searches):
-        _, *fresh = replay.seeds(seed)[0]
         spent = np.cumsum([curve.columns["client_gradients"][-1] for _, curve in tried])
         for index, count in enumerate(counts):
-            document = replay.document(replay.confirmed(label, tried[:count], fresh))
             gradients[seed, index] = spent[count - 1]
-            areas[seed, index] = document["methods"][label]["area"]
+            areas[seed, index] = searched.area(seed, tried[:count])
     return Progress(gradients, areas)
 
 
@@ -135,25 +131,20 @@ def plain(space: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def search_by_peer(ask: Ask, replay: Replay, seed: int) -> Tried:
-    """The rows that a peer tries, in order, and their trials as far as they are trained."""
-    (label,) = replay.names
-    grid, objective, rungs = replay.grid(label), replay.study.objective, replay.rungs
-    data_seed = replay.seeds(seed)[0][0]
-    curves = [grid.curves[number, data_seed] for number in grid.configurations]
-    space = replay.study.entry(label).parameters()
-    nearest = NearestRows(space, [curve.hyperparameters for curve in curves])
-    rows: list[int] = []
+def search_by_peer(ask: Ask, searched: Searched, seed: int) -> Tried:
+    """The trials of a peer's search, in order, as far as they are trained."""
+    (entry,), objective, rungs = searched.study.methods, searched.study.objective, searched.rungs
+    train = searched.trainer(seed)
+    begun: Tried = []
     running: list[tuple[int, int]] = []  # (trial, its next rung), in the order of their turns
     ended: dict[int, TrialCurve] = {}
-    ask("begin", plain(space), seed, rungs[-1], rungs[0], FACTOR)
-    while len(ended) < TRIALS:
-        while len(running) < WORKERS and len(rows) < TRIALS:
-            configuration = ask("ask", len(rows))
-            running.append((len(rows), 0))
-            rows.append(nearest.nearest(configuration, sorted({*range(len(curves))} - {*rows})))
+    ask("begin", plain(entry.parameters()), seed, rungs[-1], rungs[0], FACTOR)
+    while len(ended) < searched.trials:
+        while len(running) < WORKERS and len(begun) < searched.trials:
+            running.append((len(begun), 0))
+            begun.append(train(ask("ask", len(begun))))
         number, rung = running.pop(0)
-        part = curves[rows[number]].until(rungs[rung])
+        part = begun[number][1].until(rungs[rung])
         diverged = part.state == "DIVERGED"
         if diverged:  # as a user would tell it
             worst = -10 * float(part.metric(objective.quality)[1][0])
@@ -165,39 +156,22 @@ def search_by_peer(ask: Ask, replay: Replay, seed: int) -> Tried:
             ended[number] = part
         else:
             running.append((number, rung + 1))
-    return [(rows[number], ended[number]) for number in range(TRIALS)]
+    return [(row, ended[number]) for number, (row, _) in enumerate(begun)]
 
 
-# ---- tables and real studies
-
-
-def replayed(table: RecordedTable, rungs: Any, sampler: Any = "tpe") -> Replay:
-    """Replays studies of a table's label."""
-    budget = Budget(
-        trials_per_method=TRIALS, rounds=table.study.budget.rounds, rungs=rungs, confirm=CONFIRM, seeds=SEEDS
-    )
-    return Replay(table, [table.study.labels[0]], budget, sampler)
-
-
-def tables(paths: Sequence[Path], seeds: int, folder: Path | None) -> None:
-    """Prints a line for each table and method."""
-    print("| table | search | client gradients | area - full-length TPE | share to reach its area (95 %) | CPU-s |")
-    print("|---|---|---|---|---|---|")
-    for path in paths:
-        table = scaled(read(path))
-        whole: Progress | None = None
-        for name, rungs in RULES.items():
-            began = time.process_time()
-            replay = replayed(table, rungs)
-            found = progress(replay, [replay.tried(replay.names[0], seed) for seed in range(seeds)])
-            whole = whole or found
-            _print(path.stem, name, found, whole, began)
-        for name, (peer, script) in PEERS.items() if folder is not None and whole is not None else ():
-            began = time.process_time()
-            replay = replayed(table, "auto", "random")
-            with asked(environment(folder, peer), SCRIPTS / f"{script}.py") as (ask, _):
-                found = progress(replay, [search_by_peer(ask, replay, seed) for seed in range(seeds)])
-            _print(path.stem, name, found, whole, began)
+def compare(name: str, make: Callable[[Any], Searched], seeds: int, folder: Path | None) -> None:
+    """Prints a line for each search of a table or a task."""
+    whole: Progress | None = None
+    for rule, rungs in RULES.items():
+        began, searched = time.process_time(), make(rungs)
+        found = progress(searched, [searched.search(seed) for seed in range(seeds)])
+        whole = whole or found
+        _print(name, rule, found, whole, began)
+    for rule, (peer, script) in PEERS.items() if folder is not None and whole is not None else ():
+        began, searched = time.process_time(), make("auto")
+        with asked(environment(folder, peer), SCRIPTS / f"{script}.py") as (ask, _):
+            found = progress(searched, [search_by_peer(ask, searched, seed) for seed in range(seeds)])
+        _print(name, rule, found, whole, began)
 
 
 def _print(table: str, name: str, found: Progress, whole: Progress, began: float) -> None:
@@ -210,70 +184,32 @@ def _print(table: str, name: str, found: Progress, whole: Progress, began: float
     print("|", " | ".join(cells), "|", flush=True)
 
 
-REAL: dict[str, dict[str, Any]] = {
-    "digits": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
-    "mnist-by-writer": {"name": "mnist_by_writer", "writers": 100, "test_writers": 10},
-}
-
-
-def trained(task: str, rungs: Any, seed: int, trials: int, rounds: int) -> tuple[float, float]:
-    """(client gradients of the search, area) of a study that is really trained, on the scale of the task's table."""
-    scale = scaled(read(TABLES / f"{task}-fedavg.parquet")).study.objective.scale
-    assert scale is not None
-    rates = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": {"float": [1e-3, 10.0], "log": True}}
-    document = {
-        "name": "search",
-        "task": REAL[task],
-        "methods": [{"name": "fedavg", "space": {**rates, "local_steps": {"choice": [1, 2, 4, 8, 16]}}}],
-        "objective": {"quality": "test_loss", "scale": {"start": scale.start, "best": scale.best}},
-        "budget": {"trials_per_method": trials, "rounds": rounds, "seeds": 3, "confirm": 4, "rungs": rungs},
-        "resources": {"gpu": 0},
-        "sampler": {"name": "tpe", "startup": 8},
-        "clients_per_round": 5,
-        "batch_size": 10,
-        "seed": 1000 * seed,
-    }
-    study = Study.from_json(document)
-    with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as folder:
-        client = StoreClient(Store(Path(folder) / "driftline.db"))
-        study_id = client.submit(study)
-        Bench(client, study_id, study, Path(folder) / "checkpoints").run()
-        search = [trial.id for trial in client.store.trials.find(study_id, phase="search")]
-        curves = client.store.curves.columns(study_id, search)
-        area = computed_frontier(client.store, study_id)["methods"]["fedavg"]["area"]
-        client.store.close()
-    return float(sum(curve["client_gradients"][-1] for curve in curves.values())), float(area)
-
-
-def real(seeds: int, trials: int, rounds: int) -> None:
-    """Prints a line for each task and method."""
-    print(f"| task, {trials} trials of {rounds} rounds | search | client gradients | area - full-length TPE | CPU-s |")
-    print("|---|---|---|---|---|")
-    for task in REAL:
-        whole: Array | None = None
-        for name, rungs in RULES.items():
-            began = time.process_time()
-            found = np.array([trained(task, rungs, seed, trials, rounds) for seed in range(seeds)])
-            whole = found if whole is None else whole
-            gap = f"area {found[:, 1].mean():.3f}" if found is whole else difference(found[:, 1], whole[:, 1])
-            spent = f"{found[:, 0].mean() / whole[:, 0].mean():.0%}"
-            print("|", " | ".join((task, name, spent, gap, f"{time.process_time() - began:.0f}")), "|", flush=True)
-
-
 def main() -> None:
-    """Prints a table for each part that is asked for."""
+    """Prints a table."""
     parser = argparse.ArgumentParser(description="Client gradients that a search needs for what full-length TPE finds.")
     parser.add_argument("--tables", nargs="*", type=Path, help="recorded tables; all of benchmarks/tables by default")
     parser.add_argument("--real", action="store_true", help="train small studies")
     parser.add_argument("--peers", type=Path, metavar="FOLDER", help="folder for the peers' environments")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=24, help="of a study that is really trained")
+    parser.add_argument("--more-with-rungs", type=float, default=1.0, help="so many times the trials, with rungs")
     parser.add_argument("--rounds", type=int, default=36, help="of a trial that is really trained")
     given = parser.parse_args()
+    heads = ("table or task", "search", "client gradients", "area - full-length TPE", "share to reach its area (95 %)")
+    print(f"| {' | '.join(heads)} | CPU-s |\n{'|---' * len(heads)}|---|", flush=True)
+    wider = given.more_with_rungs
     if given.tables is not None:
-        tables(given.tables or sorted(TABLES.glob("*.parquet")), given.seeds, given.peers)
-    if given.real:
-        real(given.seeds, given.trials, given.rounds)
+        for path in given.tables or sorted(TABLES.glob("*.parquet")):
+            replayed = partial(Replayed, scaled(read(path)))
+            compare(path.stem, _sized(replayed, TRIALS, wider), given.seeds, given.peers)
+    for task in REAL if given.real else ():
+        trained = partial(Trained, task, rounds=given.rounds)
+        compare(f"{task}, trained", _sized(trained, given.trials, wider), given.seeds, given.peers)
+
+
+def _sized(make: Callable[..., Searched], trials: int, wider: float) -> Callable[[Any], Searched]:
+    """Makes what is searched, with this many trials; with rungs, `wider` times as many."""
+    return lambda rungs: make(rungs=rungs, trials=trials if rungs is None else round(wider * trials))
 
 
 if __name__ == "__main__":

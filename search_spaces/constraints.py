@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,9 @@ SLACK = 1e-9
 
 DRAWS = 4096
 """Random configurations from which the allowed share of a space is estimated."""
+
+COSTS = ("rounds", "bytes", "client_gradients", "examples", "seconds")
+"""Costs of a trial, which constraints cannot limit."""
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -82,6 +86,8 @@ class Constraint:
         """Raises a SpecError if a name is not in a space, or can be anything but a number."""
         for name in self.names:
             if name not in space:
+                if name in COSTS:
+                    raise _of_cost(name)
                 raise SpecError(f"{shown(name)} is not in the entry's search space: {hint(name, space)}")
             for value in space[name].ends():
                 if not is_real(value):
@@ -180,5 +186,16 @@ def _dotted(node: ast.expr, text: str = "") -> str:
 
 
 def _wrong(text: str) -> SpecError:
+    costs = [name for name in COSTS if re.search(rf"(?<![\w.]){name}(?![\w.])", text)]
+    if costs:
+        return _of_cost(costs[0])  # as in bytes <= 1GB
     form = "must be one comparison (<= or >=) of numbers and hyperparameters with +, -, *, / and brackets"
     return SpecError(f"{form}, such as client_lr * local_steps <= 2, got {shown(text)}")
+
+
+def _of_cost(name: str) -> SpecError:
+    limits = "budget.rounds" if name in ("rounds", "bytes") else "budget.rounds and local_steps"
+    instead = f"read the result within a limit (--cost {name})"
+    if name != "seconds":
+        instead = f"limit {limits}, or {instead}"
+    return SpecError(f"must compare hyperparameters only, and {name} is a cost: {instead}")

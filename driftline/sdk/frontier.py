@@ -142,7 +142,8 @@ class Frontier:
 
         They become starting points (`start`), after those that the study has, of its entries with the same method and
         optimizers: at most 8 each, those for the largest costs first. All configurations that were confirmed become its
-        `prior`. A value outside the entry's space is moved to the nearest one in it.
+        `prior`. A value outside the entry's space is moved to the nearest one in it. If the tasks differ and both can
+        be built here, rates are multiplied by the ratio of their measured curvatures, which takes some seconds.
 
         Args:
             study: The study.
@@ -151,6 +152,7 @@ class Frontier:
             InvalidSpec: Nothing is recommended for any of its entries.
         """
         from driftline.study.spec import Study
+        from driftline.study.theory_spaces import curvature_ratio
         from driftline.study.warm_start import warm_started
 
         recommended: dict[str, dict[int, dict[str, Any]]] = {label: {} for label in self.labels}
@@ -158,7 +160,8 @@ class Frontier:
             recommended[row.label].setdefault(row.configuration, row.hyperparameters)
         earlier = Study.from_json(self.data["specification"])
         good = {label: _good(method) for label, method in self.data["methods"].items()}
-        return warm_started(study, earlier, {label: list(rows.values()) for label, rows in recommended.items()}, good)
+        rows = {label: list(by_number.values()) for label, by_number in recommended.items()}
+        return warm_started(study, earlier, rows, good, curvature_ratio(earlier, study))
 
     def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
         """What to run for a cost: the numbers that `table` prints for it.

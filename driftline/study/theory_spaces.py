@@ -45,11 +45,8 @@ def derived(study: Study) -> Study:
     indices = pending(study)
     if not indices:
         return study
-    label = study.methods[indices[0]].label
-    space = study.entry(label).parameters()
     try:
-        low = {name: parameter.ends()[0] for name, parameter in space.items()}
-        trial = trainers.parse(trial_document(study, label, [low], study.seed))
+        trial = _trial(study, study.methods[indices[0]])
     except SpecError:
         return study
     try:
@@ -63,6 +60,20 @@ def derived(study: Study) -> Study:
         except SpecError as error:
             raise from_spec_error(error, f"methods[{index}].space") from error
     return Study.from_json(document)
+
+
+def curvature_ratio(earlier: Study, study: Study) -> float:
+    """Curvature of an earlier study's task, relative to that of a study; imports the trainers, and with them torch.
+
+    It is 1 if the tasks are equal, and where one of them cannot be built or has no curvature.
+    """
+    if earlier.task == study.task:
+        return 1.0
+    try:
+        measured = [trainers.estimate_curvature(_trial(one, one.methods[0])) for one in (earlier, study)]
+    except SpecError:
+        return 1.0
+    return measured[0].smoothness / measured[1].smoothness
 
 
 def adopted(study: Study, stored: Study) -> Study:
@@ -110,6 +121,12 @@ def theory_facts(study: Study) -> list[str]:
             f"{measured['useful_curvature']:g}; noise of a batch gradient {measured['gradient_noise']:g}."
         )
     return list(dict.fromkeys(facts))  # what was measured once is said once
+
+
+def _trial(study: Study, entry: MethodEntry) -> trainers.TrialSpec:
+    """A trial of an entry, with all hyperparameters low."""
+    low = {name: parameter.ends()[0] for name, parameter in entry.parameters().items()}
+    return trainers.parse(trial_document(study, entry.label, [low], study.seed))
 
 
 def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstimate) -> None:

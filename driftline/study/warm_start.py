@@ -7,6 +7,10 @@ An entry takes configurations from the earlier entries of the same method with t
 its label, from this one alone. Settings of another schedule are left out. A value outside the entry's space becomes the
 nearest one of the space, or is left to the sampler if it has no nearest one. Configurations that break a constraint are
 left out.
+
+Rates of gradient descent are in units of 1 / curvature. Between tasks they are multiplied by the ratio of the tasks'
+curvatures (`driftline.study.theory_spaces.curvature_ratio`), for the methods of which `search_spaces.from_theory` has
+rates.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from driftline.study.entries import MethodEntry
 from driftline.study.sampler import learns
 from driftline.study.spec import Study
 from driftline.study.starting_points import broken_by
+from search_spaces.from_theory import LAST, SERVERS, SUMMED
 from search_spaces.parameters import Choice, Float, Parameter
 from search_spaces.values import is_real, plain
 from trainers import ROLES
@@ -31,7 +36,7 @@ Configurations = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def warm_started(
-    study: Study, earlier: Study, recommended: Configurations, good: Configurations | None = None
+    study: Study, earlier: Study, recommended: Configurations, good: Configurations | None = None, factor: float = 1.0
 ) -> Study:
     """The study, which tries the recommended configurations after its own starting points.
 
@@ -40,6 +45,7 @@ def warm_started(
         earlier: The study that they are from.
         recommended: Configurations by label of the earlier study, most important ones first.
         good: Configurations that were good, by label, for the prior of entries that have none.
+        factor: What their rates are multiplied by.
 
     Raises:
         InvalidSpec: No entry of the study can take a configuration.
@@ -49,7 +55,7 @@ def warm_started(
     for entry, form in zip(study.methods, document["methods"], strict=True):
         start = list(entry.start)
         room = min(MOST, study.budget.trials_per_search - len(start))
-        for point in _points(entry, earlier, recommended):
+        for point in _points(entry, earlier, recommended, factor):
             if room > 0 and point not in start:
                 start.append(point)
                 room, taken = room - 1, taken + 1
@@ -57,7 +63,7 @@ def warm_started(
             form["start"] = start
         if good and not entry.prior and learns(study.sampler):
             prior: list[dict[str, Any]] = []
-            for point in _points(entry, earlier, good):
+            for point in _points(entry, earlier, good, factor):
                 if point not in prior and len(prior) < MOST_PRIOR:
                     prior.append(point)
             form |= {"prior": prior} if prior else {}
@@ -67,7 +73,7 @@ def warm_started(
     return Study.from_json(document)
 
 
-def _points(entry: MethodEntry, earlier: Study, recommended: Configurations) -> list[dict[str, Any]]:
+def _points(entry: MethodEntry, earlier: Study, recommended: Configurations, factor: float) -> list[dict[str, Any]]:
     """What an entry can take, most important ones first."""
     space = entry.parameters()
     sources = [other for other in earlier.methods if _algorithm(other) == _algorithm(entry)]
@@ -78,11 +84,22 @@ def _points(entry: MethodEntry, earlier: Study, recommended: Configurations) -> 
             name for name in space if not name.startswith("schedule.") or other.schedule.name == entry.schedule.name
         ]
         for configuration in recommended.get(other.label, ()):
-            values = {name: _moved(configuration[name], space[name]) for name in names if name in configuration}
+            taken = configuration if factor == 1 else _carried(configuration, entry, factor)
+            values = {name: _moved(taken[name], space[name]) for name in names if name in taken}
             point = {name: value[0] for name, value in sorted(values.items()) if value}
             if point and broken_by(point, space, entry.constraints) is None:
                 points.append(point)
     return points
+
+
+def _carried(configuration: Mapping[str, Any], entry: MethodEntry, factor: float) -> dict[str, Any]:
+    """The configuration with its rates of gradient descent multiplied by a factor, to three digits."""
+    method, client, server, *_ = _algorithm(entry)
+    rates = []
+    if method in (*SUMMED, *LAST) and client in SERVERS:
+        rates = ["client_lr", "server_lr"] if server in SERVERS else ["client_lr"]
+    moved = {rate: float(f"{factor * configuration[rate]:.3g}") for rate in rates if rate in configuration}
+    return {**configuration, **moved}
 
 
 def _algorithm(entry: MethodEntry) -> tuple[str, ...]:

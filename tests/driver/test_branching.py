@@ -135,6 +135,20 @@ def test_entries_without_branches_share_products_instead(client: StoreClient, tm
     }
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "quasi_random"])
+def test_a_proposal_that_repeats_a_configuration_with_the_trunk_stays(
+    client: StoreClient, tmp_path: Path, sampler: str
+) -> None:
+    schedule = {"name": "plateau", "space": {"client_decay": {"choice": [0.1, 0.5]}}}
+    study = branching(12, {"seeds": 0, "rounds": 1}, schedule=schedule).model_copy(update={"sampler": sampler})
+    trials = client.store.trials.find(run(client, study, tmp_path), phase="search")
+    tried = [trial.hyperparameters for trial in trials]
+    assert all(one not in tried[:number] for number, one in enumerate(tried))
+    for first in (0, 4, 8):
+        own = [trunk(one) == trunk(tried[first]) for one in tried[first : first + 4]]
+        assert sum(own) == 2, "as many as there are schedules"
+
+
 def test_a_proposal_that_breaks_a_constraint_with_the_trunk_stays(client: StoreClient, tmp_path: Path) -> None:
     rule = "client_lr <= 0.02 * schedule.window"
     study = branching(12, {"seeds": 0, "rounds": 2}, constraints=[rule])

@@ -1,8 +1,11 @@
 """Constraints between hyperparameters: what can be written, what holds, and how much of a space is left."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
+from driftline.study.spec import Cost
 from search_spaces.constraints import Constraint, allowed_on_grid, allowed_share
 from search_spaces.parameters import Choice, Float, Int
 from trainers import SpecError
@@ -44,6 +47,14 @@ def test_what_holds(text, values, holds):
 def test_nothing_else_can_be_written(text):
     with pytest.raises(SpecError, match=r"^must be one comparison"):
         Constraint(text)
+
+
+@pytest.mark.parametrize("text", ["{} <= 1e9", "{} <= 1GB", "local_steps * {} <= 9"])
+@pytest.mark.parametrize("cost", get_args(Cost))
+def test_a_cost_is_refused_with_what_to_do_instead(cost, text):
+    with pytest.raises(SpecError, match=rf"and {cost} is a cost: .*read the result within a limit \(--cost {cost}\)$"):
+        Constraint(text.format(cost)).check(SPACE)
+    Constraint(f"{cost} <= 9").check({cost: Int(1, 50)})  # a method's own hyperparameter of this name
 
 
 def test_form_and_length():

@@ -9,7 +9,7 @@ import pytest
 from driftline import Study
 from driftline.errors import InvalidSpec
 from driftline.study import theory_spaces
-from driftline.study.theory_spaces import adopted, derived, pending
+from driftline.study.theory_spaces import adopted, curvature_ratio, derived, pending
 from trainers import LossEstimate
 
 
@@ -134,3 +134,16 @@ def test_what_theory_cannot_say_is_refused_in_one_line(entry: dict[str, Any], li
 def test_an_invalid_study_is_left_to_the_check() -> None:
     wrong = study({"name": "fedavgg", "space": {}, "theory": {"parts": ["method"]}})
     assert derived(wrong) is wrong
+
+
+def test_the_ratio_of_curvatures_is_1_unless_both_tasks_can_be_measured() -> None:
+    def of(task: dict[str, Any]) -> Study:
+        return study(task=task, objective={"quality": "excess_loss"}, batch_size=None)
+
+    def bowl(curvature: float) -> Study:
+        hessian = [[curvature, 0.0], [0.0, 1.0]]
+        return of({"name": "quadratic", "hessians": [hessian, hessian], "centers": [[1.0, 1.0], [2.0, 3.0]]})
+
+    assert curvature_ratio(bowl(2.0), bowl(8.0)) == 0.25
+    assert curvature_ratio(bowl(2.0), bowl(2.0)) == 1.0
+    assert curvature_ratio(of({"name": "nowhere"}), bowl(8.0)) == 1.0

@@ -58,6 +58,20 @@ def test_values_are_kept_moved_or_left_to_the_sampler():
     assert choices.methods[0].start == [{"local_steps": 10}, {"local_steps": 100}, {"server_lr": 1.0}]  # by ratio
 
 
+def test_rates_of_gradient_descent_are_multiplied_by_the_factor():
+    point = {"client_lr": 0.1, "server_lr": 1.23456, "local_steps": 10}
+    points = {"a": [point, {**point, "client_lr": 0}, {**point, "client_lr": 0.9}]}
+
+    def first(count=1, **changes):
+        one = entry("a", **changes)
+        return warm_started(make(one), make(one), points, factor=2.0).methods[0].start[:count]
+
+    doubled = {"client_lr": 0.2, "local_steps": 10, "server_lr": 2.47}
+    assert first(3) == [doubled, {**doubled, "client_lr": 0.0}, {**doubled, "client_lr": 1.0}], "inside the range"
+    assert first(server="adam") == [{**doubled, "server_lr": 1.23456}], "steps of adam have the size of its rate"
+    assert first(client="adam") == first(name="feddyn") == [point], "no theory of their rates"
+
+
 def test_own_points_come_first_and_at_most_eight_more_fit_into_the_budget():
     points = [{"server_lr": float(number)} for number in range(1, 10)]
     own = [{"client_lr": 0.5}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from driftline.study.spec import Study
@@ -43,14 +43,14 @@ class Proposals:
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
         """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
         self._tell(ask.label, before=plan.learned_from(ask.first))
-        configurations: dict[int, Hyperparameters] = {}
+        tried = self._table.configurations(ask.label, range(ask.first))
         for number in range(ask.first, ask.first + ask.count):
             sampler, own = self._sampler(ask.label, number)
             proposed = sampler.ask(own)
-            configurations[number] = self._branch(ask.label, number, proposed, configurations)
-            if configurations[number] != proposed:
-                sampler.pending(own, configurations[number])
-        return list(configurations.values())
+            tried.append(self._branch(ask.label, number, proposed, tried))
+            if tried[number] != proposed:
+                sampler.pending(own, tried[number])
+        return tried[ask.first :]
 
     def created(self, records: Iterable[TrialRecord]) -> None:
         """Remembers new search trials, which their samplers have proposed."""
@@ -76,18 +76,19 @@ class Proposals:
             self._table.change([record.id], values=None)
 
     def _branch(
-        self, label: str, number: int, proposed: Hyperparameters, asked: Mapping[int, Hyperparameters]
+        self, label: str, number: int, proposed: Hyperparameters, tried: Sequence[Hyperparameters]
     ) -> Hyperparameters:
         """The proposed schedule with all else from the trunk that configuration `number` belongs to, if it has one.
 
-        Starting points are tried as they are, and so is a proposal that breaks a constraint with the trunk's values.
+        Starting points are tried as they are, and so is a proposal that with the trunk's values breaks a constraint or
+        is one of the configurations `tried` before.
         """
         entry, trunk = self._entries[label], self._budget.trunk_of(number)
         if trunk == number or not entry.branching or number // self._budget.searches < len(entry.start):
             return proposed
-        first = asked[trunk] if trunk in asked else self._table.configurations(label, [trunk])[0]
+        first = tried[trunk]
         joined = {name: value if name.startswith("schedule.") else first[name] for name, value in proposed.items()}
-        return joined if all_hold(entry.constraints, joined) else proposed
+        return joined if joined not in tried and all_hold(entry.constraints, joined) else proposed
 
     def _sampler(self, label: str, number: int) -> tuple[ByRung, int]:
         """The sampler that proposes this search trial of a label, and the number of the trial in its search."""
