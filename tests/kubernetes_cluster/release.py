@@ -55,6 +55,7 @@ def changes(folder):
         ),
         Change("REGISTRY/", "localhost/", "loaded images"),
         Change("image.tag=0.2.0", "image.tag=test", "the images' tag"),
+        Change("image.tag=0.1.0", "image.tag=test", "the same"),
         Change("image.tag=NEW", "image.tag=test", "there is one version: the upgrade changes nothing but runs whole"),
         Change("workers.max=4", "workers.max=2", "two cores"),
         Change("driftline.dump", f"{folder}/driftline.dump", "not into the repository"),
