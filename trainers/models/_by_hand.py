@@ -57,13 +57,6 @@ class ByHand(Oracle):
                     losses[trial, group.start : group.stop] += piece.mean_loss(scores)
         return losses
 
-    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(T, M) mean losses and their (T, M, P) gradients."""
-        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        loss = self.add_gradient_(params, batch, total, want_loss=True)
-        assert loss is not None
-        return loss, total
-
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         return self._gradients(params, batch, total, want_loss, fresh=False)

@@ -76,13 +76,6 @@ class Stacked(Oracle):
             losses.append(self.mean_loss(scores, group))
         return torch.cat(losses, 1)
 
-    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(T, M) mean losses and their (T, M, P) gradients."""
-        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        loss = self.add_gradient_(params, batch, total, want_loss=True)
-        assert loss is not None
-        return loss, total
-
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])

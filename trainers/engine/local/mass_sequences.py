@@ -13,6 +13,7 @@ Both are written so that they hold for the sums with rate -1, and for the models
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -22,8 +23,24 @@ from trainers.engine.local.client_optimizer import rows_of
 MODEL, AUXILIARY = "model", "auxiliary"
 
 
+class _Sequences:
+    """What both forms share."""
+
+    moves_models = True  # w, u and v instead of W, U and V
+    decoupled = False
+
+    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
+        """No tensor only accumulates gradients."""
+        return None
+
+    def rows(self, rows: slice) -> Self:
+        """This optimizer for some of the trials."""
+        part: Self = rows_of(self, rows)
+        return part
+
+
 @dataclass(frozen=True)
-class ThreeSequences:
+class ThreeSequences(_Sequences):
     """Model, look-ahead and auxiliary sequence; returns the sum V, which gives W together with U.
 
     Args:
@@ -36,20 +53,7 @@ class ThreeSequences:
     auxiliary_ratio: Tensor
     auxiliary: Tensor | None = None
 
-    @property
-    def returned(self) -> tuple[str, ...]:
-        """Names of the memory tensors that the local loop returns."""
-        return (AUXILIARY,)
-
-    @property
-    def moves_models(self) -> bool:
-        """Whether totals and returned memory may be models: w, u and v instead of W, U and V."""
-        return True
-
-    @property
-    def decoupled(self) -> bool:
-        """Whether weight decay is added to the directions."""
-        return False
+    returned = (AUXILIARY,)
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
@@ -69,18 +73,9 @@ class ThreeSequences:
         auxiliary.addcmul_(gradient, self.auxiliary_ratio, value=-rate)
         total.sub_(gradient, alpha=rate).lerp_(auxiliary, self.mixing / (1 + self.mixing))
 
-    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
-        """No tensor only accumulates gradients."""
-        return None
-
-    def rows(self, rows: slice) -> ThreeSequences:
-        """This optimizer for some of the trials."""
-        part: ThreeSequences = rows_of(self, rows)
-        return part
-
 
 @dataclass(frozen=True)
-class TwoSequences:
+class TwoSequences(_Sequences):
     """Model and look-ahead sequence, with momentum; returns the sum W.
 
     Args:
@@ -93,20 +88,7 @@ class TwoSequences:
     compensation_ratio: Tensor
     model: Tensor | None = None
 
-    @property
-    def returned(self) -> tuple[str, ...]:
-        """Names of the memory tensors that the local loop returns."""
-        return (MODEL,)
-
-    @property
-    def moves_models(self) -> bool:
-        """Whether totals and returned memory may be models: w, u and v instead of W, U and V."""
-        return True
-
-    @property
-    def decoupled(self) -> bool:
-        """Whether weight decay is added to the directions."""
-        return False
+    returned = (MODEL,)
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
@@ -124,12 +106,3 @@ class TwoSequences:
         further.addcmul_(model, self.momentum)
         memory[MODEL].copy_(model)
         total.add_(further)
-
-    def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
-        """No tensor only accumulates gradients."""
-        return None
-
-    def rows(self, rows: slice) -> TwoSequences:
-        """This optimizer for some of the trials."""
-        part: TwoSequences = rows_of(self, rows)
-        return part

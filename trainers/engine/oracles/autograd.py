@@ -36,13 +36,6 @@ class Autograd(Oracle):
                 losses[trial, group.start + place] = (self.losses(self.layout.views(row), data) * weights).sum()
         return losses
 
-    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(T, M) mean losses and their (T, M, P) gradients."""
-        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        loss = self.add_gradient_(params, batch, total, want_loss=True)
-        assert loss is not None
-        return loss, total
-
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])

@@ -51,13 +51,6 @@ class Loop(Oracle):
                         losses[trial, group.start + place] += self.losses(data) @ weights
         return losses
 
-    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(T, M) mean losses and their (T, M, P) gradients."""
-        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        loss = self.add_gradient_(params, batch, total, want_loss=True)
-        assert loss is not None
-        return loss, total
-
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """The gradient of the inner product of the gradient and the vector (see Oracle)."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])

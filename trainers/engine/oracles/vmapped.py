@@ -59,13 +59,6 @@ class Vmap(Oracle):
                     losses[:, group.start : group.stop] += self._total(models, data, weights).T
         return losses
 
-    def value_and_grad(self, params: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(T, M) mean losses and their (T, M, P) gradients."""
-        total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        loss = self.add_gradient_(params, batch, total, want_loss=True)
-        assert loss is not None
-        return loss, total
-
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
