@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "helm" / "driftline"
+_APP_VERSION = r"^appVersion: \"?([^\"\n]+)"
 
 
 def differences(tag: str, root: Path = ROOT) -> list[str]:
@@ -28,7 +29,7 @@ def differences(tag: str, root: Path = ROOT) -> list[str]:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     places = {
         "pyproject.toml": project,
-        "Chart.yaml, appVersion": _value(root / "helm/driftline/Chart.yaml", r"^appVersion: \"?([^\"\n]+)"),
+        "Chart.yaml, appVersion": _value(root / "helm/driftline/Chart.yaml", _APP_VERSION),
         "Dockerfile, ARG VERSION": _value(root / "Dockerfile", r"^ARG VERSION=(.+)$"),
     }
     lines = [f"{place}: {found}, not {version}" for place, found in places.items() if found != version]
@@ -87,7 +88,8 @@ def chart(repository: str, digest: str, out: Path, helm: str = "helm") -> Path:
         start = values.index("\nimage:\n")
         end = values.index("\nimagePullSecrets:")
         image = values[start:end]
-        named = image.replace('repository: ""', f"repository: {repository}").replace('digest: ""', f"digest: {digest}")
+        tag = f"{_value(copy / 'Chart.yaml', _APP_VERSION)}@{digest}"  # another tag, if one is set, replaces both
+        named = image.replace('repository: ""', f"repository: {repository}").replace('tag: ""', f"tag: {tag}")
         (copy / "values.yaml").write_text(values[:start] + named + values[end:])
         out.mkdir(parents=True, exist_ok=True)
         done = subprocess.run([helm, "package", copy, "-d", out], capture_output=True, text=True, check=False)

@@ -31,10 +31,15 @@ IDLE_S = 600.0
 """Seconds without a study after which a process ends; the next study starts another one."""
 
 CHECK_BYTES = 2 * 2**30
-"""Memory that a check may take, including data. Enforced on Linux only."""
+"""Most memory that a check may take, including data. Enforced on Linux only."""
 
 PROCESSES = 2
 """One more than the studies of one project that are checked at once (`service.api.rate_limits.Checking`)."""
+
+_PARENT_BYTES = 256 * 2**20
+_START_BYTES = 192 * 2**20  # of a process before its first study: 172 MiB were measured
+_LEAST_BYTES = 64 * 2**20
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of a control group, version 2 and version 1
 
 _LOG = logging.getLogger(__name__)
 _NICE = 10
@@ -62,6 +67,7 @@ class CheckProcesses:
     ) -> None:
         arguments = [str(most_bytes), str(idle_seconds), *map(str, roots)]
         self._seconds = seconds
+        self._most_bytes = most_bytes
         self._processes = [ChildProcess(__name__, *arguments, what="checks studies") for _ in range(count)]
         self._idle: queue.LifoQueue[ChildProcess] = queue.LifoQueue()  # LIFO: reuses started processes
         for process in self._processes:
@@ -80,7 +86,7 @@ class CheckProcesses:
         finally:
             self._idle.put(process)
         if not answer:
-            limit = f"within {self._seconds:g} s and the memory limit"
+            limit = f"within {self._seconds:g} s and {self._most_bytes / 2**20:.0f} MiB of memory"
             raise InvalidSpec("", f"the study could not be checked {limit}: make it smaller")
         outcome = json.loads(answer)
         if "problem" in outcome:
@@ -96,9 +102,23 @@ class CheckProcesses:
 @functools.cache
 def check_processes(*roots: Path) -> CheckProcesses:
     """The check processes of this program; they end with it."""
-    processes = CheckProcesses(roots)
+    processes = CheckProcesses(roots, most_bytes=check_bytes())
     atexit.register(processes.close)
     return processes
+
+
+def check_bytes(root: Path = Path("/")) -> int:
+    """Memory that a check may take, so that all processes and their parent fit into the limit of their container.
+
+    Args:
+        root: Folder that contains sys.
+    """
+    most = CHECK_BYTES
+    for name in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says "max"
+            limit = int((root / "sys/fs/cgroup" / name).read_text())
+            most = min(most, (limit - _PARENT_BYTES) // PROCESSES - _START_BYTES)
+    return max(most, _LEAST_BYTES)
 
 
 def limit_memory(most_bytes: int) -> None:
@@ -130,6 +150,8 @@ def _main(most_bytes: int, idle_seconds: float, roots: Sequence[Path]) -> None:
     from driftline.study import check as _check  # noqa: F401
 
     os.nice(_NICE)
+    with contextlib.suppress(OSError):  # there is no such file except on Linux
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the kernel ends this process first
     limit_memory(most_bytes)
     answer_lines(functools.partial(_answer, roots), idle_seconds)
 

@@ -120,6 +120,7 @@ MATRIX = {
         "studies": {
             "image": {"repository": "registry.example.org/own", "digest": "sha256:" + "b" * 64},
             "head": {"cpu": "500m", "memory": "2Gi", **PLACED},
+            "autoscaler": {"cpu": "250m", "limitCpu": False},
             "workers": {"min": 0, "max": 8, "gpus": 4, "runtimeClass": "nvidia", **PLACED},
             "env": {"A": "b"},
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],

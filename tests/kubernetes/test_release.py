@@ -3,14 +3,12 @@
 import importlib.util
 import re
 import shutil
-import subprocess
-import time
 
 import pytest
-import urllib3
 import yaml
 
 from tests.kubernetes.conftest import LOADER, ROOT, lacking
+from tests.kubernetes.local_registry import LocalRegistry
 from tests.ports import free_port
 
 spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
@@ -76,34 +74,15 @@ def test_a_wrong_digest_is_refused(tmp_path):
 
 @pytest.fixture
 def registry(tmp_path):
-    """The address of a registry on this computer, which is plain HTTP as its name is localhost."""
+    """The address of a registry on this computer."""
     if shutil.which("docker-registry") is None:
         lacking("apt-get install docker-registry")
-    port = free_port()
-    settings = {
-        "version": "0.1",
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
-    }
-    file = tmp_path / "registry.yaml"
-    file.write_text(yaml.safe_dump(settings))
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(["docker-registry", "serve", str(file)], stdout=log, stderr=log)
-    pool = urllib3.PoolManager(retries=False)
-    deadline = time.monotonic() + 120
+    found = LocalRegistry(tmp_path / "registry", free_port())
     try:
-        while True:
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-            try:
-                pool.request("GET", f"http://127.0.0.1:{port}/v2/", timeout=5)
-                break
-            except urllib3.exceptions.HTTPError:
-                time.sleep(0.1)
-        yield f"localhost:{port}"
+        found.start()
+        yield found.address
     finally:
-        process.kill()
-        process.wait()
+        found.stop()
 
 
 def test_a_pushed_chart_installs_its_image_without_values(helm, registry, tmp_path):
@@ -117,5 +96,7 @@ def test_a_pushed_chart_installs_its_image_without_values(helm, registry, tmp_pa
     version = ["--version", yaml.load((release.CHART / "Chart.yaml").read_text(), LOADER)["version"]]
     text = helm("template", "r", chart, *version, "--plain-http", "--namespace", "ns").stdout
     images = set(re.findall(r"image: \"?([^\s\"]+)", text))
-    assert f"{image}@{DIGEST}" in images
-    assert {one.partition(":")[0] for one in images - {f"{image}@{DIGEST}"}} == {"postgres"}
+    app = yaml.load((release.CHART / "Chart.yaml").read_text(), LOADER)["appVersion"]
+    assert images == {f"{image}:{app}@{DIGEST}", "postgres:17"}
+    own = ("--set", "image.repository=mine", "--set", "image.tag=own", "--plain-http", "--namespace", "ns")
+    assert "mine:own" in helm("template", "r", chart, *version, *own).stdout

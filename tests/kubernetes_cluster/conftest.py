@@ -64,6 +64,10 @@ def started(folder):
             node.run(*kubectl, "pods", "--all")
         elif not kept:
             stack.callback(node.down)
+        stack.callback(node.registry.stop)
         if not node.kubeconfig.exists():
             node.up(nodes.images(folder / "images"))
+        else:
+            with node.inside():
+                node.registry.start()
         yield node

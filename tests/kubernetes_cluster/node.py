@@ -8,18 +8,23 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.kubernetes.conftest import lacking
+from tests.kubernetes.local_registry import LocalRegistry
 from tests.kubernetes.tools import FOLDER, Missing, tool
 
 ROOT = Path(__file__).parents[2]
 KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
 PROGRAMS = ("containerd", "runc", "iptables", "conntrack", "ip", "gcc", "buildah", "debootstrap", "npm")
+PROGRAMS += ("docker-registry",)
 PACKAGES = (
-    "containerd runc containernetworking-plugins iptables conntrack iproute2 libc6-dev gcc buildah debootstrap npm"
+    "containerd runc containernetworking-plugins iptables conntrack iproute2 libc6-dev gcc buildah debootstrap "
+    "docker-registry npm"
 )
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 _NEW_NETWORK = 0x40000000
 
 
@@ -42,16 +47,16 @@ def require():
 
 
 def images(folder):
-    """The archives of all images: those in DRIFTLINE_IMAGES, else built now."""
+    """The folder with the archives of all images: DRIFTLINE_IMAGES, else one in which they are built now."""
     given = os.environ.get("DRIFTLINE_IMAGES")
     if given is None:
         build = ROOT / "tests" / "kubernetes" / "build_image.py"
         subprocess.run([sys.executable, str(build), str(folder)], check=True, timeout=900)
-    return [Path(given or folder) / f"{name}.tar" for name in ("driftline", "postgres", "compass")]
+    return Path(given or folder)
 
 
 class Node:
-    """One node with some GPUs in name.
+    """One node with some GPUs in name, and a registry from which it pulls images.
 
     Args:
         folder: Where it keeps everything; removed by `down`.
@@ -61,32 +66,34 @@ class Node:
 
     def __init__(self, folder, gpus=4, script=None):
         self.folder = folder
-        self.kubeconfig = folder / "kubeconfig"
-        self._gpus = gpus
         self._script = script or Path(os.environ.get("DRIFTLINE_TEST_CLUSTER", KUBE / "cluster.py"))
+        self.kubeconfig = folder / "kubeconfig"
+        self.registry = LocalRegistry(folder / "registry", 5000, self.command())
+        self._gpus = gpus
 
     def up(self, archives):
-        """Starts it, with images. They are loaded as soon as containerd answers, while Kubernetes is starting.
+        """Starts it. Images are pushed to its registry while Kubernetes is starting.
 
         Args:
-            archives: Each after those whose layers it needs.
+            archives: Folder with the archives of the images.
         """
         with ThreadPoolExecutor() as pool:
             started = pool.submit(self._run, "up", "--gpus", str(self._gpus))
             while not (self.folder / "containerd.sock").exists() and not started.done():
                 time.sleep(0.1)
             try:
-                for archive in archives:
-                    self.load(archive)
+                with self.inside():
+                    self.registry.start()
+                    self.registry.push(archives / "driftline.tar", "driftline", VERSION)
+                    self.registry.push(archives / "postgres.tar", "postgres", "17")
+                    self.registry.push(archives / "compass.tar", "driftline-compass", "0.1.0", base="driftline")
+                say("the images are in the registry")
             finally:
                 started.result()  # what went wrong first
 
     def down(self):
         self._run("down")
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def load(self, archive):
-        self._run("load", str(archive))
 
     def command(self, *argv):
         """A command line that runs inside the node's network."""

@@ -15,11 +15,12 @@ import urllib3
 import yaml
 
 from driftline import Client, Study
-from tests.kubernetes_cluster.node import KUBE, ROOT, Node, say
+from tests.kubernetes_cluster.node import KUBE, ROOT, VERSION, Node, say
 from tests.kubernetes_cluster.page import PAGE, Change, Page, Shell, values
 from tests.kubernetes_cluster.rest import Rest
 
 NAMESPACE = "driftline"
+REGISTRY = "localhost:5000"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 PODS = f"{CORE}/pods"
 STUDIES = "driftline-studies"
@@ -32,6 +33,19 @@ HOST, FILES_PORT = "10.77.0.1", 8899
 DATA_URL = f"http://{HOST}:{FILES_PORT}/data.tar.gz"
 
 
+def version():
+    """The chart's version."""
+    return yaml.safe_load((ROOT / "helm/driftline/Chart.yaml").read_text())["version"]
+
+
+def publish(node, folder):
+    """Packages the chart with the image that is in the registry, and pushes it, as the release's workflow does."""
+    image = [f"{REGISTRY}/driftline", node.registry.digest("driftline", VERSION)]
+    script = [sys.executable, str(ROOT / ".ci/release.py")]
+    packaged = node.run(*script, "chart", *image, "--out", str(folder))
+    node.run("helm", "push", packaged.strip(), f"oci://{REGISTRY}/charts", "--plain-http")
+
+
 def changes(folder):
     """All that is done differently from the page."""
     crds = " ".join(f"-f {KUBE}/crds/{name}.stripped.yaml" for name in ("rayjobs", "rayclusters"))
@@ -41,7 +55,8 @@ def changes(folder):
     )
     files = f"-f tests/kubernetes_cluster/values.yaml -f {folder}/data.yaml"
     checkpoints = f"--set checkpoints.volume.source.hostPath.path={folder}/checkpoints"
-    without = "no Docker and no registry: build_image.py builds the images with buildah, the node has them already"
+    chart = f"oci://{REGISTRY}/charts/driftline --version {version()} --plain-http"
+    without = "no Docker: buildah has built the images, and the tests have pushed them"
     return [
         Change("docker build", None, without),
         Change("docker push", None, without),
@@ -50,12 +65,17 @@ def changes(folder):
         Change(" --namespace kuberay --create-namespace --version 1.7.0", "", "the same"),
         Change(
             "helm install driftline helm/driftline",
-            f"helm install driftline helm/driftline {files} {checkpoints}",
-            "two cores, no storage class: small requests, folders of the node; a volume with data",
+            f"helm install driftline {chart} {files} {checkpoints}",
+            "the chart as it is released; two cores, no storage class: small requests, folders of the node; data",
         ),
-        Change("REGISTRY/", "localhost/", "loaded images"),
-        Change("image.tag=0.2.0", "image.tag=test", "the images' tag"),
-        Change("image.tag=NEW", "image.tag=test", "there is one version: the upgrade changes nothing but runs whole"),
+        Change(
+            "--set image.repository=REGISTRY/driftline --set image.tag=0.2.0",
+            "",
+            "a released chart names its image, by digest",
+        ),
+        Change("helm upgrade driftline helm/driftline", f"helm upgrade driftline {chart}", "the same"),
+        Change("REGISTRY/", f"{REGISTRY}/", "the node's own registry"),
+        Change("image.tag=NEW", "image.tag=0.1.0", "there is one version: the upgrade changes nothing but runs whole"),
         Change("workers.max=4", "workers.max=2", "two cores"),
         Change("driftline.dump", f"{folder}/driftline.dump", "not into the repository"),
         Change("examples/digits.yaml", f"{folder}/digits.yaml", "the same study with a smaller budget"),
@@ -67,6 +87,7 @@ class Deployed:
     """A release of the chart, and how to speak to it.
 
     Attributes:
+        at_rest: MiB that each pod of the service uses before the first study.
         read: What the commands of the page printed that are followed beside the first tests, as futures.
     """
 
@@ -79,6 +100,7 @@ class Deployed:
     addresses: dict
     login: str
     token: str
+    at_rest: dict
     read: dict
 
     def submit(self, spec, **changes):
@@ -183,6 +205,7 @@ def prepare(folder, data):
 def installed(node, folder, data):
     """The chart, installed with the page's two commands; call it inside the node's network."""
     prepare(folder, data)
+    publish(node, folder)
     shell = Shell(node.command("bash"), {"OMP_NUM_THREADS": "1"})
     shell.run(f"{sys.executable} -m http.server {FILES_PORT} -d {folder}/files > {folder}/files.log 2>&1 &")
     page = Page(shell, changes(folder))
@@ -201,11 +224,20 @@ def installed(node, folder, data):
         told = {key: base64.b64decode(value).decode() for key, value in secret.items()}
         client = stack.enter_context(Client(addresses["api"], told["admin-token"]))
         login = f"{told['mlflow-username']}:{told['mlflow-password']}"
+        at_rest = until(lambda: memory(rest), "the kubelet has measured the memory of all pods", 120)
         read = {  # while the tests of the cluster run: a study on the node leaves room for another one
             "helm test": reader.submit(lambda: page.follow("Two commands")),
             "The first study": reader.submit(lambda: page.follow("The first study")),
         }
-        yield Deployed(node, rest, client, page, shell, folder, addresses, login, told["admin-token"], read)
+        yield Deployed(node, rest, client, page, shell, folder, addresses, login, told["admin-token"], at_rest, read)
+
+
+def memory(rest):
+    """MiB that each running pod of the service uses, its working set; {} until the kubelet has measured all."""
+    stats = rest.get("/api/v1/nodes/node-0/proxy/stats/summary")["pods"]
+    used = {pod["podRef"]["name"]: pod.get("memory", {}).get("workingSetBytes", 0) / 2**20 for pod in stats}
+    pods = [pod["metadata"]["name"] for pod in rest.items(f"{PODS}?fieldSelector=status.phase%3DRunning")]
+    return {name: round(used[name]) for name in pods} if all(used.get(name) for name in pods) else {}
 
 
 def show(node, folder):

@@ -16,7 +16,16 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
 ]
+PARTS = ("api", "scheduler", "mlflow", "postgresql")
 FIRST = "digits-fedavg-vs-fedprox"
+
+
+def test_the_service_is_small_at_rest(deployed):
+    say(f"MiB at rest: {deployed.at_rest}")
+    of = {part: [mib for name, mib in deployed.at_rest.items() if f"-{part}-" in name] for part in PARTS}
+    assert [len(of[part]) for part in PARTS] == [1, 2, 1, 1]
+    by_default = 2 * of["api"][0] + sum(of["scheduler"]) + of["mlflow"][0] + of["postgresql"][0]
+    assert by_default < 0.8 * 1024  # 0.5 GiB, most often; the sum with the chart's own number of replicas
 
 
 def test_the_charts_own_test_runs_a_study(deployed):
@@ -58,7 +67,7 @@ def test_a_derived_image_brings_its_own_task(deployed):
         if "deletionTimestamp" not in pod["metadata"]
         for container in pod["spec"]["containers"]
     }
-    assert images == {"localhost/driftline-compass:test"}
+    assert images == {"localhost:5000/driftline-compass:0.1.0"}
     own = {**SPEC, "name": "own-task", "task": {"name": "compass", "clients": 4}}
     own["objective"] = {"quality": "test_loss", "cost": "rounds"}
     answer = urllib3.request(

@@ -192,6 +192,11 @@ def test_it_scales_only_when_there_is_room_to():
     assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (1, 1, 8)
     assert cluster["enableInTreeAutoscaling"] is True
     assert cluster["autoscalerOptions"]["idleTimeoutSeconds"] == 120
+    amounts = {"cpu": "500m", "memory": "512Mi"}  # what KubeRay gives it by itself
+    assert cluster["autoscalerOptions"]["resources"] == {"requests": amounts, "limits": amounts}
+    small = made({**FULL, "autoscaler": {"cpu": "50m", "memory": "1Gi", "limit_cpu": False}})["spec"]["rayClusterSpec"]
+    limits = {"memory": "1Gi"}
+    assert small["autoscalerOptions"]["resources"] == {"requests": {"cpu": "50m", **limits}, "limits": limits}
     fixed = made({"image": "i", "workers": {"min": 3, "max": 3}})["spec"]["rayClusterSpec"]
     assert "enableInTreeAutoscaling" not in fixed
     assert "autoscalerOptions" not in fixed

@@ -64,6 +64,7 @@ def test_settings_that_kueue_would_refuse_are_refused_here(values, said):
 
 
 def test_an_elastic_job_may_scale():
+    """Kueue's ElasticJobsViaWorkloadSlices: kueue#7605."""
     made = config(queue="q", workers={"min": 1, "max": 4}, annotations={kueue.ELASTIC: "true"})
     assert manifests.rayjob(made, launch(), "n", "ns", url="u", folder="f")["spec"]["rayClusterSpec"][
         "enableInTreeAutoscaling"

@@ -205,6 +205,7 @@ def test_a_worker_that_went_while_nobody_watched_is_told_of_for_a_while(monkeypa
     ],
 )
 def test_a_lost_head(heads, said):
+    """Also where KubeRay says RUNNING for ever: kuberay#3860, #3903, #4217, and #4914 before 1.7."""
     assert seen(job("Running", **RUNNING), *heads) == Seen(False, f"the head was lost: {said}")
 
 

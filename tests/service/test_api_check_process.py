@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from driftline.errors import InvalidSpec, Unavailable
 from service.api import study_checks
-from service.api.check_process import CheckProcesses
+from service.api.check_process import CHECK_BYTES, PROCESSES, CheckProcesses, check_bytes
 from service.store.store import Store
 from tests.waiting import until
 
@@ -63,6 +64,8 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
                 client.create(GOOD | {"methods": [{"name": "fedavgg", "space": {}}]})
         started = [process._running for process in checks._processes if process._running is not None]
         assert len(started) == 1  # one after the other need only one
+        if sys.platform == "linux":
+            assert Path(f"/proc/{started[0].pid}/oom_score_adj").read_text() == "1000\n"  # the API is not killed first
     finally:
         checks.close()
     assert started[0].returncode is not None
@@ -79,6 +82,26 @@ def test_a_check_that_needs_too_much_memory_is_refused(folder: Path) -> None:
         assert checks(GOOD).fingerprint
     finally:
         checks.close()
+
+
+def test_all_checks_fit_into_the_container_beside_the_api(tmp_path: Path) -> None:
+    values = yaml.safe_load((Path(__file__).parents[2] / "helm/driftline/values.yaml").read_text())
+    chart = int(values["api"]["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
+    for number, (name, limit, expected) in enumerate(
+        (
+            ("memory.max", str(chart), 704 * 2**20),
+            ("memory/memory.limit_in_bytes", str(chart), 704 * 2**20),
+            ("memory.max", "max", CHECK_BYTES),
+            ("memory/memory.limit_in_bytes", "9223372036854771712", CHECK_BYTES),  # what version 1 calls no limit
+            ("memory.max", str(2**20), 64 * 2**20),
+        )
+    ):
+        file = tmp_path / str(number) / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{limit}\n")
+        assert check_bytes(tmp_path / str(number)) == expected
+    assert chart // 2**20 == PROCESSES * (704 + 192) + 256
+    assert check_bytes(tmp_path / "none") == CHECK_BYTES
 
 
 @pytest.fixture
@@ -102,7 +125,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_check_that_takes_too_long_is_ended(stand_in: Any, tmp_path: Path) -> None:
     checks = stand_in("read line; echo ready; read line; exec sleep 1000", seconds=0.3)
     for _ in range(2):  # the next study has a fresh process
-        with pytest.raises(InvalidSpec, match=r"could not be checked within 0.3 s and the memory limit"):
+        with pytest.raises(InvalidSpec, match=r"could not be checked within 0.3 s and 2048 MiB of memory"):
             checks(GOOD)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == len(set(pids)) == 2

@@ -105,6 +105,20 @@ class Head(Placement):
     limit_cpu: bool = True
 
 
+class Autoscaler(Section):
+    """The container of Ray's autoscaler in the head's pod, where `workers` may scale.
+
+    Attributes:
+        cpu: CPU cores that it requests.
+        memory: Memory, both request and limit.
+        limit_cpu: Whether it gets no more cores than it requests.
+    """
+
+    cpu: Quantity = "500m"
+    memory: Quantity = "512Mi"
+    limit_cpu: bool = True
+
+
 class Workers(Placement):
     """The pods that train.
 
@@ -193,6 +207,7 @@ class Config(Section):
             KubeRay's operator on port 8265 of the heads.
         ray_version: Version of Ray in the image.
         head: The head's pod.
+        autoscaler: Ray's autoscaler in that pod.
         workers: The pods that train, in the pool `default`.
         pools: Further pools of workers by name; what one leaves out has the default of its type, not of `workers`.
         env: Environment variables of all pods, such as DATA_DIR.
@@ -229,6 +244,7 @@ class Config(Section):
     network_policy: bool = False
     ray_version: str = Field(default_factory=lambda: importlib.metadata.version("ray"))
     head: Head = Head()
+    autoscaler: Autoscaler = Autoscaler()
     workers: Workers = Workers()
     pools: dict[Name, WorkerPool] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
@@ -282,7 +298,7 @@ class Config(Section):
                 got = f"min={config.workers.min} and max={config.workers.max}"
                 raise InvalidSpec(
                     "workers" if name == DEFAULT_POOL else f"pools.{name}",
-                    f"must have min equal to max in a queue, since Kueue refuses Ray's autoscaler, got {got}",
+                    f"must have min equal to max in a queue without the annotation {kueue.ELASTIC}: true, got {got}",
                 )
         return self
 

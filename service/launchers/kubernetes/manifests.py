@@ -11,7 +11,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from service.launchers.base import Launch
 from service.launchers.kubernetes import kueue
-from service.launchers.kubernetes.config import Config, Head, Placement, Workers
+from service.launchers.kubernetes.config import Autoscaler, Config, Head, Placement, Workers
 from service.launchers.kubernetes.naming import ATTEMPT, OWN_POLICY, STUDY, common_labels, job_name
 
 RAY_KEY = "auth_token"
@@ -202,6 +202,7 @@ def _autoscaling(config: Config) -> dict[str, Any]:
             "version": "v2",
             "idleTimeoutSeconds": config.workers.idle_seconds,
             "imagePullPolicy": config.image_pull_policy,
+            "resources": _amounts(config.autoscaler),
             "securityContext": _SECURITY,
             "env": [{"name": "HOME", "value": _SCALER_SCRATCH["mountPath"]}],
             "volumeMounts": [_SCALER_SCRATCH, _SCALER_TOKEN],
@@ -269,7 +270,7 @@ def _no_gpus(config: Config) -> list[dict[str, str]]:
     return [] if name in config.env else [{"name": name, "value": "void"}]
 
 
-def _amounts(pods: Head | Workers) -> dict[str, dict[str, str]]:
+def _amounts(pods: Head | Autoscaler | Workers) -> dict[str, dict[str, str]]:
     asked = {"cpu": pods.cpu, "memory": pods.memory}
     return {"requests": asked, "limits": dict(asked) if pods.limit_cpu else {"memory": pods.memory}}
 
