@@ -58,7 +58,7 @@ class Float:
     low: float
     high: float
     log: bool = False
-    also: tuple[float, ...] = ()
+    also: Sequence[float] = ()
     complement: bool = False
     points: int = GRID_POINTS
 
@@ -167,7 +167,7 @@ class Int:
     low: int
     high: int
     log: bool = False
-    also: tuple[int, ...] = ()
+    also: Sequence[int] = ()
     points: int = GRID_POINTS
 
     def __post_init__(self) -> None:
@@ -249,7 +249,7 @@ class Choice:
         SpecError: No option, a duplicate, or a value that JSON cannot hold.
     """
 
-    options: tuple[Any, ...]
+    options: Sequence[Any]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(plain(option) for option in self.options))
@@ -274,11 +274,11 @@ class Choice:
     def grid(self, points: int | None = None) -> tuple[Any, ...]:
         """All options, whatever `points` is."""
         del points
-        return self.options
+        return tuple(self.options)
 
     def ends(self) -> tuple[Any, ...]:
         """All options."""
-        return self.options
+        return tuple(self.options)
 
     def to_json(self) -> Any:
         """Its form in a study: the bare value if it is fixed."""
@@ -353,7 +353,7 @@ def from_json(form: Any, path: str = "") -> Parameter:
         raise SpecError(str(error), path) from error
 
 
-def _check_range(kind: str, low: float, high: float, also: tuple[float, ...], points: int) -> None:
+def _check_range(kind: str, low: float, high: float, also: Sequence[float], points: int) -> None:
     if not low < high:
         raise SpecError(f"low must be below high, got {kind}={shown([low, high])}: for a fixed value write it alone")
     if inside := [value for value in also if low <= value <= high]:
@@ -364,7 +364,7 @@ def _check_range(kind: str, low: float, high: float, also: tuple[float, ...], po
         raise SpecError(f"points must be at least 1, got points={points}")
 
 
-def _range_json(kind: str, low: float, high: float, log: bool, also: tuple[float, ...], points: int) -> dict[str, Any]:
+def _range_json(kind: str, low: float, high: float, log: bool, also: Sequence[float], points: int) -> dict[str, Any]:
     form: dict[str, Any] = {kind: [low, high]}
     if log:
         form["log"] = True
@@ -375,7 +375,7 @@ def _range_json(kind: str, low: float, high: float, log: bool, also: tuple[float
     return form
 
 
-def _split(u: float, also: tuple[Number, ...]) -> tuple[Number | None, float]:
+def _split(u: float, also: Sequence[Number]) -> tuple[Number | None, float]:
     """The extra point at quantile u, or None and the quantile within the range."""
     if not also:
         return None, u

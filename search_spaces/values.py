@@ -7,6 +7,8 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
+import numpy as np
+
 from trainers import SpecError, number
 
 
@@ -30,14 +32,16 @@ def is_json(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The value with strings that hold a number converted to that number, inside lists too.
+    """The value with strings that hold a number, and NumPy's numbers, as plain numbers, inside lists too.
 
     Examples:
-        >>> plain("1e-3"), plain("10"), plain("once"), plain([1, "2.5"])
-        (0.001, 10, 'once', [1, 2.5])
+        >>> plain("1e-3"), plain("10"), plain("once"), plain([1, "2.5"]), plain(np.float64(0.5))
+        (0.001, 10, 'once', [1, 2.5], 0.5)
     """
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, str):
         try:
             as_number = number(value, "")

@@ -147,7 +147,7 @@ SCRIPT = """\
 import json
 from pathlib import Path
 
-from driftline import Client, Frontier, Recommendation, Study
+from driftline import Choice, Client, Float, Frontier, Recommendation, Study
 
 
 def tune(file: Path, rounds: float) -> Recommendation:
@@ -167,6 +167,17 @@ def tune(file: Path, rounds: float) -> Recommendation:
         return best
 
 
+study = Study(
+    name="mine",
+    task={"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
+    methods=[
+        "fedprox",
+        {"name": "fedavg", "space": {"client_lr": Float(1e-3, 1, log=True, also=[0]), "local_steps": Choice([1, 5])}},
+    ],
+    objective={"quality": "test_loss"},
+    budget={"trials_per_method": 4, "rounds": 20},
+)
+print(study.labels, study.budget.rounds + 1)
 best = tune(Path("study.yaml"), 24)
 print(f"{best.label}: {best.quality:.4g} ({best.low:.4g}-{best.high:.4g}) after {best.rounds} rounds")
 """
@@ -207,7 +218,7 @@ def test_the_wheel_has_the_services_pages(installed: Path) -> None:
 def test_type_checkers_see_the_types(installed: Path, tmp_path: Path) -> None:
     """From an editable install and from a wheel, a user's script is typed, and its mistakes are errors for mypy."""
     wrong = (
-        SCRIPT.replace("import Client,", "import Client, Clint,")
+        SCRIPT.replace("import Choice,", "import Choice, Clint,")
         .replace("progress=True", "progres=True")
         .replace("cost=rounds", "cost=file")
         .replace("best.rounds", "best.stop")

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import httpx
+from pydantic import ValidationError
 
 from driftline.client.connection import SILENCE_S, Connection, failure
 from driftline.errors import NotFound, Unavailable
+from driftline.study.validation import raise_invalid
 from driftline.wire.budgets import CheckedStudy, Extension, Retry
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.logs import LogLine, LogPage
@@ -91,9 +93,12 @@ class ApiClient(Connection):
         The numbers are the new totals.
 
         Raises:
-            InvalidSpec: A number is smaller than the present one.
+            InvalidSpec: A number is smaller than the present one, or none is given.
         """
-        body = Extension(trials_per_method=trials_per_method, seeds=seeds)
+        try:
+            body = Extension(trials_per_method=trials_per_method, seeds=seeds)
+        except ValidationError as error:
+            raise_invalid(error, Extension)
         return self._post(study_path(study_id, ":extend"), body, StudyRecord)
 
     def retry(self, study_id: str, trials: Sequence[str] = (), key: str | None = None) -> StudyRecord:

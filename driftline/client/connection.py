@@ -20,7 +20,8 @@ import httpx
 from pydantic import BaseModel
 
 from driftline.backoff import pauses
-from driftline.errors import DriftlineError, Unavailable, from_problem
+from driftline.client.environment import http_address
+from driftline.errors import DriftlineError, InvalidSpec, Unavailable, from_problem
 from driftline.wire.access import Whoami
 
 PAUSE_S = 0.1
@@ -63,7 +64,10 @@ class Connection:
         on_wait: Callable[[str], object] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url = url.rstrip("/")
+        try:
+            self.url = http_address(url) or ""
+        except ValueError as error:
+            raise InvalidSpec("url", str(error)) from None
         if transport is None and socket is not None:
             transport = httpx.HTTPTransport(uds=str(socket))
         self._http = httpx.Client(

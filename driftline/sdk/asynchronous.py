@@ -23,6 +23,7 @@ from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, Job, rests
 from driftline.sdk.remote import RemoteStudies
+from driftline.sdk.studies import require_study
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
@@ -137,11 +138,11 @@ class AsyncClient:
 
     async def submit(self, study: Study, key: str | None = None) -> AsyncJob:
         """Submits a study; the same key again returns the study submitted with it before."""
-        return AsyncJob(await asyncio.to_thread(self._client.submit, study, key))
+        return AsyncJob(await asyncio.to_thread(self._client.submit, require_study(study), key))
 
     async def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study in full and estimates its cost; see `Client.validate`."""
-        return await asyncio.to_thread(self._client.validate, study, estimate=estimate)
+        return await asyncio.to_thread(self._client.validate, require_study(study), estimate=estimate)
 
     async def job(self, study: str) -> AsyncJob:
         """Finds a submitted study by its id or its name (the newest of that name)."""

@@ -11,7 +11,7 @@ import httpx
 from driftline.client.environment import environment
 from driftline.sdk.job import Job
 from driftline.sdk.remote import RemoteStudies
-from driftline.sdk.studies import Studies, local_studies
+from driftline.sdk.studies import Studies, local_studies, require_study
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
@@ -72,7 +72,7 @@ class Client:
             InvalidSpec: The study is invalid; the message names the key.
             Conflict: The folder holds another study.
         """
-        return self._studies.submit(study, key, out=out)
+        return self._studies.submit(require_study(study), key, out=out)
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study in full and estimates its cost; starts nothing.
@@ -90,10 +90,12 @@ class Client:
         Raises:
             InvalidSpec: The study is invalid; the message names the key.
         """
-        return self._studies.validate(study, estimate=estimate)
+        return self._studies.validate(require_study(study), estimate=estimate)
 
     def job(self, study: str) -> Job:
         """Finds a study that was submitted before.
+
+        While another process runs a local study, its job only reads: `Job.wait`, logs, trials, curves, frontier.
 
         Args:
             study: Its id, or its name (the newest of that name); for local studies, the name of its folder.

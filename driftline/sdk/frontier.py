@@ -92,12 +92,16 @@ class Frontier:
 
         Raises:
             NotFound: There is no frontier.json, or it is of an older version, which defined results in another way.
+            InvalidSpec: The file is no JSON.
         """
         place = Path(path)
         file = place / "frontier.json" if place.is_dir() else place
         if not file.is_file():
             raise NotFound(f"no frontier.json at {place}: run a study into it first")
-        data = json.loads(file.read_text(encoding="utf-8"))
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InvalidSpec("path", f"must be a frontier.json or a folder that holds one, got {path}") from None
         if "first" not in data.get("scale", {}):
             raise NotFound(f"{file} is of an older version: driftline.frontier(folder) computes it from the curves")
         return cls(data)
@@ -179,6 +183,8 @@ class Frontier:
             raise NotFound(f"nothing to recommend for {label or 'any label'} yet: no trial with this metric has ended")
         parameters, last = self.data["definitions"]["parameters"], self.data["scale"]["last"]
         limit = last if cost is None else cost
+        if isinstance(limit, bool) or not isinstance(limit, int | float):
+            raise InvalidSpec("cost", f"must be a number of {unit(parameters['cost'])}, got {shown(cost)}")
         rows = {one: recommendation_within(method, last, limit) for one, method in methods.items()}
         cheap = {one: row for one, row in rows.items() if row is not None}
         if not cheap:

@@ -176,12 +176,13 @@ def table(shown: View, metric: str, frontiers: str = "") -> Table:
     from rich.table import Table
 
     passed = [] if shown.state in STUDY_FINISHED else [f"{clock_text(shown.passed_s)} passed"]
-    foot = ", ".join([shown.head, *passed, *shown.pace])
+    measuring = shown.state == "RUNNING" and shown.rate is None and shown.rounds[0] < shown.rounds[1]
+    foot = ", ".join([shown.head, *passed, *(["time left after the first rounds"] if measuring else shown.pace)])
     grid = Table(box=None, pad_edge=False, caption=foot, caption_justify="left")
     grid.add_column("method")
     grid.add_column("")
-    early, failed = any(row.stopped for row in shown.rows), any(row.failed for row in shown.rows)
-    some = [*(["stopped early"] if early else []), "diverged", *(["failed"] if failed else [])]
+    stopped, failed = any(row.stopped for row in shown.rows), any(row.failed for row in shown.rows)
+    some = [*(["stopped early"] if stopped else []), "diverged", *(["failed"] if failed else [])]
     for heading in ("trials", "repeats", *some, f"best {metric}"):
         grid.add_column(heading.replace(" ", "\n"), justify="right")  # narrow: labels need the room
     if frontiers:
@@ -192,7 +193,7 @@ def table(shown: View, metric: str, frontiers: str = "") -> Table:
             ProgressBar(total=max(row.rounds[1], 1), completed=row.rounds[0], width=BAR),
             f"{row.search[0]}/{row.search[1]}",
             f"{row.confirmation[0]}/{row.confirmation[1]}" if row.confirmation[1] else "-",
-            *([str(row.stopped)] if early else []),
+            *([str(row.stopped)] if stopped else []),
             str(row.diverged),
             *([str(row.failed)] if failed else []),
             "-" if row.best is None else f"{row.best:.4g}",

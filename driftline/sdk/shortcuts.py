@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
-from driftline.sdk.studies import local_studies
+from driftline.sdk.studies import local_studies, require_study
 from driftline.study.spec import Study
 
 
@@ -26,7 +26,7 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
     Raises:
         InvalidSpec: The study is invalid; the message names the key.
     """
-    whole = study if isinstance(study, Study) else Study.from_yaml(Path(study))
+    whole = Study.from_yaml(study) if isinstance(study, str | Path) else require_study(study)
     studies = local_studies()
     try:
         frontier = studies.submit(whole, out=out).wait(progress=progress).frontier()

@@ -7,13 +7,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
 
-from driftline.errors import DriftlineError
+from driftline.errors import DriftlineError, InvalidSpec
 from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
+from trainers import shown
 
 LOCAL = "driftline.local"
 """Entry point group. Its one entry returns an `InProcessStudies` for an output folder; None is the default folder."""
@@ -54,6 +55,18 @@ class InProcessStudies(Studies, Protocol):
     def log_models(self, folder: Path, label: str | None, tell: Callable[[str], object]) -> list[str]:
         """Logs the models of an output folder; see `driftline.log_models`."""
         ...
+
+
+def require_study(study: object) -> Study:
+    """The study.
+
+    Raises:
+        InvalidSpec: It is something else, such as the path of a file.
+    """
+    if not isinstance(study, Study):
+        rule = "must be a Study: Study.from_yaml(path) reads a file, Study(**keys) takes a mapping"
+        raise InvalidSpec("study", f"{rule}, got {shown(study)}")
+    return study
 
 
 def local_studies(out: str | Path | None = None) -> InProcessStudies:

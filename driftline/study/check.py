@@ -75,6 +75,10 @@ def check(study: Study) -> list[str]:
             _check_constraints(study, index)
             remarks += [*_start(study, index), *_grid(study, index)]
             _check_sampler(study, index)
+    if first is None:  # no entry could be read: the task and the quality are checked with one that fits every task
+        with errors.collected():
+            plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": "fedavg"})]})
+            first = _corners_read(plain, 0)[0]
     if first is not None:
         with errors.collected():
             _check_packs(study, first)

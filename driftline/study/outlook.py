@@ -150,7 +150,8 @@ def _rounds(study: Study) -> str:
     """The rounds after which trials are evaluated, in words."""
     every = study.eval_every
     if isinstance(every, int):
-        return f"every {every} rounds and after the last" if every > 1 else "after every round"
+        known = f"(costs are known to {every} rounds)"
+        return f"every {every} rounds and after the last {known}" if every > 1 else "after every round"
     grid = sorted(evaluation_grid(study.budget.rounds))
     coarse = [number for number, following in pairwise(grid) if following > number + 1]
     if not coarse:

@@ -32,8 +32,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, JsonValue, model_validator
 from pydantic import Field as Key
@@ -279,6 +280,32 @@ class Study(Section):
     report: list[str] | None = None
     adaptation: dict[str, JsonValue] | None = None
     evaluation: dict[str, JsonValue] | None = None
+
+    if TYPE_CHECKING:  # what users write: for type checkers, the fields say what it becomes
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            task: str | Mapping[str, Any],
+            methods: Sequence[str | Mapping[str, Any] | MethodEntry],
+            budget: Mapping[str, Any] | Budget,
+            objective: Mapping[str, Any] | Objective = ...,
+            resources: Mapping[str, Any] | Resources = ...,
+            sampler: str | Mapping[str, Any] = "tpe",
+            seed: int = 0,
+            clients_per_round: int | None = None,
+            batch_size: int | None = None,
+            batching: str | None = None,
+            weighting: str | None = None,
+            dtype: str | None = None,
+            eval_every: int | str | None = None,
+            loss_data: str | None = None,
+            init: Any = None,
+            report: Sequence[str] | None = None,
+            adaptation: Mapping[str, Any] | None = None,
+            evaluation: Mapping[str, Any] | None = None,
+        ) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -62,6 +62,6 @@ def tag_prediction() -> list[dict[str, float]]:
 
 def _settings(exponents: dict[float, float]) -> list[dict[str, float]]:
     """Configurations from a mapping of client_lr to log10 of server_lr, rounded to the grid of half decades."""
-    grid: tuple[float, ...] = half_decades().options
+    grid = half_decades().options
     rates = {client_lr: grid[round(2 * exponent) + 6] for client_lr, exponent in exponents.items()}
     return [{"client_lr": c, "server_lr": s, "local_steps": _LOCAL_STEPS} for c, s in rates.items()]

@@ -10,6 +10,7 @@ import typer
 from driftline.client.environment import environment
 from driftline.sdk.client import Client
 from driftline.sdk.progress_view import clock_text
+from driftline.study.all_errors import read_study
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from service.cli.jobs import connected
@@ -19,7 +20,7 @@ def validate_study(
     file: Path, url: str | None, token_file: Path | None, *, estimate: bool, as_json: bool = False
 ) -> None:
     """Checks a study, on the service if one is set; prints its size and estimated cost."""
-    study = Study.from_yaml(file)
+    study = read_study(file)
     with connected(url, token_file) if url or environment().url else Client() as client:
         checked = client.validate(study, estimate=estimate)
     if as_json:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
@@ -16,9 +17,9 @@ from driftline.client.environment import environment
 from driftline.errors import InvalidSpec
 from driftline.results.show.escaped_text import escaped
 from driftline.sdk.client import Client
-from driftline.sdk.job import Job
+from driftline.sdk.job import POLL_S, Job, rests
 from driftline.sdk.progress_view import done_text
-from driftline.study.spec import Study
+from driftline.study.all_errors import read_study
 from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
 from service.cli.show import is_remote
 from trainers import hint, shown
@@ -80,7 +81,7 @@ def submit(
         key: Idempotency key.
         as_json: Whether to print JSON.
     """
-    study = Study.from_yaml(file)
+    study = read_study(file)
     if warm_start is not None:
         study = client.job(warm_start).frontier().warm_started(study)
     job = client.submit(study, key)
@@ -95,14 +96,15 @@ def submit(
         typer.echo(f"\nMLflow: {job.mlflow_url}", err=True)
 
 
-def wait(job: Job, study: str) -> None:
+def wait(job: Job, study: str, *, as_json: bool = False) -> None:
     """Shows a study's progress until it has finished; the exit code says how it ended.
 
     Args:
         job: The study.
         study: How the user named it.
+        as_json: Whether to print its record, as a line of JSON, whenever it has changed.
     """
-    _finish(job, shlex.quote(study))
+    _finish(job, shlex.quote(study), as_json=as_json)
     typer.echo(f"{job.record().name}: {job.state.lower()}", err=True)
 
 
@@ -180,7 +182,7 @@ def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
         raise typer.Exit(130) from None
 
 
-def _finish(job: Job, study: str) -> None:
+def _finish(job: Job, study: str, *, as_json: bool = False) -> None:
     """Waits for the study, showing progress; `study` names it in commands.
 
     Raises:
@@ -188,7 +190,7 @@ def _finish(job: Job, study: str) -> None:
         typer.Exit: 1 if the study was cancelled or paused, 130 after Ctrl-C.
     """
     try:
-        job.wait(progress=True)
+        _print_changes(job) if as_json else job.wait(progress=True)
     except KeyboardInterrupt:
         typer.echo(f"The study keeps running; watch it again with:  driftline watch {study}", err=True)
         raise typer.Exit(130) from None
@@ -209,6 +211,19 @@ def _confirm(record: StudyRecord, action: str, rest: str) -> None:
     what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
     if not typer.confirm(f"{action} {what}, {rest}", err=True):
         raise typer.Exit(1)
+
+
+def _print_changes(job: Job) -> None:
+    last = None
+    while True:
+        record = job.record()
+        if record != last:
+            typer.echo(record.model_dump_json())
+            sys.stdout.flush()
+            last = record
+        if rests(record, None):
+            return
+        time.sleep(POLL_S)
 
 
 def _print_record(job: Job) -> None:

@@ -223,7 +223,7 @@ def compare(
 
     at = chosen_cost(cost, network, compute, stragglers, flops_per_example)
     if other is not None and first is None and at is None:
-        show_first_difference(study, other, url=url, token_file=token_file)
+        show_first_difference(study, other, as_json=as_json, url=url, token_file=token_file)
         return
     if other is not None or first is None or second is None:
         raise InvalidSpec("LABEL", "give two labels of the study, or another study with --with (and no cost)")
@@ -330,11 +330,14 @@ def ui(
         int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")
     ] = 5000,
     browser: Annotated[bool, typer.Option(help="Open the study's page in a browser.")] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the page's address and MLflow's tracking URI as one line of JSON.")
+    ] = False,
 ) -> None:
     """Open a study in the MLflow UI, or several in one."""
     from service.cli.ui import open_ui
 
-    open_ui(folders, port, browser=browser)
+    open_ui(folders, port, browser=browser, as_json=as_json)
 
 
 @app.command(rich_help_panel="Running a service")

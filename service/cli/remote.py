@@ -66,12 +66,19 @@ def list_(
 
 
 @app.command(rich_help_panel="Studies")
-def watch(study: Where, url: Url = None, token_file: TokenFile = None) -> None:
+def watch(
+    study: Where,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the study's record as a line of JSON whenever it has changed.")
+    ] = False,
+) -> None:
     """Watch a study, in a folder or on a service, until it has finished; Ctrl-C leaves it running."""
     from service.cli import jobs
 
     with jobs.readable(study, url, token_file) as job:
-        jobs.wait(job, study)
+        jobs.wait(job, study, as_json=as_json)
 
 
 @app.command(rich_help_panel=STUDIES)

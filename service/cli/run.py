@@ -17,7 +17,7 @@ import yaml
 
 from driftline.client.environment import environment
 from driftline.sdk import shortcuts
-from driftline.study.spec import Study
+from driftline.study.all_errors import read_study
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 
@@ -34,7 +34,7 @@ def run_study(
         warm_start: Folder of an earlier study, whose recommendations are tried first.
         as_json: Print frontier.json instead of the table.
     """
-    study, source = Study.from_yaml(file), file.read_text(encoding="utf-8")
+    study, source = read_study(file), file.read_text(encoding="utf-8")
     if warm_start is not None:
         study = shortcuts.frontier(warm_start).warm_started(study)
         source = yaml.safe_dump(study.to_json(), sort_keys=False)

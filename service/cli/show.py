@@ -65,10 +65,16 @@ def show_comparison(
         typer.echo(f"  {number(span['from'], 3)} to {number(span['to'], 3)} {costs}: {better}")
 
 
-def show_first_difference(study: str, other: str, *, url: str | None = None, token_file: Path | None = None) -> None:
+def show_first_difference(
+    study: str, other: str, *, as_json: bool = False, url: str | None = None, token_file: Path | None = None
+) -> None:
     """Prints the first trial that differs between two studies, or that they have the same trials."""
     one, two = (_trials(place, url, token_file) for place in (study, other))
-    typer.echo(first_difference(one, two) or f"the same {len(one)} trials")
+    difference = first_difference(one, two)
+    if as_json:
+        typer.echo(json.dumps({"first_difference": difference, "trials": len(one)}))
+        return
+    typer.echo(difference or f"the same {len(one)} trials")
 
 
 def show_methods(name: str | None, *, as_json: bool = False) -> None:

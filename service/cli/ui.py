@@ -28,13 +28,14 @@ START_S = 90.0
 STOP_S = 5.0
 
 
-def open_ui(folders: Sequence[Path], port: int, *, browser: bool) -> None:
+def open_ui(folders: Sequence[Path], port: int, *, browser: bool, as_json: bool = False) -> None:
     """Serves the MLflow database of a folder, or a copy of several, until Ctrl-C, and opens the study's page.
 
     Args:
         folders: Output folders.
         port: Port on 127.0.0.1.
         browser: Open the page once the server answers.
+        as_json: Whether to print a line of JSON in place of the text.
 
     Raises:
         NotFound: A folder holds no study, or nothing of the study is in MLflow yet.
@@ -50,7 +51,9 @@ def open_ui(folders: Sequence[Path], port: int, *, browser: bool) -> None:
             link = joined_link(folders, Path(place), port)
         require_free(port, "--port")
         what = "the study's page" if len(folders) == 1 else "the studies' page, of copies that last until then"
-        typer.echo(f"MLflow is starting (10-20 s); {what}:\n\n    {link.url}\n\nCtrl-C ends it.")
+        text = f"MLflow is starting (10-20 s); {what}:\n\n    {link.url}\n\nCtrl-C ends it."
+        typer.echo(json.dumps({"url": link.url, "tracking_uri": link.tracking_uri}) if as_json else text)
+        sys.stdout.flush()
         raise typer.Exit(_serve(link, port, browser=browser))
 
 

@@ -141,6 +141,8 @@ def _lock(path: Path) -> IO[str]:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
+        if holder == f"process {os.getpid()}":
+            raise Conflict(f"{path} must be free, but another client of this process works in it: close() that one")
         raise Conflict(f"{path} must be free, but {holder} works in it: wait until it ends")
     file.truncate(0)
     file.write(f"process {os.getpid()}")

@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from driftline.errors import Conflict, NotFound
 from driftline.results.modelled_time import Time
@@ -83,6 +84,16 @@ def stored_trials(folder: Path) -> list[TrialRecord]:
     """
     with _opened(folder) as store:
         return store.trials.find(_study(store, folder).id)
+
+
+def stored_curves(folder: Path, trials: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
+    """The curves of a folder's trials so far, of all unless some are named; see `driftline.Job.curves`.
+
+    Raises:
+        NotFound: The folder holds no study, or the study has no such trial.
+    """
+    with _opened(folder) as store:
+        return store.curves.columns(_study(store, folder).id, list(trials) or None)
 
 
 def stored_table(folder: Path) -> RecordedTable:

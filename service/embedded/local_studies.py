@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from driftline.client.api_client import ApiClient
 from driftline.client.environment import environment
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.modelled_time import Time
-from driftline.sdk.frames import TrialRecords
+from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import RESTING, Job
 from driftline.sdk.progress import ProgressDisplay
@@ -26,7 +27,14 @@ from driftline.wire.records import StudyRecord
 from service.embedded import timing
 from service.embedded.embedded_run import EmbeddedRun, require_room
 from service.embedded.folder import is_in_use
-from service.embedded.folder_results import log_stored_models, stored_frontier, stored_log, stored_study, stored_trials
+from service.embedded.folder_results import (
+    log_stored_models,
+    stored_curves,
+    stored_frontier,
+    stored_log,
+    stored_study,
+    stored_trials,
+)
 
 
 class EmbeddedJob(Job):
@@ -122,7 +130,7 @@ class EmbeddedJob(Job):
 
 
 class WatchedJob(Job):
-    """The study of an output folder, which another process may be running: for `wait` and `logs` alone.
+    """The study of an output folder, which another process may be running: everything that only reads.
 
     An unfinished study on which no process works is shown as paused.
 
@@ -136,6 +144,15 @@ class WatchedJob(Job):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.id = stored_study(folder).id
+
+    @property
+    def _api(self) -> ApiClient:  # type: ignore[override]
+        """Refuses what changes the study.
+
+        Raises:
+            Conflict: Always.
+        """
+        raise Conflict(f"{self.folder} must be free to change its study: wait until the process that runs it has ended")
 
     def record(self) -> StudyRecord:
         """The study as it is stored now."""
@@ -151,6 +168,20 @@ class WatchedJob(Job):
             if label in (None, trial.label) and phase in (None, trial.phase) and state in (None, trial.state)
         ]
         return TrialRecords(trials, self._metric)
+
+    def curves(self, *trials: str) -> CurvesByTrial:
+        """Curves by trial id, one list per metric; of all trials unless some are named. Has ``to_frame()``."""
+        return CurvesByTrial(stored_curves(self.folder, trials))
+
+    def frontier(self, *others: Job, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
+        """The frontiers of all labels so far; see `Job.frontier`."""
+        if others:
+            return super().frontier(*others, quality=quality, cost=cost)
+        return stored_frontier(self.folder, quality, cost)
+
+    def compare(self, first: str, second: str) -> dict[str, Any]:
+        """Compares two labels at equal budgets; see `Job.compare`."""
+        return self.frontier().compare(first, second)
 
     def _document(self) -> dict[str, Any]:
         return stored_frontier(self.folder).data
@@ -205,11 +236,11 @@ class LocalStudies:
         if not (folder / "driftline.db").is_file():
             names = ", ".join(folder.name for folder in self._folders()) or "none yet"
             raise NotFound(f"no study {study!r} under {self._out} (have: {names})")
-        return self._start(folder, None, start=False)
+        return self._found(folder)
 
     def jobs(self) -> list[Job]:
         """All studies, newest first."""
-        return [self._start(folder, None, start=False) for folder in self._folders()]
+        return [self._found(folder) for folder in self._folders()]
 
     def records(self) -> list[StudyRecord]:
         """All studies as they are stored now, newest first."""
@@ -251,6 +282,11 @@ class LocalStudies:
     def _folders(self) -> list[Path]:
         folders = [path.parent for path in self._out.glob("*/driftline.db")]
         return sorted(folders, key=lambda folder: -folder.stat().st_ctime)
+
+    def _found(self, folder: Path) -> Job:
+        """The study of a folder; for reading alone while another process, or another client, works in it."""
+        busy = folder.resolve() not in self._runs and is_in_use(folder)
+        return WatchedJob(folder) if busy else self._start(folder, None, start=False)
 
     def _start(self, folder: Path, study: Study | None, *, start: bool = True) -> EmbeddedJob:
         place = folder.resolve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from http import HTTPStatus
@@ -12,12 +13,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from driftline.errors import DriftlineError, Forbidden, NotFound, Unauthorized
 from driftline.results.show.escaped_text import escaped
-from service.api.auth.tokens import Access
+from service.api.auth.tokens import FOR_CLIENTS, Access
 from service.api.dependencies import context
 from service.api.error_responses import answer
 from service.web import sessions
@@ -138,6 +140,7 @@ def sign_in_page(request: Request, status: int, message: str = "") -> HTMLRespon
     wanted = getattr(request.state, "wanted", request.url.path)
     # A browser that follows another site's link keeps a strict cookie back: let it ask once more, from our own page.
     again = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
+    message = message.removesuffix(FOR_CLIENTS)
     flow = context(request).tokens.code_flow
     issuer = None if flow is None else flow.host
     return page(request, "sign_in.html", status, message=message, wanted=wanted, again=again, issuer=issuer)
@@ -157,4 +160,9 @@ def _moment(time: datetime | None) -> str:
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-_TEMPLATES.filters |= {"plain": escaped, "moment": _moment}
+def _code(text: str) -> Markup:
+    """Text with code in backticks as HTML."""
+    return Markup(re.sub(r"`+([^`]+)`+", r"<code>\1</code>", str(escape(text))))
+
+
+_TEMPLATES.filters |= {"plain": escaped, "moment": _moment, "code": _code}

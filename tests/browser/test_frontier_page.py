@@ -17,7 +17,7 @@ from driftline.results.show.page import frontier_html
 from driftline.sdk.frontier import Frontier
 from driftline.study import yaml_files
 from driftline.study.spec import Study
-from tests.results.samples import Chosen, study
+from tests.results.samples import Chosen, curve, study
 
 from .chromium import CHROMIUM, Chromium
 
@@ -348,8 +348,26 @@ def test_ticks_are_round(seen: Callable[..., Any]) -> None:
 
 def test_a_page_of_nothing_draws_nothing(seen: Callable[..., Any]) -> None:
     empty = frontier_document("empty", [], Chosen(), 1, ["fedavg"])
-    found = seen("found.advice = text('advice'); found.rows = tableRows.length;", text=frontier_html(empty))
-    assert found == {"advice": "Nothing to recommend for 1 round.", "rows": 0}
+    found = seen(
+        """
+        found.charts = all("svg").length;
+        found.headings = all("h2").filter((heading) => heading.checkVisibility()).map((heading) => heading.textContent);
+        found.said = document.body.innerText;
+        """,
+        text=frontier_html(empty),
+    )
+    assert (found["charts"], found["headings"]) == (0, ["What to run", "Comparisons", "Ledger"])
+    assert "Nothing to recommend yet." in found["said"]
+
+
+def test_a_study_whose_trials_all_diverged_says_so(seen: Callable[..., Any]) -> None:
+    trials = [curve([0.1, 0.3, 0.1], number=number, state="DIVERGED") for number in range(3)]
+    result = frontier_document("diverged", trials, Chosen(), 10)
+    found = seen("found.choices = cells('choices'); found.speed = text('speed');", text=frontier_html(result, trials))
+    diverged = "a configuration that diverged later on every seed"
+    assert found == {"choices": [["fedavg", "0.3", "1", "\u2013", diverged]], "speed": "No configuration to show."}
+    assert diverged in frontier_html(result)
+    assert diverged.split()[-1] in Frontier(result).table()
 
 
 def test_text_from_users_is_only_text(seen: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 """What people see, in a real browser: frontier.html without a network, and the study's page in the MLflow UI."""
 
+import json
 import os
 import re
 import shutil
@@ -81,7 +82,7 @@ def page(out: Path, tmp_path: Path) -> Iterator[str]:
     log = tmp_path / "ui.log"
     with log.open("w") as stream:
         server = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "ui", str(out), "--port", str(port), "--no-browser"],
+            [sys.executable, "-m", "service.cli", "ui", str(out), "--port", str(port), "--no-browser", "--json"],
             stdout=stream,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -92,7 +93,10 @@ def page(out: Path, tmp_path: Path) -> Iterator[str]:
             assert server.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.5)
-        yield next(word for word in log.read_text().split() if word.startswith(f"http://127.0.0.1:{port}/#"))
+        told = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
+        assert told["tracking_uri"] == f"sqlite:///{(out / 'mlflow.db').resolve()}"
+        assert told["url"].startswith(f"http://127.0.0.1:{port}/#")
+        yield told["url"]
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(60)

@@ -110,7 +110,7 @@ def test_the_frontier_has_no_rights_of_the_reader(browser: Chromium, store: Stor
     until(lambda: answered(url, "/studies/{study_id}/frontier", 200))  # the frame's request has the strict cookie, too
 
     browser.open(f"{url}/studies/{study}/frontier")
-    browser.wait("document.querySelector('#frontier svg') !== null")  # its own scripts run
+    browser.wait("typeof DATA === 'object' && DATA.labels.length > 0")  # its own scripts run
     assert browser.run("origin") == "null"
     assert browser.run("fetch('/').then(() => 'read', () => 'refused')") == "refused"
     assert browser.run("(() => { try { return document.cookie } catch { return 'refused' } })()") == "refused"

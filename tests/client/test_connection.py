@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from driftline.client.connection import LONGEST_PAUSE_S
+from driftline.client.connection import LONGEST_PAUSE_S, Connection
 from driftline.errors import (
     Conflict,
     DriftlineError,
@@ -30,6 +30,11 @@ def test_it_sends_its_token_and_takes_records_back() -> None:
         assert api.study("s1").name == "small"
     assert seen[0].headers["authorization"] == "Bearer secret"
     assert str(seen[0].url) == "http://tuner/v1/studies/s1"
+
+
+def test_an_address_begins_with_http() -> None:
+    with pytest.raises(InvalidSpec, match=r"^url: must start with http:// or https://, got 'localhost:8080'$"):
+        Connection("localhost:8080")
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,31 @@ def test_watching_a_study_that_another_process_runs(folder: Path) -> None:
         assert ended.wait(60)
         thread.join()
         assert WatchedJob(folder).state == "CANCELLED"
-        with pytest.raises(Conflict, match="works in it"):  # the watch has not unlocked it
+        with pytest.raises(Conflict, match="another client of this process works in it"):  # the watch unlocked nothing
             Folder(folder)
     finally:
         opened.close()
+
+
+def test_a_client_reads_a_study_that_another_process_runs(folder: Path) -> None:
+    opened = open_folder(folder)
+    try:
+        with Client(out=folder.parent) as client:
+            job = client.job(folder.name)
+            assert [record.id for record in client.records()] == [job.id]
+            assert (job.state, job.trials(), job.curves()) == ("PENDING", [], {})
+            assert job.frontier().labels == tuple(job.record().study.labels)
+            with pytest.raises(Conflict, match="must be free to change its study: wait until the process that runs it"):
+                job.pause()
+    finally:
+        opened.close()
+
+
+def test_each_change_of_a_watched_study_is_a_line_of_json(folder: Path) -> None:
+    watched = CliRunner().invoke(app, ["watch", str(folder), "--json"])
+    assert watched.exit_code == 1
+    (record,) = map(json.loads, watched.stdout.splitlines())
+    assert (record["name"], record["state"]) == (record["spec"]["name"], "PAUSED")
 
 
 def test_logs_of_a_folder(folder: Path) -> None:

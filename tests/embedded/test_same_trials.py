@@ -50,6 +50,8 @@ def test_the_first_trial_that_differs_is_printed(tmp_path: Path) -> None:
 
     assert run(str(one), "--with", str(same)) == "the same 2 trials\n"
     assert run(str(one), "--with", str(other)) == "long.s00001: client_lr is 0.2 and 0.3\n"
+    found = run(str(one), "--with", str(other), "--json")
+    assert found == '{"first_difference": "long.s00001: client_lr is 0.2 and 0.3", "trials": 2}\n'
 
 
 def test_labels_or_another_study_must_be_given(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from driftline.results.show.page import frontier_html
 from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.picture import _figure, frontier_png, frontier_svg
 from driftline.results.show.recommendation_rows import recommendation_rows
+from driftline.results.show.text_table import table
 
 from .samples import Chosen, curve, study
 
@@ -209,3 +210,12 @@ def test_drawing_leaves_no_figure_open() -> None:
     before = pyplot.get_fignums()  # of other tests
     frontier_png(frontier_document("s", [curve([0.0, 1.0])], Chosen(), 1))
     assert pyplot.get_fignums() == before
+
+
+def test_failed_trials_are_counted_where_there_are_some() -> None:
+    trials = [curve([0.1, 0.5, 0.6]), curve([0.1, 0.2], number=1, state="FAILED")]
+    result = frontier_document("failed", trials, Chosen(), 2)
+    heading, row = table(result).splitlines()[2:4]
+    assert (heading.split()[-3:], row.split()[-3:]) == (["trials", "diverged", "failed"], ["2", "0", "1"])
+    assert ">failed</th></tr>" in frontier_html(result).partition("</table>")[0]
+    assert "failed" not in table(frontier_document("whole", trials[:1], Chosen(), 2)).partition("\n")[2]

@@ -86,6 +86,8 @@ def test_what_cannot_be_recommended_is_an_error(frontier: Frontier) -> None:
         frontier.best(cost=0.5)
     with pytest.raises(InvalidSpec, match="must be at least"):
         frontier.best(cost=float("nan"))
+    with pytest.raises(InvalidSpec, match=r'^cost: must be a number of (rounds|bytes), got "24"$'):
+        frontier.best(cost="24")  # type: ignore[arg-type]
     empty = Frontier(frontier_document("digits", [], READINGS[0], 200, ["fedavg"]))
     assert empty.recommendations == empty.configurations == []
     with pytest.raises(NotFound, match="nothing to recommend for fedavg yet"):

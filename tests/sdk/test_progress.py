@@ -115,6 +115,23 @@ def test_folded_rows_fit_and_lose_no_trial(ended: int, active: int, waiting: int
     assert sum(row.diverged for row in parts) == total.diverged == ended
 
 
+def test_a_terminal_says_when_the_time_left_will_be_known() -> None:
+    clock, stream = Clock(), Terminal()
+    display = ProgressDisplay(stream, "test_loss", clock)
+    feet = []
+    for rounds in (0, 20, 200):
+        display.update(record({"fedavg": running(rounds)}), {})
+        feet.append(stream.getvalue().splitlines()[-1])
+        clock.now += 2 * RATE_AFTER_S
+    display.close()
+    ended = Terminal()
+    ProgressDisplay(ended, "test_loss", clock).update(record({"fedavg": FINISHED}), {})
+    assert "after the first" not in ended.getvalue()
+    assert "0 %, 0:00 passed, time left after the first rounds" in feet[0]
+    assert " rounds/s, " in feet[-1]
+    assert "after the first" not in feet[-1]
+
+
 def test_plain_lines_are_sparse_and_name_no_state_while_it_starts() -> None:
     clock, stream = Clock(), io.StringIO()
     display = ProgressDisplay(stream, "test_loss", clock)

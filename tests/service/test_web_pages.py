@@ -85,6 +85,7 @@ def test_a_study_without_results_has_no_frontier_yet(service: Service) -> None:
     with signed_in(service, "reader") as http:
         text = http.get(f"/studies/{study}").text
     assert "No results yet." in text
+    assert '<td data-head="Search trials">none</td>' in text
     assert "<iframe" not in text
 
 
@@ -259,6 +260,8 @@ def test_the_reference_lists_all_operations_and_messages(service: Service) -> No
     )
     assert set(re.findall(r'href="#([^"]+)"', answer.text)) <= set(anchors)
     assert "Increases with every stored result." in answer.text  # of StudyRecord.version
+    assert "<code>fingerprint</code>" in answer.text
+    assert "`" not in answer.text
     assert "The same request with the same key returns the same study" in unescape(answer.text)
 
 

@@ -283,3 +283,11 @@ def test_a_token_of_an_issuer_signs_in_until_it_expires(tmp_path: Path, migrated
         with running(store) as without, without.http(None) as http:  # the issuer is no longer configured
             assert http.get("/", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 401
     store.close()
+
+
+def test_the_form_says_that_a_token_is_unknown_and_names_no_variable(service: Service) -> None:
+    with service.http(None) as http:
+        answer = sign_in(http, "nobody's")
+    assert answer.status_code == 401
+    assert "the bearer token is unknown, expired or revoked</p>" in answer.text
+    assert "DRIFTLINE_TOKEN" not in answer.text

@@ -142,6 +142,7 @@ def test_errors_in_several_entries_are_reported_together():
         "methods[0].schedule.name",
         "methods[1].name",
         "methods[2].space.local_steps",
+        "objective.quality",
     ]
     right = text.replace("clent_lr", "client_lr").replace("moment:", "momentum:").replace("plateu", "plateau")
     with pytest.raises(InvalidSpec) as error:

@@ -46,7 +46,7 @@ def test_branches_are_announced_for_the_labels_that_have_them() -> None:
 @pytest.mark.parametrize(
     ("every", "rounds", "words"),
     [
-        (5, 100, "every 5 rounds and after the last"),
+        (5, 100, "every 5 rounds and after the last (costs are known to 5 rounds)"),
         (1, 100, "after every round"),
         ("auto", 40, "after every round"),
     ],

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -14,9 +15,9 @@ from typing import Any
 from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve
 from driftline.results.runs import ENDED
-from driftline.results.show.axes import band_text
+from driftline.results.show.axes import band_text, time_text
 from driftline.results.show.escaped_text import escaped
-from driftline.results.show.number_text import banded, hyperparameters_text, number
+from driftline.results.show.number_text import banded, number
 from driftline.results.show.page_data import (
     Key,
     configuration_rows,
@@ -135,7 +136,7 @@ def _fragments(result: Json) -> dict[str, str]:
     comparisons = [compare(result, a, b, family) for a, b in itertools.combinations(result["methods"], 2)]
     return {
         "subtitle": _text(
-            f"{parameters['metric']} ({parameters['direction']}) against {result['definitions']['cost']}; "
+            f"{parameters['metric']} ({parameters['direction']}) against {parameters['cost']}{time_text(result)}; "
             f"{parameters['rounds']} rounds a trial."
         ),
         "caption": _text(band_text(result)),
@@ -161,17 +162,19 @@ def _text(text: str) -> str:
 
 def _summary(result: Json) -> str:
     metric = result["definitions"]["parameters"]["metric"]
+    failed = any(method["failed"] for method in result["methods"].values())
     rows = []
     for label, method in result["methods"].items():
         row = final(method)
         cells = [
-            area_text(method),
-            banded(row["quality"], row["low"], row["high"]) if row else "none",
+            _dashed(area_text(method)),
+            _dashed(banded(row["quality"], row["low"], row["high"])) if row else "none",
             str(method["ledger"]["trials"]),
             str(method["diverged"]),
+            *([str(method["failed"])] if failed else []),
         ]
         rows.append([_named(result, label), *(f"<td{_NUMBERS}>{cell}</td>" for cell in cells)])
-    heads = ["method", "area", f"final {metric}", "trials", "diverged"]
+    heads = ["method", "area", f"final {metric}", "trials", "diverged", *(["failed"] if failed else [])]
     note = "In brackets: smallest and largest over seeds. Area: 0 is untrained, 1 the best end in the study."
     return f'{_table(heads, rows)}<p class="quiet">{note}</p>'
 
@@ -182,17 +185,20 @@ def _recommendations(result: Json) -> str:
         [
             _named(result, label),
             f'<td class="n">{number(row.end)}</td><td class="n">{row.stop}</td>',
-            f'<td class="n">{banded(*row.quality)}</td>',
-            f'<td class="run">{_text(_settings(row.configuration))}</td>',
+            f'<td class="n">{_dashed(banded(*row.quality))}</td>',
+            f'<td class="run">{_text(row.run)}</td>',
         ]
         for label, method in result["methods"].items()
         for row in recommendation_rows(method, result["scale"]["last"])
     ]
+    if not rows:
+        return '<p class="quiet">Nothing to recommend yet.</p>'
     return _table(["method", f"{parameters['cost']} up to", "stop at round", parameters["metric"], "run"], rows)
 
 
-def _settings(configuration: Json | None) -> str:
-    return hyperparameters_text(configuration["hyperparameters"]) if configuration else ""
+def _dashed(text: str) -> str:
+    """A band with an en dash, as the scripts of the page write it."""
+    return re.sub(r"(?<=[\dkMGT])-(?=\d)", "\u2013", text)
 
 
 def _ledger(result: Json) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from driftline.results.show.number_text import hyperparameters_text
+
 Json = Mapping[str, Any]
 
 
@@ -28,6 +30,13 @@ class RecommendationRow:
     stop: int
     configuration: Json | None
     quality: tuple[float, float, float]
+
+    @property
+    def run(self) -> str:
+        """What to run, in words."""
+        if self.configuration is None:
+            return "a configuration that diverged later on every seed"
+        return hyperparameters_text(self.configuration["hyperparameters"])
 
 
 def recommendation_rows(method: Json, last: float) -> list[RecommendationRow]:

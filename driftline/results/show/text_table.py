@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.results.curves import unit
 from driftline.results.show.axes import time_text
-from driftline.results.show.number_text import banded, hyperparameters_text, number
+from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.theory_text import agreement
 from driftline.results.space_edges import space_edges
@@ -25,14 +25,15 @@ def table(result: Json, width: int = 80) -> str:
 
     Returns:
         Lines, the last without a line break: metric and cost; a row for each label (area and final quality of the
-        frontier with their bands over seeds, trials, diverged); on quadratic tasks the difference between theory and
-        measurement; then for every label what to run for which cost; and recommended values at the edge of their space.
+        frontier with their bands over seeds, trials, diverged, failed if any has); on quadratic tasks the difference
+        between theory and measurement; then for every label what to run for which cost; and recommended values at the
+        edge of their space.
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
     title = f"{result['study']}: {metric} ({parameters['direction']}) against {cost}{time_text(result)}"
     lines = [*textwrap.wrap(title, width, break_on_hyphens=False, break_long_words=False), ""]
-    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4), width=width)
+    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5), width=width)
     lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", width)
     lines += [row for line in _shared(result["methods"]) for row in textwrap.wrap(line, width)]
     if said := agreement(result):
@@ -78,7 +79,8 @@ def _shared(methods: Json) -> list[str]:
 
 
 def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
-    rows = [["label", "area", f"final {metric}", "trials", "diverged"]]
+    failed = any(method["failed"] for method in methods.values())
+    rows = [["label", "area", f"final {metric}", "trials", "diverged", *(["failed"] if failed else [])]]
     for label, method in methods.items():
         row = final(method)
         rows.append(
@@ -88,6 +90,7 @@ def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
                 banded(row["quality"], row["low"], row["high"]) if row else "none",
                 str(method["ledger"]["trials"]),
                 str(method["diverged"]),
+                *([str(method["failed"])] if failed else []),
             ]
         )
     return rows
@@ -125,7 +128,6 @@ def _recommendations(label: str, method: Json, last: float, metric: str, cost: s
     lines.append(lead.format(*heads) + "run")
     for row, cell in zip(rows, cells, strict=True):
         first = lead.format(*cell)
-        words = hyperparameters_text(row.configuration["hyperparameters"]) if row.configuration else "-"
-        texts = textwrap.wrap(words, max(width - len(first), 20)) or [""]
+        texts = textwrap.wrap(row.run, max(width - len(first), 20)) or [""]
         lines += [first + texts[0], *(" " * len(first) + text for text in texts[1:])]
     return lines

@@ -20,6 +20,9 @@ _DRIVER = "driver"
 ISSUED = "oidc:"
 """Ids of accesses that an issuer grants start with this."""
 
+FOR_CLIENTS = "; ask for one and set DRIFTLINE_TOKEN"
+"""End of the message about an unknown token, which the form of the pages leaves out."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -194,7 +197,7 @@ class Tokens:
             return self._issuer.access(token)
         stored = None if self._store is None else self._store.tokens.valid(token)
         if stored is None:
-            raise Unauthorized("the bearer token is unknown, expired or revoked; ask for one and set DRIFTLINE_TOKEN")
+            raise Unauthorized(f"the bearer token is unknown, expired or revoked{FOR_CLIENTS}")
         return _stored(stored)
 
     def current(self, earlier: Access) -> Access:

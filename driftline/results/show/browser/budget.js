@@ -123,7 +123,7 @@ function drawBudget() {
             {},
             methodCell(one.label),
             html("td", { class: "n" }, banded(one.quality, one.low, one.high)),
-            html("td", { class: "n" }, one.row ? String(one.round) : "–"),
+            html("td", { class: "n" }, one.round ? String(one.round) : "–"),
             html(
               "td",
               { class: "n" },
@@ -138,7 +138,11 @@ function drawBudget() {
             html(
               "td",
               { class: "run" },
-              one.row ? hyperparametersText(one.row) : "nothing pays yet: the untrained model",
+              one.row
+                ? hyperparametersText(one.row)
+                : one.round
+                  ? "a configuration that diverged later on every seed"
+                  : "nothing pays yet: the untrained model",
             ),
           ),
         ),

@@ -10,6 +10,11 @@ function drawSpeed(rows) {
   const { scale: kind, costTitle, qualityTitle, predicted } = reading();
   const some = rows.filter((row) => measured(row).ends !== undefined);
   const theory = predicted.filter(([index]) => rows.includes(ROWS[index]));
+  if (!some.length) {
+    speedView = null;
+    document.getElementById("speed").replaceChildren(html("p", { class: "quiet" }, "No configuration to show."));
+    return;
+  }
   const view = (speedView = chart(document.getElementById("speed"), {
     height: 380,
     xTitle: `settles at (${costTitle})`,
@@ -119,7 +124,7 @@ function drawLearning() {
 
 function markInCharts() {
   const row = choice.row;
-  for (const view of [speedView, ...slices]) {
+  for (const view of [...(speedView ? [speedView] : []), ...slices]) {
     const point = row && view.points.find((one) => one.row === row);
     view.overlay.replaceChildren(
       ...(point ? [svg("circle", { class: "chosen", r: 8, cx: px(point.x), cy: px(point.y) })] : []),
@@ -225,6 +230,7 @@ function restore() {
 function start() {
   const on = (id, event, action) =>
     document.getElementById(id).addEventListener(event, ({ target }) => action(target));
+  if (!ROWS.length && DATA.readings.every(({ frontiers }) => frontiers.every(({ cost }) => !cost.length))) return;
   for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;
   document
     .getElementById("reading")

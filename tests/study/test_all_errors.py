@@ -1,0 +1,66 @@
+"""A study's file with many mistakes: all are named at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from driftline.errors import InvalidSpec
+from driftline.study.all_errors import read_study
+
+VALID: dict[str, Any] = {
+    "name": "small",
+    "task": {"name": "digits", "clients": 5},
+    "methods": ["fedavg", "fedprox"],
+    "objective": {"quality": "test_loss"},
+    "budget": {"trials_per_method": 4, "rounds": 3},
+}
+
+
+def errors(tmp_path: Path, **changes: Any) -> list[str]:
+    """The places of the errors of the valid study with some keys replaced."""
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(VALID | changes))
+    with pytest.raises(InvalidSpec) as found:
+        read_study(file)
+    return [path for path, _ in found.value.errors]
+
+
+@pytest.mark.parametrize(
+    ("changes", "places"),
+    [
+        pytest.param(
+            {"budgt": 1, "objective": {"quality": "test_los"}}, ["budgt", "objective.quality"], id="unknown key, metric"
+        ),
+        pytest.param(
+            {"methods": ["fedaveg", {"name": "fedprox", "server": "adamm"}], "task": "digitz"},
+            ["methods[0].name", "task.name", "methods[1].server.name"],
+            id="names of methods, optimizers and tasks",
+        ),
+        pytest.param(
+            {
+                "budget": {"trials_per_method": "many"},
+                "sampler": "grid",
+                "methods": ["fedavg", {"name": "fedavg", "space": {"prox": 1}}],
+            },
+            ["budget.trials_per_method", "budget.rounds", "methods[1].label"],
+            id="budget and labels",
+        ),
+        pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods"], id="no entries"),
+        pytest.param({"task": {"name": "digits", "clients": -1}, "seed": -1}, ["seed", "task.clients"], id="settings"),
+    ],
+)
+def test_errors_of_every_kind_are_named_together(changes: dict[str, Any], places: list[str], tmp_path: Path) -> None:
+    assert sorted(errors(tmp_path, **changes)) == sorted(places)
+
+
+def test_if_no_entry_can_be_read_the_task_is_checked_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    broken = {"methods": [{"name": "fedavg", "space": {"client_lr": -1}}], "objective": {"quality": "test_los"}}
+    file.write_text(yaml.safe_dump(VALID | broken))
+    with pytest.raises(InvalidSpec) as found:
+        read_study(file).check()
+    assert [path for path, _ in found.value.errors] == ["methods[0].space.client_lr", "objective.quality"]
