@@ -8,6 +8,8 @@ import torch
 
 from trainers.engine.batches.examples import cuts
 from trainers.engine.layout import Layout
+from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import replicas
 from trainers.models import cnn, linear, mlp, quadratic, softmax
 from trainers.problem import Examples, Problem, Quadratics
@@ -187,6 +189,25 @@ def test_pads_stay_zero(name):
         batch = batch_of(model, None)
         assert (oracle.value_and_grad(params, batch)[1][..., pads] == 0).all()
         assert (oracle.hvp(params, batch, vectors)[..., pads] == 0).all()
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("name", ["softmax", "linear"])
+def test_rows_of_data_without_pads_give_the_same_models(name, batch_size, monkeypatch, small_examples):
+    """Pads of large data are left out; the oracles then write into a part of each row of the model."""
+    padded = build(name)
+    monkeypatch.setattr("trainers.models._affine._MOST_PADS", 0)
+    bare = build(name)
+    assert bare.inputs.shape[1] == FEATURES + 1 < padded.inputs.shape[1]
+    _, broadcast, _ = models_and_vectors(padded)
+    work = LocalWork(torch.full((3, 1, 1), 0.1, dtype=torch.float64), torch.full((3, 1, 1), 4))
+    for oracle in padded.oracles:
+        one, other = (
+            run_local_steps(model.oracles[oracle], round_of(model, batch_size), broadcast, work, np.ones(3, bool))
+            for model in (padded, bare)
+        )
+        close(one.pseudo_gradient, other.pseudo_gradient)
+        close(one.first_loss, other.first_loss)
 
 
 def test_softmax_by_hand():

@@ -42,6 +42,14 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(mallopt(_TRIM_THRESHOLD, 2**31 - 1))
 
 
+def release_freed_memory() -> None:
+    """Asks glibc to give freed memory back, once, after work that needed much more than what follows; else nothing."""
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        return
+
+
 def owned(array: NDArray[Any], like: Tensor) -> Tensor:
     """An array as a tensor that begins on a cache line; copies only if it must.
 

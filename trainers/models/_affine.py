@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
-from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
@@ -25,6 +24,7 @@ from trainers.models._stacked import ExampleSpace, Loss, Stacked
 from trainers.problem import Examples, Problem
 
 _EVALUATED = 1 << 22  # scores computed at once in an evaluation
+_MOST_PADS = 1 << 24  # numbers; rows of data are padded, which makes products faster, if no more pads are needed
 
 
 class Affine:
@@ -34,8 +34,8 @@ class Affine:
         problem: a problem with Examples.
         loss: loss of the scores.
         outputs: number of scores.
-        wanted: (rows, outputs) targets of the scores, for training.
-        test_wanted: (rows, outputs) targets of the scores, for testing; None without test examples.
+        targets: (rows, ...) of the training examples, as the loss takes them.
+        test_targets: (rows, ...) of the test examples; None without test examples.
         classifies: whether the largest score is a prediction of the class.
         dtype: type of all tensors.
         device: device of all tensors.
@@ -48,8 +48,8 @@ class Affine:
         problem: Problem,
         loss: Loss,
         outputs: int,
-        wanted: NDArray[np.float64],
-        test_wanted: NDArray[np.float64] | None,
+        targets: Tensor,
+        test_targets: Tensor | None,
         classifies: bool,
         dtype: torch.dtype,
         device: torch.device,
@@ -69,11 +69,11 @@ class Affine:
         self.offsets, self.sizes = train.offsets, train.sizes
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
-        self.inputs, self.wanted = self._held(train.inputs), owned(wanted, self.like)
+        self.inputs, self.targets = self._held(train.inputs), targets.to(device)
         self.test: tuple[Tensor, Tensor] | None = None
         self.test_clients = problem.test
-        if problem.test is not None and test_wanted is not None:
-            self.test = self._held(problem.test.inputs), owned(test_wanted, self.like)
+        if problem.test is not None and test_targets is not None:
+            self.test = self._held(problem.test.inputs), test_targets.to(device)
         self.stacked = Stacked(loss, outputs, self.columns)
         self.oracles: Mapping[str, Oracle] = {
             "stacked": self.stacked,
@@ -103,8 +103,8 @@ class Affine:
         """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""
         flat = rows.reshape(-1)
         inputs = self.inputs.index_select(0, flat).view(*rows.shape, -1)
-        wanted = self.wanted.index_select(0, flat).view(*rows.shape, -1)
-        return {"inputs": inputs, "wanted": wanted.transpose(1, 2).contiguous()}
+        targets = self.targets.index_select(0, flat).view(*rows.shape, *self.targets.shape[1:])
+        return {"inputs": inputs, "wanted": self.loss.wanted(targets)}
 
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
@@ -143,21 +143,21 @@ class Affine:
             weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
-        loss, _ = self._answers(params, self.inputs, self.wanted)
+        loss, _ = self._answers(params, self.inputs, self.targets)
         return loss.double() @ torch.as_tensor(rows, device=loss.device)
 
-    def _answers(self, params: Tensor, inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """(losses, 1 for correct predictions) of all examples, (T, rows) each; the latter is 0 for a regression."""
-        chunk = max(1, _EVALUATED // (params.shape[0] * wanted.shape[1]))
+        chunk = max(1, _EVALUATED // (params.shape[0] * self.stacked.outputs))
         loss = params.new_empty((params.shape[0], len(inputs)))
         right = torch.zeros_like(loss)
         for start in range(0, len(inputs), chunk):
             some = slice(start, start + chunk)
             scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
-            loss[:, some] = self.loss.losses(scores, wanted[some].T)
+            loss[:, some] = self.loss.losses(scores, self.loss.wanted(targets[None, some])[0])
             if self.classifies:
                 # max, because argmax is ten times slower here
-                right[:, some] = (scores.max(1).indices == wanted[some].argmax(1)).to(loss.dtype)
+                right[:, some] = (scores.max(1).indices == targets[some]).to(loss.dtype)
         return loss, right
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
@@ -173,8 +173,10 @@ class Affine:
         return torch.cat(accuracies, 1)
 
     def _held(self, inputs: NDArray[np.float64]) -> Tensor:
-        """(rows, row) flattened inputs with the 1 for the bias, padded with zeros."""
-        held = self.like.new_zeros((len(inputs), aligned(self.columns)))
+        """(rows, row) flattened inputs with the 1 for the bias, padded with zeros if that takes little memory."""
+        padded = aligned(self.columns)
+        row = padded if len(inputs) * (padded - self.columns) <= _MOST_PADS else self.columns
+        held = self.like.new_zeros((len(inputs), row))
         held[:, : self.features] = torch.as_tensor(inputs).reshape(len(inputs), -1)
         held[:, self.features : self.columns] = 1
         return held

@@ -31,7 +31,11 @@ _MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of repli
 
 
 class Loss(Protocol):
-    """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
+    """A loss of scores against wanted ones of the same shape; `axis` counts the outputs, the others count examples."""
+
+    def wanted(self, targets: Tensor) -> Tensor:
+        """(m, outputs, examples) wanted scores of targets (m, examples, ...)."""
+        ...
 
     def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The losses, without that axis."""
@@ -130,8 +134,9 @@ class Stacked(Oracle):
         alpha = 1.0 / examples
         if group.weights is not None:
             slopes, alpha = slopes * group.weights[:, None, None], 1.0
-        held = client_major(total, group).view(clients, trials * outputs, -1)
-        held.baddbmm_(slopes.view(clients, trials * outputs, examples), group.data["inputs"], alpha=alpha)
+        inputs = group.data["inputs"]
+        held = client_major(total, group).view(clients, trials * outputs, -1)[..., : inputs.shape[-1]]
+        held.baddbmm_(slopes.view(clients, trials * outputs, examples), inputs, alpha=alpha)
 
     def mean_loss(self, scores: Tensor, group: Group) -> Tensor:
         """(T, m) losses of scores (m, T, outputs, examples)."""
@@ -250,8 +255,9 @@ class Coefficients:
         for group, held, summed in zip(self.batch, self.held, sums, strict=True):
             clients, trials, outputs, examples = held.shape
             rows = summed.transpose(0, 1).reshape(clients, trials * outputs, examples)
-            out = client_major(total, group).view(clients, trials * outputs, -1)
-            torch.bmm(rows, group.data["inputs"], out=out)
+            inputs = group.data["inputs"]
+            out = client_major(total, group).view(clients, trials * outputs, -1)[..., : inputs.shape[-1]]
+            torch.bmm(rows, inputs, out=out)
         return total
 
 
@@ -317,8 +323,9 @@ class ChosenCoefficients:
         for chosen, summed in zip(self.chosen, sums[: len(self.chosen)], strict=True):
             clients, examples = chosen.held.shape[:2]
             rows = summed.transpose(0, 1).reshape(clients, examples, -1).transpose(1, 2)
-            out = client_major(total, chosen.group).view(*rows.shape[:2], -1)
-            torch.bmm(rows, chosen.group.data["inputs"], out=out)
+            inputs = chosen.group.data["inputs"]
+            out = client_major(total, chosen.group).view(*rows.shape[:2], -1)[..., : inputs.shape[-1]]
+            torch.bmm(rows, inputs, out=out)
         return total if shift is None else total.addcmul_(shift, sums[-1])
 
 

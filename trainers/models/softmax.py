@@ -5,9 +5,7 @@ Parameters: "weight" (classes, inputs + 1), with the bias of a class in the last
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.errors import SpecError
@@ -21,7 +19,21 @@ _FEW_CLASSES = 16
 
 
 class CrossEntropy:
-    """log sum exp(scores) - score of the class; targets are 1 for the class and 0 elsewhere."""
+    """log sum exp(scores) - score of the class; wanted scores are 1 for the class and 0 elsewhere.
+
+    Args:
+        classes: number of classes.
+        dtype: type of the scores.
+    """
+
+    def __init__(self, classes: int, dtype: torch.dtype) -> None:
+        self.classes = classes
+        self.dtype = dtype
+
+    def wanted(self, targets: Tensor) -> Tensor:
+        """(m, classes, examples) of class numbers (m, examples)."""
+        wanted = torch.zeros(len(targets), self.classes, targets.shape[1], dtype=self.dtype, device=targets.device)
+        return wanted.scatter_(1, targets[:, None], 1)
 
     def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
@@ -49,9 +61,9 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
             f"task.classes must be smaller: examples x classes must be at most {MOST_NUMBERS}, got {rows} x {classes}",
             "task.classes",
         )
-    test_wanted = None if test is None else _one_hot(test.targets, classes)
-    wanted = _one_hot(train.targets, classes)
-    return Affine(problem, CrossEntropy(), classes, wanted, test_wanted, True, dtype, device)
+    test_targets = None if test is None else torch.as_tensor(test.targets)
+    targets = torch.as_tensor(train.targets)
+    return Affine(problem, CrossEntropy(classes, dtype), classes, targets, test_targets, True, dtype, device)
 
 
 def _shares(scores: Tensor, axis: int) -> Tensor:
@@ -59,9 +71,3 @@ def _shares(scores: Tensor, axis: int) -> Tensor:
     if axis == -1 and scores.shape[-1] < _FEW_CLASSES:
         return torch.softmax(scores.movedim(-1, 0), 0).movedim(0, -1)
     return torch.softmax(scores, axis)
-
-
-def _one_hot(targets: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
-    wanted = np.zeros((len(targets), classes))
-    wanted[np.arange(len(targets)), targets] = 1.0
-    return wanted

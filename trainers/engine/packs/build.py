@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.evaluation.after_adaptation import Adapted, split
+from trainers.engine.memory import release_freed_memory
 from trainers.engine.oracles.oracle import Model
 from trainers.engine.packs.plan import Plan
 from trainers.engine.rounds.central_data import CentralData
@@ -127,20 +128,24 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
         str(share),
     )
     if key not in _models:
-        problem = spec.task_module.build(spec.task, spec.dtype)
-        if whose == "central":
-            assert problem.central is not None
-            problem = replace(
-                problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None
-            )
-        elif share is not None:
-            problem = split(problem, share)[whose == "query"]
-        model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
-        _models[key] = (problem.model, model)
+        _models[key] = _made(spec, device, whose, share)
+        release_freed_memory()  # reading and splitting the data took a multiple of what the model holds
         while len(_models) > _KEPT:
             _models.popitem(last=False)
     _models.move_to_end(key)
     return _models[key]
+
+
+def _made(spec: TrialSpec, device: torch.device, whose: str, share: float | None) -> tuple[str, Model]:
+    """As `_built`, made anew; `share` is the share of support examples of held-out clients."""
+    problem = spec.task_module.build(spec.task, spec.dtype)
+    if whose == "central":
+        assert problem.central is not None
+        problem = replace(problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None)
+    elif share is not None:
+        problem = split(problem, share)[whose == "query"]
+    model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
+    return problem.model, model
 
 
 def dtype_of(name: str) -> torch.dtype:
