@@ -9,8 +9,8 @@ single precision, one thread. The engine is run as a study runs it, through trai
 reported and bytes counted; the loops (benchmarks/plain_loops.py) only train. Both are timed in turns in one process, by
 the processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
 trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
-the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is other methods: those without a
-loop of their own are timed beside one that takes the same gradients. The last line is the worst ratio, which shows
+the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is all other methods: a few are timed
+beside the loop of another method that takes the same gradients. The last line is the worst ratio, which shows
 whether the engine ever loses.
 
 --roofline compares a round of FedAvg with its matrix products and convolutions alone, of the same shapes."""
@@ -24,7 +24,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.method_rows import METHODS, OPTIMIZERS, Row
 from benchmarks.plain_loops import (
     ADAPTIVE_LR,
     BATCH,
@@ -39,23 +40,10 @@ from benchmarks.plain_loops import (
     CLASSES,
     CLIENT_LR,
     CLIENTS,
-    CLIP,
-    COHORT,
     EXAMPLES,
-    MIXING,
-    PROX,
     SIDE,
     STEPS,
     Pictures,
-    Plain,
-    PlainAllOnClient,
-    PlainClipped,
-    PlainDyn,
-    PlainMaml,
-    PlainMass,
-    PlainProx,
-    PlainScaffold,
-    PlainSgd,
 )
 from benchmarks.products import Products
 from trainers.engine.packs.pack import Pack
@@ -77,25 +65,6 @@ class Case:
     trials: int
     rounds: int
     plain: Callable[[], nn.Module]
-
-
-@dataclass(frozen=True)
-class Row:
-    """What is trained, in the engine and in the loop.
-
-    Args:
-        name: of the row.
-        method: settings of the engine's method, besides those of FedAvg.
-        client: the engine's client optimizer.
-        loop: the plain loop.
-        central: whether the server has data of its own.
-    """
-
-    name: str
-    loop: Callable[[nn.Module, Pictures], Plain] = Plain
-    method: dict[str, Any] = field(default_factory=dict)
-    client: dict[str, Any] = field(default_factory=dict)
-    central: bool = False
 
 
 def softmax() -> nn.Module:
@@ -122,51 +91,6 @@ CASES = [
 ]
 
 
-def stepping(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Callable[[nn.Module, Pictures], Plain]:
-    """FedAvg with an optimizer of torch on the clients."""
-    return lambda module, data: Plain(module, data, make)
-
-
-OPTIMIZERS = [
-    Row(
-        "momentum",
-        stepping(lambda held: torch.optim.SGD(held, CLIENT_LR, momentum=0.9, fused=True)),
-        client={"name": "momentum"},
-    ),
-    Row(
-        "nesterov",
-        stepping(lambda held: torch.optim.SGD(held, CLIENT_LR, momentum=0.9, nesterov=True, fused=True)),
-        client={"name": "nesterov"},
-    ),
-    Row("adam", stepping(lambda held: torch.optim.Adam(held, ADAPTIVE_LR, fused=True)), client={"name": "adam"}),
-    Row(
-        "adamw",
-        stepping(lambda held: torch.optim.AdamW(held, ADAPTIVE_LR, weight_decay=0.01, fused=True)),
-        {"weight_decay": 0.01},
-        {"name": "adamw"},
-    ),
-    Row("rmsprop", stepping(lambda held: torch.optim.RMSprop(held, ADAPTIVE_LR)), client={"name": "rmsprop"}),
-    Row(
-        "adagrad", stepping(lambda held: torch.optim.Adagrad(held, ADAPTIVE_LR, fused=True)), client={"name": "adagrad"}
-    ),
-]
-MASS = {"name": "mass", "server_lr": None, "mixing": MIXING, "sync": "reset"}
-METHODS = [
-    Row("fedavg"),
-    Row("fedprox", PlainProx, {"name": "fedprox", "prox": PROX}),
-    Row("clip_norm", PlainClipped, {"clip_norm": CLIP}),
-    Row("scaffold", PlainScaffold, {"name": "scaffold", "variates": "stored"}),
-    Row("feddyn", PlainDyn, {"name": "feddyn", "prox": PROX}),
-    Row("mass", PlainMass, MASS),
-    Row("maml", PlainMaml, {"name": "maml"}),
-    Row("all_on_client", PlainAllOnClient, {"name": "all_on_client"}, central=True),
-    Row("fedsgd", PlainSgd, {"name": "fedsgd", "client_lr": None, "local_steps": None}),
-    Row("minibatch_prox", PlainProx, {"name": "minibatch_prox", "prox": PROX}),
-    Row("local_sgd", Plain, {"name": "local_sgd", "server_lr": None}),
-    *(Row(name, Plain, {"name": name}) for name in ("fednova", "fedexp", "reptile", "fomaml")),
-]
-
-
 def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
     """The trial that the engine runs."""
     rate = CLIENT_LR if row.client.get("name") in (None, "momentum", "nesterov") else ADAPTIVE_LR
@@ -176,7 +100,7 @@ def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
         "task": {**task, "central": {"fraction": 0.1}} if row.central else task,
         "method": {name: value for name, value in settings.items() if value is not None},
         **({"client": row.client} if row.client else {}),
-        "clients_per_round": COHORT,
+        "clients_per_round": row.cohort,
         "batch_size": BATCH,
         "rounds": 10**6,
         "eval_every": 10**6,

@@ -47,7 +47,12 @@ class Plain:
         module: of the model.
         data: of clients and server.
         optimizer: makes the clients' optimizer for some parameters; None is gradient descent.
+
+    Attributes:
+        cohort: clients of a round.
     """
+
+    cohort = COHORT
 
     def __init__(
         self, module: nn.Module, data: Pictures, optimizer: Callable[[Tensors], torch.optim.Optimizer] | None = None
@@ -62,7 +67,7 @@ class Plain:
     def rounds(self, count: int) -> None:
         """Trains for some rounds."""
         for _ in range(count):
-            self.train_round(self.generator.choice(CLIENTS, COHORT, replace=False).tolist())
+            self.train_round(self.generator.choice(CLIENTS, self.cohort, replace=False).tolist())
 
     def train_round(self, clients: list[int]) -> None:
         mean = zeros(self.server)
@@ -71,13 +76,13 @@ class Plain:
             for rows in self.batches(client):
                 self.step(self.gradients(rows))
             with torch.no_grad():
-                torch._foreach_add_(mean, self.parameters, alpha=1 / COHORT)
+                torch._foreach_add_(mean, self.parameters, alpha=1 / self.cohort)
         self.server = mean
 
-    def start(self) -> None:
-        """The client receives the server's model."""
+    def start(self, model: Tensors | None = None) -> None:
+        """The client receives a model, by default the server's."""
         with torch.no_grad():
-            torch._foreach_copy_(self.parameters, self.server)
+            torch._foreach_copy_(self.parameters, self.server if model is None else model)
         if self.optimizer is not None:
             self.optimizer.state.clear()
 
@@ -88,6 +93,11 @@ class Plain:
 
     def loss(self, rows: Tensor) -> Tensor:
         return F.cross_entropy(self.module(self.data.inputs[rows]), self.data.targets[rows])
+
+    def central_loss(self, examples: int) -> Tensor:
+        """The loss of a batch of the server's examples."""
+        rows = torch.from_numpy(self.generator.integers(0, len(self.data.central_targets), examples))
+        return F.cross_entropy(self.module(self.data.central_inputs[rows]), self.data.central_targets[rows])
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(self.loss(rows), self.parameters)
@@ -235,9 +245,7 @@ class PlainAllOnClient(Plain):
     """Clients train on their own and the server's examples; batches of the server are as large as the cohort's."""
 
     def loss(self, rows: Tensor) -> Tensor:
-        drawn = torch.from_numpy(self.generator.integers(0, len(self.data.central_targets), COHORT * BATCH))
-        central = F.cross_entropy(self.module(self.data.central_inputs[drawn]), self.data.central_targets[drawn])
-        return super().loss(rows) + central
+        return super().loss(rows) + self.central_loss(COHORT * BATCH)
 
 
 def zeros(like: Tensors) -> Tensors:
