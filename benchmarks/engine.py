@@ -11,7 +11,8 @@ the processor time of the process, which other programs on the machine disturb l
 trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
 the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is all other methods: a few are timed
 beside the loop of another method that takes the same gradients. The last line is the worst ratio, which shows
-whether the engine ever loses.
+whether the engine ever loses. --only also takes linear, a regression on the same pictures, and quadratic, FedAvg on
+quadratics of 20 numbers.
 
 --roofline compares a round of FedAvg with its matrix products and convolutions alone, of the same shapes."""
 
@@ -30,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.method_rows import METHODS, OPTIMIZERS, Row
@@ -41,9 +43,12 @@ from benchmarks.plain_loops import (
     CLIENT_LR,
     CLIENTS,
     EXAMPLES,
+    NUMBERS,
     SIDE,
     STEPS,
     Pictures,
+    PlainQuadratic,
+    half_squares,
 )
 from benchmarks.products import Products
 from trainers.engine.packs.pack import Pack
@@ -71,6 +76,14 @@ def softmax() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, CLASSES))
 
 
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 1))
+
+
+def quadratic() -> nn.Module:
+    return nn.ParameterList([torch.zeros(NUMBERS, dtype=torch.float64)])
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 256), nn.ReLU(), nn.Linear(256, CLASSES))
 
@@ -89,13 +102,22 @@ CASES = [
     Case("cnn", 1, 1, cnn),
     Case("cnn", 4, 1, cnn),
 ]
+SMALL = [
+    Case("linear", 1, 20, linear),
+    Case("linear", 8, 5, linear),
+    Case("quadratic", 1, 100, quadratic),
+    Case("quadratic", 8, 20, quadratic),
+]
+QUADRATIC = {"name": "quadratic", "problem": "random", "clients": CLIENTS, "dimension": NUMBERS}
 
 
 def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
     """The trial that the engine runs."""
-    rate = CLIENT_LR if row.client.get("name") in (None, "momentum", "nesterov") else ADAPTIVE_LR
+    adaptive = row.client.get("name") not in (None, "momentum", "nesterov")
+    rate = ADAPTIVE_LR if adaptive or case.model == "linear" else CLIENT_LR
     settings = {"name": "fedavg", "client_lr": rate, "server_lr": rate, "local_steps": STEPS, **row.method}
     task = {"name": "npz", "path": str(path), "test": "test", "model": case.model}
+    task = QUADRATIC if case.model == "quadratic" else task
     return {
         "task": {**task, "central": {"fraction": 0.1}} if row.central else task,
         "method": {name: value for name, value in settings.items() if value is not None},
@@ -125,7 +147,11 @@ def measure(
 ) -> tuple[list[float], list[float]]:
     """CPU-ms of a round of one trial, (engine, loop), one number a repeat; prints medians and ratio."""
     pack = Pack.from_spec(parse(document(case, path, row)), device="cpu")
-    plain = row.loop(case.plain(), Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone()))
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    if case.model == "linear":
+        inputs, targets, loss = inputs / SIDE, targets.float(), half_squares  # so that CLIENT_LR is stable
+    pictures = Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone(), loss)
+    plain = (PlainQuadratic if case.model == "quadratic" else row.loop)(case.plain(), pictures)
     engine_ms, plain_ms = [], []
     pack.advance(1)
     plain.rounds(1)
@@ -188,7 +214,7 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--only", choices=sorted({case.model for case in CASES}), help="one model")
+    parser.add_argument("--only", choices=sorted({case.model for case in [*CASES, *SMALL]}), help="one model")
     parser.add_argument("--optimizers", action="store_true", help="FedAvg with every client optimizer")
     parser.add_argument("--methods", action="store_true", help="other methods")
     parser.add_argument("--roofline", action="store_true", help="FedAvg beside its products alone")
@@ -199,7 +225,7 @@ def main() -> None:
     rows = [*(OPTIMIZERS if options.optimizers else ()), *(METHODS if options.methods else ())] or METHODS[:1]
     wanted = [row for row in rows if options.rows is None or row.name in options.rows.split(",")]
     few = options.optimizers or options.methods
-    cases = [case for case in CASES if options.only in (None, case.model)]
+    cases = CASES if options.only is None else [case for case in [*CASES, *SMALL] if case.model == options.only]
     print(f"{machine()}\n")
     if options.roofline:
         print("| model | trials | oracle | round, CPU-ms | products alone, CPU-ms | products / round |")

@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.plain_loops import BATCH, CLIENT_LR, COHORT, EXAMPLES, STEPS, Pictures, Plain, Tensors, zeros
@@ -143,7 +142,7 @@ class PlainMime(PlainMimeLite):
         return new
 
     def local_gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
-        anchored = F.cross_entropy(self.anchor(self.data.inputs[rows]), self.data.targets[rows])
+        anchored = self.data.loss(self.anchor(self.data.inputs[rows]), self.data.targets[rows])
         theirs = torch.autograd.grad(anchored, list(self.anchor.parameters()))
         return torch._foreach_sub(self.gradients(rows), theirs)
 
