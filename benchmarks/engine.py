@@ -9,9 +9,10 @@ single precision, one thread. The engine is run as a study runs it, through trai
 reported and bytes counted; the loops (benchmarks/plain_loops.py) only train. Both are timed in turns in one process, by
 the processor time of the process, which other programs on the machine disturb less than the clock. A pack's row is per
 trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
-the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is other methods: those without a
-loop of their own are timed beside one that takes the same gradients. The last line is the worst ratio, which shows
-whether the engine ever loses.
+the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is all other methods: a few are timed
+beside the loop of another method that takes the same gradients. The last line is the worst ratio, which shows
+whether the engine ever loses. --only also takes linear, a regression on the same pictures, and quadratic, FedAvg on
+quadratics of 20 numbers.
 
 --roofline compares a round of FedAvg with its matrix products and convolutions alone, of the same shapes."""
 
@@ -24,14 +25,16 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.method_rows import METHODS, OPTIMIZERS, Row
 from benchmarks.plain_loops import (
     ADAPTIVE_LR,
     BATCH,
@@ -39,23 +42,13 @@ from benchmarks.plain_loops import (
     CLASSES,
     CLIENT_LR,
     CLIENTS,
-    CLIP,
-    COHORT,
     EXAMPLES,
-    MIXING,
-    PROX,
+    NUMBERS,
     SIDE,
     STEPS,
     Pictures,
-    Plain,
-    PlainAllOnClient,
-    PlainClipped,
-    PlainDyn,
-    PlainMaml,
-    PlainMass,
-    PlainProx,
-    PlainScaffold,
-    PlainSgd,
+    PlainQuadratic,
+    half_squares,
 )
 from benchmarks.products import Products
 from trainers.engine.packs.pack import Pack
@@ -79,27 +72,16 @@ class Case:
     plain: Callable[[], nn.Module]
 
 
-@dataclass(frozen=True)
-class Row:
-    """What is trained, in the engine and in the loop.
-
-    Args:
-        name: of the row.
-        method: settings of the engine's method, besides those of FedAvg.
-        client: the engine's client optimizer.
-        loop: the plain loop.
-        central: whether the server has data of its own.
-    """
-
-    name: str
-    loop: Callable[[nn.Module, Pictures], Plain] = Plain
-    method: dict[str, Any] = field(default_factory=dict)
-    client: dict[str, Any] = field(default_factory=dict)
-    central: bool = False
-
-
 def softmax() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, CLASSES))
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 1))
+
+
+def quadratic() -> nn.Module:
+    return nn.ParameterList([torch.zeros(NUMBERS, dtype=torch.float64)])
 
 
 def mlp() -> nn.Module:
@@ -120,63 +102,27 @@ CASES = [
     Case("cnn", 1, 1, cnn),
     Case("cnn", 4, 1, cnn),
 ]
-
-
-def stepping(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Callable[[nn.Module, Pictures], Plain]:
-    """FedAvg with an optimizer of torch on the clients."""
-    return lambda module, data: Plain(module, data, make)
-
-
-OPTIMIZERS = [
-    Row(
-        "momentum",
-        stepping(lambda held: torch.optim.SGD(held, CLIENT_LR, momentum=0.9, fused=True)),
-        client={"name": "momentum"},
-    ),
-    Row(
-        "nesterov",
-        stepping(lambda held: torch.optim.SGD(held, CLIENT_LR, momentum=0.9, nesterov=True, fused=True)),
-        client={"name": "nesterov"},
-    ),
-    Row("adam", stepping(lambda held: torch.optim.Adam(held, ADAPTIVE_LR, fused=True)), client={"name": "adam"}),
-    Row(
-        "adamw",
-        stepping(lambda held: torch.optim.AdamW(held, ADAPTIVE_LR, weight_decay=0.01, fused=True)),
-        {"weight_decay": 0.01},
-        {"name": "adamw"},
-    ),
-    Row("rmsprop", stepping(lambda held: torch.optim.RMSprop(held, ADAPTIVE_LR)), client={"name": "rmsprop"}),
-    Row(
-        "adagrad", stepping(lambda held: torch.optim.Adagrad(held, ADAPTIVE_LR, fused=True)), client={"name": "adagrad"}
-    ),
+SMALL = [
+    Case("linear", 1, 20, linear),
+    Case("linear", 8, 5, linear),
+    Case("quadratic", 1, 100, quadratic),
+    Case("quadratic", 8, 20, quadratic),
 ]
-MASS = {"name": "mass", "server_lr": None, "mixing": MIXING, "sync": "reset"}
-METHODS = [
-    Row("fedavg"),
-    Row("fedprox", PlainProx, {"name": "fedprox", "prox": PROX}),
-    Row("clip_norm", PlainClipped, {"clip_norm": CLIP}),
-    Row("scaffold", PlainScaffold, {"name": "scaffold", "variates": "stored"}),
-    Row("feddyn", PlainDyn, {"name": "feddyn", "prox": PROX}),
-    Row("mass", PlainMass, MASS),
-    Row("maml", PlainMaml, {"name": "maml"}),
-    Row("all_on_client", PlainAllOnClient, {"name": "all_on_client"}, central=True),
-    Row("fedsgd", PlainSgd, {"name": "fedsgd", "client_lr": None, "local_steps": None}),
-    Row("minibatch_prox", PlainProx, {"name": "minibatch_prox", "prox": PROX}),
-    Row("local_sgd", Plain, {"name": "local_sgd", "server_lr": None}),
-    *(Row(name, Plain, {"name": name}) for name in ("fednova", "fedexp", "reptile", "fomaml")),
-]
+QUADRATIC = {"name": "quadratic", "problem": "random", "clients": CLIENTS, "dimension": NUMBERS}
 
 
 def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
     """The trial that the engine runs."""
-    rate = CLIENT_LR if row.client.get("name") in (None, "momentum", "nesterov") else ADAPTIVE_LR
+    adaptive = row.client.get("name") not in (None, "momentum", "nesterov")
+    rate = ADAPTIVE_LR if adaptive or case.model == "linear" else CLIENT_LR
     settings = {"name": "fedavg", "client_lr": rate, "server_lr": rate, "local_steps": STEPS, **row.method}
     task = {"name": "npz", "path": str(path), "test": "test", "model": case.model}
+    task = QUADRATIC if case.model == "quadratic" else task
     return {
         "task": {**task, "central": {"fraction": 0.1}} if row.central else task,
         "method": {name: value for name, value in settings.items() if value is not None},
         **({"client": row.client} if row.client else {}),
-        "clients_per_round": COHORT,
+        "clients_per_round": row.cohort,
         "batch_size": BATCH,
         "rounds": 10**6,
         "eval_every": 10**6,
@@ -201,7 +147,11 @@ def measure(
 ) -> tuple[list[float], list[float]]:
     """CPU-ms of a round of one trial, (engine, loop), one number a repeat; prints medians and ratio."""
     pack = Pack.from_spec(parse(document(case, path, row)), device="cpu")
-    plain = row.loop(case.plain(), Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone()))
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    if case.model == "linear":
+        inputs, targets, loss = inputs / SIDE, targets.float(), half_squares  # so that CLIENT_LR is stable
+    pictures = Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone(), loss)
+    plain = (PlainQuadratic if case.model == "quadratic" else row.loop)(case.plain(), pictures)
     engine_ms, plain_ms = [], []
     pack.advance(1)
     plain.rounds(1)
@@ -264,7 +214,7 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--only", choices=sorted({case.model for case in CASES}), help="one model")
+    parser.add_argument("--only", choices=sorted({case.model for case in [*CASES, *SMALL]}), help="one model")
     parser.add_argument("--optimizers", action="store_true", help="FedAvg with every client optimizer")
     parser.add_argument("--methods", action="store_true", help="other methods")
     parser.add_argument("--roofline", action="store_true", help="FedAvg beside its products alone")
@@ -275,7 +225,7 @@ def main() -> None:
     rows = [*(OPTIMIZERS if options.optimizers else ()), *(METHODS if options.methods else ())] or METHODS[:1]
     wanted = [row for row in rows if options.rows is None or row.name in options.rows.split(",")]
     few = options.optimizers or options.methods
-    cases = [case for case in CASES if options.only in (None, case.model)]
+    cases = CASES if options.only is None else [case for case in [*CASES, *SMALL] if case.model == options.only]
     print(f"{machine()}\n")
     if options.roofline:
         print("| model | trials | oracle | round, CPU-ms | products alone, CPU-ms | products / round |")

@@ -19,6 +19,7 @@ CLIENTS, EXAMPLES, COHORT, BATCH, STEPS, CLASSES, SIDE = 100, 100, 10, 20, 5, 62
 CLIENT_LR, ADAPTIVE_LR = 0.05, 0.001
 PROX, CLIP, MIXING = 0.1, 1.0, 0.3
 CENTRAL = 10 * CLIENTS  # examples of the server
+NUMBERS = 20  # of a quadratic
 
 Tensors = list[Tensor]
 
@@ -32,12 +33,19 @@ class Pictures:
         targets: (clients * examples,).
         central_inputs: (central, 1, 28, 28).
         central_targets: (central,).
+        loss: mean loss of scores (examples, outputs) and targets (examples,).
     """
 
     inputs: Tensor
     targets: Tensor
     central_inputs: Tensor
     central_targets: Tensor
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+
+
+def half_squares(scores: Tensor, targets: Tensor) -> Tensor:
+    """The loss of linear regression."""
+    return 0.5 * F.mse_loss(scores[:, 0], targets)
 
 
 class Plain:
@@ -47,7 +55,12 @@ class Plain:
         module: of the model.
         data: of clients and server.
         optimizer: makes the clients' optimizer for some parameters; None is gradient descent.
+
+    Attributes:
+        cohort: clients of a round.
     """
+
+    cohort = COHORT
 
     def __init__(
         self, module: nn.Module, data: Pictures, optimizer: Callable[[Tensors], torch.optim.Optimizer] | None = None
@@ -62,7 +75,7 @@ class Plain:
     def rounds(self, count: int) -> None:
         """Trains for some rounds."""
         for _ in range(count):
-            self.train_round(self.generator.choice(CLIENTS, COHORT, replace=False).tolist())
+            self.train_round(self.generator.choice(CLIENTS, self.cohort, replace=False).tolist())
 
     def train_round(self, clients: list[int]) -> None:
         mean = zeros(self.server)
@@ -71,13 +84,13 @@ class Plain:
             for rows in self.batches(client):
                 self.step(self.gradients(rows))
             with torch.no_grad():
-                torch._foreach_add_(mean, self.parameters, alpha=1 / COHORT)
+                torch._foreach_add_(mean, self.parameters, alpha=1 / self.cohort)
         self.server = mean
 
-    def start(self) -> None:
-        """The client receives the server's model."""
+    def start(self, model: Tensors | None = None) -> None:
+        """The client receives a model, by default the server's."""
         with torch.no_grad():
-            torch._foreach_copy_(self.parameters, self.server)
+            torch._foreach_copy_(self.parameters, self.server if model is None else model)
         if self.optimizer is not None:
             self.optimizer.state.clear()
 
@@ -87,7 +100,12 @@ class Plain:
         return iter(order.split(BATCH))
 
     def loss(self, rows: Tensor) -> Tensor:
-        return F.cross_entropy(self.module(self.data.inputs[rows]), self.data.targets[rows])
+        return self.data.loss(self.module(self.data.inputs[rows]), self.data.targets[rows])
+
+    def central_loss(self, examples: int) -> Tensor:
+        """The loss of a batch of the server's examples."""
+        rows = torch.from_numpy(self.generator.integers(0, len(self.data.central_targets), examples))
+        return self.data.loss(self.module(self.data.central_inputs[rows]), self.data.central_targets[rows])
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(self.loss(rows), self.parameters)
@@ -222,7 +240,7 @@ class PlainMaml(Plain):
                 scores = torch.func.functional_call(
                     self.module, dict(zip(names, here, strict=True)), (self.data.inputs[rows],)
                 )
-                loss = F.cross_entropy(scores, self.data.targets[rows])
+                loss = self.data.loss(scores, self.data.targets[rows])
                 if number == STEPS:
                     break
                 gradients = torch.autograd.grad(loss, here, create_graph=True)
@@ -235,9 +253,26 @@ class PlainAllOnClient(Plain):
     """Clients train on their own and the server's examples; batches of the server are as large as the cohort's."""
 
     def loss(self, rows: Tensor) -> Tensor:
-        drawn = torch.from_numpy(self.generator.integers(0, len(self.data.central_targets), COHORT * BATCH))
-        central = F.cross_entropy(self.module(self.data.central_inputs[drawn]), self.data.central_targets[drawn])
-        return super().loss(rows) + central
+        return super().loss(rows) + self.central_loss(COHORT * BATCH)
+
+
+class PlainQuadratic(Plain):
+    """FedAvg on quadratics, whose gradients are products."""
+
+    def __init__(self, module: nn.Module, data: Pictures) -> None:
+        super().__init__(module, data)
+        self.hessians = [torch.eye(NUMBERS, dtype=torch.float64) for _ in range(CLIENTS)]
+        self.centers = [torch.ones(NUMBERS, dtype=torch.float64) for _ in range(CLIENTS)]
+
+    def train_round(self, clients: list[int]) -> None:
+        (server,) = self.server
+        mean = torch.zeros_like(server)
+        for client in clients:
+            here, hessian, center = server.clone(), self.hessians[client], self.centers[client]
+            for _ in range(STEPS):
+                here.sub_(torch.mv(hessian, here - center), alpha=CLIENT_LR)
+            mean.add_(here, alpha=1 / COHORT)
+        self.server = [mean]
 
 
 def zeros(like: Tensors) -> Tensors:

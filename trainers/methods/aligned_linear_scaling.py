@@ -40,7 +40,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     total = cohort.clients * cohort.mean(gradients)
     halfway = cohort.gradients(
         state.params,
-        displacement=hyper.client_lr / 2 * (cohort.relative_weights * gradients - total),
+        displacement=gradients.mul_(cohort.relative_weights).sub_(total).mul_(hyper.client_lr / 2),
         weight_decay=hyper.weight_decay,
         clip_norm=hyper.clip_norm,
         down=[total],

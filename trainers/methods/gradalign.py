@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from trainers.engine.local.work import ServerSteps
@@ -44,7 +45,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     mean = cohort.mean(gradients)
     displaced = cohort.gradients(
         state.params,
-        displacement=hyper.displacement * (gradients - mean),
+        displacement=torch.addcmul(-hyper.displacement * mean, gradients, hyper.displacement, out=gradients),
         weight_decay=hyper.weight_decay,
         clip_norm=hyper.clip_norm,
         down=[mean],
