@@ -68,7 +68,7 @@ class Node:
         self.folder = folder
         self._script = script or Path(os.environ.get("DRIFTLINE_TEST_CLUSTER", KUBE / "cluster.py"))
         self.kubeconfig = folder / "kubeconfig"
-        self.registry = LocalRegistry(folder / "registry", 5000, self.command())
+        self.registry = LocalRegistry(folder / "registry", 5080, self.command())
         self._gpus = gpus
 
     def up(self, archives):

@@ -20,7 +20,7 @@ from tests.kubernetes_cluster.page import PAGE, Change, Page, Shell, values
 from tests.kubernetes_cluster.rest import Rest
 
 NAMESPACE = "driftline"
-REGISTRY = "localhost:5000"
+REGISTRY = "localhost:5080"  # the page forwards port 5000 to MLflow
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 PODS = f"{CORE}/pods"
 STUDIES = "driftline-studies"

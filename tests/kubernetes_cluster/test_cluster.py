@@ -100,7 +100,7 @@ def test_an_image_that_cannot_be_had_fails_the_study(deployed):
     repository.rename(away)
     try:
         job = deployed.submit(SPEC, name="no-image")
-        why = r"the image localhost:5000/driftline:\S+ of (the head|a worker) cannot be pulled \(\w+\): .*"
+        why = r"the image localhost:5080/driftline:\S+ of (the head|a worker) cannot be pulled \(\w+\): .*"
         with pytest.raises(StudyFailed, match=why):
             job.wait(timeout_s=180)
     finally:

@@ -44,7 +44,7 @@ def wrong(deployed, folder):
     """The chart's Job for the same archive with another sum, and another folder; under a name of its own."""
     values = ["-f", str(ROOT / "tests/kubernetes_cluster/values.yaml"), "-f", str(deployed.folder / "data.yaml")]
     wanted = [f"data.download.sha256={'0' * 64}", f"data.source.hostPath.path={folder}"]
-    wanted += ["image.repository=localhost:5000/driftline", f"image.tag={VERSION}"]
+    wanted += ["image.repository=localhost:5080/driftline", f"image.tag={VERSION}"]
     options = [option for one in wanted for option in ("--set-string", one)]
     chart = [str(ROOT / "helm/driftline"), "-n", NAMESPACE, "-s", "templates/data-job.yaml"]
     text = deployed.node.run(tool("helm"), "template", "driftline", *chart, *values, *options)

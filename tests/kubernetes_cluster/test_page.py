@@ -67,7 +67,7 @@ def test_a_derived_image_brings_its_own_task(deployed):
         if "deletionTimestamp" not in pod["metadata"]
         for container in pod["spec"]["containers"]
     }
-    assert images == {"localhost:5000/driftline-compass:0.1.0"}
+    assert images == {"localhost:5080/driftline-compass:0.1.0"}
     own = {**SPEC, "name": "own-task", "task": {"name": "compass", "clients": 4}}
     own["objective"] = {"quality": "test_loss", "cost": "rounds"}
     answer = urllib3.request(
