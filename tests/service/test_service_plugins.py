@@ -89,7 +89,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def test_the_command_line_says_in_one_line_what_is_wrong_with_a_plugin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def command() -> None:
+    def command(obj: object) -> None:
         raise PluginError("trainers/methods/mine.py: Hyper is missing")
 
     monkeypatch.setattr(main, "app", command)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
+from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
@@ -34,8 +36,9 @@ class Affine:
         problem: a problem with Examples.
         loss: loss of the scores.
         outputs: number of scores.
-        targets: (rows, ...) of the training examples, as the loss takes them.
-        test_targets: (rows, ...) of the test examples; None without test examples.
+        wanted: (rows, outputs) targets of the scores, for training; or (rows,) int64 class numbers, which take less
+            memory and stand for targets of 1 for the class and 0 elsewhere.
+        test_wanted: the same for testing; None without test examples.
         classifies: whether the largest score is a prediction of the class.
         dtype: type of all tensors.
         device: device of all tensors.
@@ -48,8 +51,8 @@ class Affine:
         problem: Problem,
         loss: Loss,
         outputs: int,
-        targets: Tensor,
-        test_targets: Tensor | None,
+        wanted: NDArray[Any],
+        test_wanted: NDArray[Any] | None,
         classifies: bool,
         dtype: torch.dtype,
         device: torch.device,
@@ -69,11 +72,11 @@ class Affine:
         self.offsets, self.sizes = train.offsets, train.sizes
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
-        self.inputs, self.targets = self._held(train.inputs), targets.to(device)
+        self.inputs, self.wanted = self._held(train.inputs), self._targets(wanted)
         self.test: tuple[Tensor, Tensor] | None = None
         self.test_clients = problem.test
-        if problem.test is not None and test_targets is not None:
-            self.test = self._held(problem.test.inputs), test_targets.to(device)
+        if problem.test is not None and test_wanted is not None:
+            self.test = self._held(problem.test.inputs), self._targets(test_wanted)
         self.stacked = Stacked(loss, outputs, self.columns)
         self.oracles: Mapping[str, Oracle] = {
             "stacked": self.stacked,
@@ -103,8 +106,8 @@ class Affine:
         """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""
         flat = rows.reshape(-1)
         inputs = self.inputs.index_select(0, flat).view(*rows.shape, -1)
-        targets = self.targets.index_select(0, flat).view(*rows.shape, *self.targets.shape[1:])
-        return {"inputs": inputs, "wanted": self.loss.wanted(targets)}
+        wanted = self.wanted.index_select(0, flat).view(*rows.shape, *self.wanted.shape[1:])
+        return {"inputs": inputs, "wanted": self._by_output(wanted).contiguous()}
 
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
@@ -143,10 +146,10 @@ class Affine:
             weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
-        loss, _ = self._answers(params, self.inputs, self.targets)
+        loss, _ = self._answers(params, self.inputs, self.wanted)
         return loss.double() @ torch.as_tensor(rows, device=loss.device)
 
-    def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def _answers(self, params: Tensor, inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """(losses, 1 for correct predictions) of all examples, (T, rows) each; the latter is 0 for a regression."""
         chunk = max(1, _EVALUATED // (params.shape[0] * self.stacked.outputs))
         loss = params.new_empty((params.shape[0], len(inputs)))
@@ -154,10 +157,11 @@ class Affine:
         for start in range(0, len(inputs), chunk):
             some = slice(start, start + chunk)
             scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
-            loss[:, some] = self.loss.losses(scores, self.loss.wanted(targets[None, some])[0])
+            loss[:, some] = self.loss.losses(scores, self._by_output(wanted[None, some])[0])
             if self.classifies:
+                classes = wanted[some] if wanted.dim() == 1 else wanted[some].argmax(1)
                 # max, because argmax is ten times slower here
-                right[:, some] = (scores.max(1).indices == targets[some]).to(loss.dtype)
+                right[:, some] = (scores.max(1).indices == classes).to(loss.dtype)
         return loss, right
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
@@ -180,6 +184,17 @@ class Affine:
         held[:, : self.features] = torch.as_tensor(inputs).reshape(len(inputs), -1)
         held[:, self.features : self.columns] = 1
         return held
+
+    def _targets(self, wanted: NDArray[Any]) -> Tensor:
+        """Targets or class numbers on the device."""
+        return torch.as_tensor(wanted, device=self.like.device) if wanted.ndim == 1 else owned(wanted, self.like)
+
+    def _by_output(self, wanted: Tensor) -> Tensor:
+        """(m, outputs, examples) targets of targets (m, examples, outputs) or class numbers (m, examples)."""
+        if wanted.dim() == 3:
+            return wanted.transpose(1, 2)
+        zeros = self.like.new_zeros(len(wanted), self.stacked.outputs, wanted.shape[1])
+        return zeros.scatter_(1, wanted[:, None], 1)
 
     def _example_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         scores = tensors["weight"] @ data["inputs"][:, : self.columns].T

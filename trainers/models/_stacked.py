@@ -31,11 +31,7 @@ _MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of repli
 
 
 class Loss(Protocol):
-    """A loss of scores against wanted ones of the same shape; `axis` counts the outputs, the others count examples."""
-
-    def wanted(self, targets: Tensor) -> Tensor:
-        """(m, outputs, examples) wanted scores of targets (m, examples, ...)."""
-        ...
+    """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
 
     def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The losses, without that axis."""

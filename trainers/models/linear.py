@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.memory import owned
 from trainers.models._affine import Affine
 from trainers.problem import Examples, Problem
 
@@ -19,10 +18,6 @@ TARGETS = "numbers"
 
 class _HalfSquares:
     """0.5 |scores - wanted|^2."""
-
-    def wanted(self, targets: Tensor) -> Tensor:
-        """(m, outputs, examples) of targets (m, examples, outputs)."""
-        return targets.transpose(1, 2).contiguous()
 
     def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
@@ -42,11 +37,10 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
     train, test = problem.train, problem.test
     if not isinstance(train, Examples):
         raise TypeError(f"linear regression must get Examples, got {type(train).__name__}")
-    like = torch.empty(0, dtype=dtype)
-    targets = _columns(train.targets, like)
-    test_targets = None if test is None else _columns(test.targets, like)
-    return Affine(problem, _HalfSquares(), targets.shape[1], targets, test_targets, False, dtype, device)
+    wanted = _columns(train.targets)
+    test_wanted = None if test is None else _columns(test.targets)
+    return Affine(problem, _HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
 
 
-def _columns(targets: NDArray[np.float64], like: Tensor) -> Tensor:
-    return owned(np.asarray(targets, dtype=np.float64).reshape(len(targets), -1), like)
+def _columns(targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)

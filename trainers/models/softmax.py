@@ -19,21 +19,7 @@ _FEW_CLASSES = 16
 
 
 class CrossEntropy:
-    """log sum exp(scores) - score of the class; wanted scores are 1 for the class and 0 elsewhere.
-
-    Args:
-        classes: number of classes.
-        dtype: type of the scores.
-    """
-
-    def __init__(self, classes: int, dtype: torch.dtype) -> None:
-        self.classes = classes
-        self.dtype = dtype
-
-    def wanted(self, targets: Tensor) -> Tensor:
-        """(m, classes, examples) of class numbers (m, examples)."""
-        wanted = torch.zeros(len(targets), self.classes, targets.shape[1], dtype=self.dtype, device=targets.device)
-        return wanted.scatter_(1, targets[:, None], 1)
+    """log sum exp(scores) - score of the class; targets are 1 for the class and 0 elsewhere."""
 
     def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
@@ -61,9 +47,8 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
             f"task.classes must be smaller: examples x classes must be at most {MOST_NUMBERS}, got {rows} x {classes}",
             "task.classes",
         )
-    test_targets = None if test is None else torch.as_tensor(test.targets)
-    targets = torch.as_tensor(train.targets)
-    return Affine(problem, CrossEntropy(classes, dtype), classes, targets, test_targets, True, dtype, device)
+    test_classes = None if test is None else test.targets
+    return Affine(problem, CrossEntropy(), classes, train.targets, test_classes, True, dtype, device)
 
 
 def _shares(scores: Tensor, axis: int) -> Tensor:
