@@ -51,7 +51,7 @@ class EmbeddedRun:
         study: The study; None takes the one that the folder holds.
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
-        early_ray: A Ray that is being started here already, for this study alone; ends with this run.
+        early_ray: A Ray that is being started here already, for this study alone; ends with its driver, or this run.
 
     Attributes:
         folder: The output folder.
@@ -87,8 +87,7 @@ class EmbeddedRun:
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
         self._closers: list[Callable[[], None]] = [self._folder.close]
-        if early_ray is not None:
-            self._closers.append(early_ray.close)
+        self._closers.append(self._end_early_ray)
         try:
             self._open(study, source)
         except BaseException:
@@ -226,6 +225,11 @@ class EmbeddedRun:
 
     def _connect(self, token: str) -> DriverClient:
         return DriverClient(self._server.url, token, socket=self._server.socket)
+
+    def _end_early_ray(self) -> None:
+        """Ends a Ray that no driver has taken; a driver ends its own, and one that is abandoned still uses it."""
+        if self._early_ray is not None:
+            self._early_ray.close()
 
     def _drive(self, client: DriverClient, study_id: str, stop: threading.Event) -> None:
         from service.driver.lifecycle import DriverOptions, run_driver
