@@ -25,6 +25,8 @@ from service.store.database import migrate as bring_up
 
 PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
 _OWN = ("127.0.0.1", "localhost", "::1")
+_LOOK_S = 1.0
+"""A signal that arrives as a wait begins does not end it: Python runs its handler only when the wait is over."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -83,7 +85,7 @@ def serve(
         gc.freeze()  # full collections then pass over what has just been loaded: they took a sixth of a large reading
         try:
             say(service, settings, host, part, public)
-            while not stop.wait(3600.0):
+            while not stop.wait(_LOOK_S):
                 pass
             typer.echo("Ending: drivers on this machine write their checkpoints ...", err=True)
         finally:

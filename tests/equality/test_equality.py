@@ -110,7 +110,7 @@ def test_what_is_defined_anew_may_have_any_value(recording: Path, tmp_path: Path
 def test_unused_exceptions_and_those_without_need_are_errors(recording: Path, tmp_path: Path) -> None:
     unused = exceptions(tmp_path, relative=1e-12)
     assert compare.main([str(recording), str(recording), "--exceptions", str(unused)]) == 1
-    with pytest.raises(SystemExit, match="at most 1e-12"):
+    with pytest.raises(SystemExit, match="at most 1e-11"):
         compare.exemptions(exceptions(tmp_path, relative=1e-9))
     with pytest.raises(SystemExit, match="must have a reason"):
         compare.exemptions(exceptions(tmp_path, relative=1e-12, reason=" "))
