@@ -23,6 +23,7 @@ from driftline.wire.budgets import CheckedStudy
 from service.api import study_checks
 from service.api.allowed_files import only_under
 from service.child_process import ChildProcess, answer_lines
+from service.garbage import collect_rarely
 
 CHECK_S = 30.0
 """Seconds that a check may take."""
@@ -145,6 +146,7 @@ def _answer(roots: Sequence[Path], line: str) -> str:
 
 def _main(most_bytes: int, idle_seconds: float, roots: Sequence[Path]) -> None:
     """Answers checks."""
+    collect_rarely()
     import torch  # noqa: F401  # load it before memory is limited and the first study comes
 
     from driftline.study import check as _check  # noqa: F401

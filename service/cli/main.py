@@ -29,6 +29,7 @@ from service.cli.options import (
     Url,
     Where,
 )
+from service.garbage import collect_rarely
 from trainers import PluginError
 
 OWN_PROCESS = "own process"
@@ -390,6 +391,7 @@ def main() -> None:
 
     Exit codes: 0 done, 1 failed, 2 invalid input, 3 to 6 as listed in driftline/errors.py, 130 stopped by Ctrl-C.
     """
+    collect_rarely()
     atexit.register(gc.freeze)  # the interpreter's last collection takes 3 s with Ray, torch and MLflow loaded
     try:
         app(obj=OWN_PROCESS)

@@ -19,6 +19,7 @@ from service.embedded.folder import DATABASE, LOG
 from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri
 from service.embedded.moved_folder import adopt_artifacts
 from service.embedded.result_files import put_all
+from service.garbage import collect_rarely
 
 _FINISH = "finish\n"
 
@@ -103,6 +104,7 @@ def record(folder: Path, study_id: str, stop: threading.Event, finishing: thread
 
 def _main(folder: Path, study_id: str) -> None:
     """Records until standard input ends; if its last line is `_FINISH`, finishes first."""
+    collect_rarely()
     stop, finishing = threading.Event(), threading.Event()
 
     def listen() -> None:

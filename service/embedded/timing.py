@@ -43,10 +43,10 @@ MOST_BYTES = 4 * 2**30
 PROCESSES = 2
 """Most processes that time packs at once: they share the cores with one another, as workers do."""
 
-WAIT_S = 4.0
+WAIT_S = 3.0
 """Seconds in which a study waits for Ray, whatever else the computer does."""
 
-AROUND, PACK, TRIAL = 4.7, 0.16, 0.007
+AROUND, PACK, TRIAL = 3.9, 0.085, 0.001
 """What a study takes around its packs (imports, Ray, workers, files, MLflow), a pack around its training (handed out,
 reported, stored), and a trial at the end, as multiples of the processor seconds in which a process loads torch and the
 engine: all of it depends on the machine in the same way. Measured with benchmarks/whole_product.py."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,8 +50,10 @@ def test_actors_of_a_private_ray_have_no_runtime_environment() -> None:
     assert class_cache._ActorClassCache().get(Trains)._default_options["runtime_env"]["env_vars"]
 
 
-def test_a_worker_becomes_the_program_that_ray_names() -> None:
-    first = str(lean_ray.START_WORKER)
-    context = ["--serialized-runtime-env-context={}", "--language=PYTHON"]
-    command = [sys.executable, first, "-c", "import sys; print(sys.argv[1:])", "--node=1", *context]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "['--node=1']\n"
+def test_a_worker_becomes_the_program_that_ray_names(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import gc, sys; print(__name__, sys.argv[1:], sys.path[0], gc.get_threshold()[0])")
+    options = ["--language=PYTHON", "--serialized-runtime-env-context={}"]
+    command = [sys.executable, str(lean_ray.START_WORKER), options[0], str(program), "--node=1", options[1]]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == f"__main__ ['--node=1'] {tmp_path} 10000\n"

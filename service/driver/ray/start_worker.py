@@ -6,8 +6,15 @@ Ray's imports Ray to read the runtime environment, which the workers of a privat
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 
 if __name__ == "__main__":
-    rest = [part for part in sys.argv[1:] if not part.startswith(("--language=", "--serialized-runtime-env-context="))]
-    os.execv(sys.executable, [sys.executable, *rest])
+    sys.argv = [
+        part for part in sys.argv[1:] if not part.startswith(("--language=", "--serialized-runtime-env-context="))
+    ]
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    from service.garbage import collect_rarely
+
+    collect_rarely()
+    runpy.run_path(sys.argv[0], run_name="__main__")

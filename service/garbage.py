@@ -1,0 +1,12 @@
+"""How often Python looks for objects that refer to each other in circles."""
+
+import gc
+
+
+def collect_rarely() -> None:
+    """Lets this process look after 10,000 new objects instead of 700.
+
+    Ray, torch and MLflow make a million objects as they are imported, all of which stay: looking at them again and
+    again takes a fifth of the time.
+    """
+    gc.set_threshold(10_000)
