@@ -39,13 +39,14 @@ class AdminClient(Connection):
         """All tokens, without the tokens themselves, newest first."""
         return [token for page in self._pages("/v1/tokens", {}, TokenPage) for token in page.tokens]
 
-    def revoke_token(self, token_id: str) -> None:
-        """Revokes a token; doing so again changes nothing.
+    def revoke_token(self, token_id: str) -> TokenRecord:
+        """Revokes a token, and returns its record; doing so again changes nothing.
 
         Raises:
             NotFound: No token has this id.
         """
-        self._request("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
+        answer = self._request("DELETE", f"/v1/tokens/{quote(token_id, safe='')}")
+        return TokenRecord.model_validate_json(answer.content)
 
     def quota(self, project: str | None = None) -> ProjectQuota:
         """A project's limits and its current use.

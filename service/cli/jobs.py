@@ -159,13 +159,13 @@ def cancel(job: Job, *, yes: bool, as_json: bool) -> None:
     say(job.cancel(), as_json=as_json)
 
 
-def delete(job: Job, *, yes: bool) -> None:
-    """Deletes a study, after asking for confirmation; see `_confirm`."""
+def delete(job: Job, *, yes: bool, as_json: bool) -> None:
+    """Deletes a study, after asking for confirmation (see `_confirm`); as JSON it prints its last record."""
     record = job.record()
     if not yes:
         _confirm(record, "Delete", "with curves, checkpoints, logs and runs in MLflow?")
     job.delete()
-    typer.echo(f"{record.name} ({record.id}): deleted")
+    typer.echo(_json(record) if as_json else f"{record.name} ({record.id}): deleted")
 
 
 def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
@@ -227,4 +227,8 @@ def _print_changes(job: Job) -> None:
 
 
 def _print_record(job: Job) -> None:
-    typer.echo(json.dumps(job.record().model_dump(mode="json"), indent=2))
+    typer.echo(_json(job.record()))
+
+
+def _json(record: StudyRecord) -> str:
+    return json.dumps(record.model_dump(mode="json"), indent=2)

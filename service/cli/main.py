@@ -244,11 +244,12 @@ def export(
     table: Annotated[Path, typer.Argument(metavar="TABLE.parquet", help="The file to write.")],
     url: Url = None,
     token_file: TokenFile = None,
+    as_json: Json = False,
 ) -> None:
     """Write the ended trials of a study to a table, for `driftline replay`."""
     from service.cli.replay import export_table
 
-    export_table(study, table, url=url, token_file=token_file)
+    export_table(study, table, as_json=as_json, url=url, token_file=token_file)
 
 
 @app.command(rich_help_panel="Results")

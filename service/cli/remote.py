@@ -103,16 +103,13 @@ def cancel(
 
 @app.command(rich_help_panel=STUDIES)
 def delete(
-    study: StudyName,
-    yes: Yes = False,
-    url: Url = None,
-    token_file: TokenFile = None,
+    study: StudyName, yes: Yes = False, url: Url = None, token_file: TokenFile = None, as_json: Json = False
 ) -> None:
     """Delete a study of a service: trials, curves, checkpoints, logs, runs in MLflow."""
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
-        jobs.delete(client.job(study), yes=yes)
+        jobs.delete(client.job(study), yes=yes, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -228,8 +225,9 @@ def revoke_token(
     token: Annotated[str, typer.Argument(metavar="ID", help="The id that `driftline token list` shows.")],
     url: Url = None,
     token_file: TokenFile = None,
+    as_json: Json = False,
 ) -> None:
     """Revoke a token: the next request with it is rejected."""
     from service.cli import token_commands
 
-    token_commands.revoke(url, token_file, token)
+    token_commands.revoke(url, token_file, token, as_json=as_json)

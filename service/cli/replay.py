@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 _CLAIMS = {"configurations": "the configurations found", "methods": "the methods"}
 
 
-def export_table(study: str, path: Path, *, url: str | None, token_file: Path | None) -> None:
+def export_table(study: str, path: Path, *, as_json: bool, url: str | None, token_file: Path | None) -> None:
     """Writes the ended trials of an output folder, or of a study on a service, to a table."""
     table = _table(study, url, token_file)
     write(table, path)
-    trials = len(table.trials)
-    typer.echo(f"{path}: {trials} trials")
-    for label in dict.fromkeys(trial.label for trial in table.trials):
-        grid = table.grid(label)
-        typer.echo(f"  {label}: {len(grid.configurations)} configurations on all {len(grid.seeds)} seeds")
+    grids = [table.grid(label) for label in dict.fromkeys(trial.label for trial in table.trials)]
+    if as_json:
+        labels = {grid.label: {"configurations": len(grid.configurations), "seeds": len(grid.seeds)} for grid in grids}
+        typer.echo(json.dumps({"table": str(path), "trials": len(table.trials), "labels": labels}, indent=2))
+        return
+    typer.echo(f"{path}: {len(table.trials)} trials")
+    for grid in grids:
+        typer.echo(f"  {grid.label}: {len(grid.configurations)} configurations on all {len(grid.seeds)} seeds")
 
 
 def replay_tables(

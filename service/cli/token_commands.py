@@ -74,11 +74,11 @@ def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None
         typer.echo(f"{token.id}  {token.project:<12} {','.join(token.scopes):<22} {token.name}  ({', '.join(facts)})")
 
 
-def revoke(url: str | None, token_file: Path | None, token: str) -> None:
+def revoke(url: str | None, token_file: Path | None, token: str, *, as_json: bool) -> None:
     """Revokes a token."""
     with _api(url, token_file) as api:
-        api.revoke_token(token)
-    typer.echo(f"{token}: revoked")
+        record = api.revoke_token(token)
+    typer.echo(record.model_dump_json(indent=2) if as_json else f"{token}: revoked")
 
 
 def _api(url: str | None, token_file: Path | None) -> AdminClient:

@@ -141,7 +141,8 @@ def test_delete_asks_first(
         run("cancel", running, "--yes")
         gate.set()
         until(lambda: client.study(running).state == "CANCELLED")
-        assert run("delete", running, "--yes").exit_code == 0
+        gone = json.loads(run("delete", running, "--yes", "--json").stdout)
+        assert (gone["id"], gone["name"], gone["state"]) == (running, "small", "CANCELLED")
         assert run("list", "--json").stdout.strip() == "[]"
 
 
@@ -216,7 +217,10 @@ def test_tokens(service: Service, run: Run, study_file: Path, tmp_path: Path) ->
     assert isinstance(run("token", "create", "x", "--scope", "everything").exception, InvalidSpec)
     assert "laptop" in run("token", "list").stdout
     (record,) = json.loads(run("token", "list", "--json").stdout)
-    assert run("token", "revoke", record["id"]).exit_code == 0
+    assert run("token", "revoke", record["id"]).stdout == f"{record['id']}: revoked\n"
+    revoked = json.loads(run("token", "revoke", record["id"], "--json").stdout)
+    assert (revoked["id"], revoked["name"], record["revoked_at"]) == (record["id"], "laptop", None)
+    assert revoked["revoked_at"] is not None
     assert isinstance(run("whoami", "--token-file", file).exception, Unauthorized)
     assert isinstance(run("token", "revoke", "nothing").exception, NotFound)
 

@@ -77,6 +77,13 @@ def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     assert "plain: 14 configurations on all 4 seeds" in done.output
     exported = read(tmp_path / "table.parquet")
+    words = ["export", str(tmp_path), str(tmp_path / "again.parquet"), "--json"]
+    labels = {label: {"configurations": 14, "seeds": 4} for label in whole.labels}
+    assert json.loads(CliRunner().invoke(app, words).output) == {
+        "table": str(tmp_path / "again.parquet"),
+        "trials": len(exported.trials),
+        "labels": labels,
+    }
     assert {trial.state for trial in exported.trials} == {"COMPLETE", "DIVERGED"}
     replay = Replay(exported, whole.labels, budget_of(14, confirm=14, seeds=3), whole.sampler)
     trials = replay.trials(whole.seed, seeds=[[whole.seed, *(whole.seed + 1 + index for index in range(3))]])
