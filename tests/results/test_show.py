@@ -151,12 +151,20 @@ def test_the_picture_labels_errors() -> None:
     assert [label for label in labels if label] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
 
 
-def test_the_picture_labels_costs_between_decades() -> None:
-    figure = _figure(frontier_document("s", study(("fedavg",), 8, confirm=2), Chosen(), 200), 6.4, 4.4, 100)
+@pytest.mark.parametrize(
+    ("first", "last", "labels"),
+    [
+        (1.0, 200.0, ["1", "2", "5", "10", "20", "50", "100", "200"]),
+        (14.0, 17.0, ["14", "15", "16", "17"]),
+        (0.14, 0.17, ["0.14", "0.145", "0.15", "0.155", "0.16", "0.165", "0.17"]),
+    ],
+)
+def test_the_picture_labels_costs_between_decades(first: float, last: float, labels: list[str]) -> None:
+    result = frontier_document("s", study(("fedavg",), 8, confirm=2), Chosen(), 200)
+    figure = _figure({**result, "scale": {**result["scale"], "first": first, "last": last}}, 6.4, 4.4, 100)
     figure.draw_without_rendering()
     axis = figure.axes[0].xaxis
-    labels = [text.get_text() for text in axis.get_ticklabels() if 1 <= text.get_position()[0] <= 200]
-    assert labels == ["1", "2", "5", "10", "20", "50", "100", "200"]
+    assert [text.get_text() for text in axis.get_ticklabels() if first <= text.get_position()[0] <= last] == labels
 
 
 def test_the_svg_is_a_picture_that_does_not_change() -> None:

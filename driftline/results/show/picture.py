@@ -143,7 +143,8 @@ def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> Non
 def _dress(axes: Any, result: Json) -> None:
     axes.set_xscale("log")
     axes.set_xlim(*cost_range(result))
-    _label_digits(axes.xaxis, *cost_range(result))
+    whole = all(float(result["scale"][end]).is_integer() for end in ("first", "last"))
+    _label_digits(axes.xaxis, *cost_range(result), whole=whole)
     if quality_scale(result) != "linear":
         axes.set_yscale("log")
         _label_digits(axes.yaxis, *axes.get_ylim())
@@ -170,12 +171,16 @@ def _dress(axes: Any, result: Json) -> None:
         )
 
 
-def _label_digits(axis: Any, low: float, high: float) -> None:
-    """Labels 1, 2 and 5 in each decade, every digit below a decade; matplotlib's own beyond four decades."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _label_digits(axis: Any, low: float, high: float, *, whole: bool = False) -> None:
+    """Labels 1, 2 and 5 in each decade, every digit below a decade; matplotlib's own beyond four decades.
+
+    Between whole numbers less than half a decade apart, only whole ones are labelled.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     decades = math.log10(high / low)
     if decades < 4:
-        axis.set_major_locator(LogLocator(subs=range(1, 10) if decades < 0.8 else (1.0, 2.0, 5.0)))
+        close = MaxNLocator(8, integer=True) if whole and decades < 0.5 else None
+        axis.set_major_locator(close or LogLocator(subs=range(1, 10) if decades < 0.8 else (1.0, 2.0, 5.0)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())

@@ -15,7 +15,7 @@ function drawFrontier() {
     xTitle: costTitle,
     yTitle: qualityTitle,
     name: "Best quality within a budget",
-    x: (from, to) => scale("log", [first, Math.max(last, first * 1.1)], from, to, 0),
+    x: (from, to) => scale("log", [first, Math.max(last, Number.isInteger(first) ? first + 1 : first * 1.1)], from, to, 0),
     y: (from, to) => scale(kind, qualities, from, to),
   }));
   const place = (costs, values) => stairs(costs.map((cost, at) => [view.x.at(cost), view.y.at(values[at])]));

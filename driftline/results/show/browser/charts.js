@@ -53,7 +53,8 @@ const TRANSFORMS = {
   error: { forward: (value) => Math.log10(1 - value), back: (t) => 1 - 10 ** t }, // 1 - accuracy on a logarithm
 };
 
-// A scale from values to pixels between `from` and `to`; `padding` is a share of its length.
+// A scale from values to pixels between `from` and `to`; `padding` is a share of its length. Between whole values on
+// a logarithm, such as rounds, only whole ones are labelled.
 function scale(kind, values, from, to, padding = 0.04) {
   const { forward, back } = TRANSFORMS[kind];
   let low = Infinity,
@@ -70,11 +71,12 @@ function scale(kind, values, from, to, padding = 0.04) {
   low -= margin;
   high += margin;
   // Values without a place, such as 0 on a logarithm, and values beyond an end are drawn at that end.
+  const whole = kind === "log" && values.length > 0 && values.every(Number.isInteger);
   const inside = (t) => (Number.isNaN(t) ? low : Math.max(low, Math.min(t, high)));
   return {
     at: (value) => from + ((inside(forward(value)) - low) / (high - low)) * (to - from),
     value: (pixel) => back(low + ((pixel - from) / (to - from)) * (high - low)),
-    ticks: (room) => ticks(kind, low, high, room),
+    ticks: (room) => ticks(kind, low, high, room).filter(([value]) => !whole || Number.isInteger(value)),
   };
 }
 
