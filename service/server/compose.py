@@ -126,7 +126,7 @@ class Service:
             token = self._settings.admin_token
             if token is None:
                 token, self.first = kept(self._settings.home, ADMIN_TOKEN)
-            known[token] = Access(scopes=SCOPES)
+            known[token] = Access(scopes=SCOPES, name="admin token")
         return Tokens(known, secret, store=store, issuer=issuer)
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:

@@ -48,7 +48,7 @@ def test_the_first_start_makes_what_is_needed_and_says_how_to_go_on(processes: P
     assert f"DRIFTLINE_URL=http://127.0.0.1:{port}" in processes.said()
     assert token not in processes.said()
     with EveryClient(f"http://127.0.0.1:{port}", token) as client:
-        assert client.whoami().project == "default"
+        assert (client.whoami().name, client.whoami().project) == ("admin token", "default")
     interrupts_no_wait(process.pid)
     assert process.wait(30) == 0
     assert "Traceback" not in processes.said()

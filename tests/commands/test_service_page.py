@@ -151,7 +151,7 @@ def one_machine(page: Page, folder: Path, terminals: Open, issuer: Issuer) -> No
 
 def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
     """The commands about a study, up to its end; its id."""
-    assert shell.run(page.take("driftline whoami")).startswith("configured: project default, may admin")
+    assert shell.run(page.take("driftline whoami")).startswith("admin token: project default, may admin")
     study = shell.run(page.take("driftline submit")).strip()
     assert f"{study}  " in shell.run(page.take("driftline list"))
     for command, word in ((page.take("driftline watch"), "fedprox"), (page.take("driftline logs"), "Ray is ready")):
