@@ -159,6 +159,8 @@ def study_result(
 
         document = with_theory(document, whole, curves, reading, rounds)
     document["specification"] = whole.to_json()
+    for name, moment in (("submitted_at", study.created_at), ("finished_at", study.finished_at)):
+        document[name] = moment and moment.isoformat(timespec="seconds")
     document["made_by"] = {"driftline": version("driftline"), "format": FORMAT}
     document["trial_list"] = trial_list(study, records)
     return StudyResult(document, curves, reading, rounds)

@@ -51,7 +51,13 @@ MASKED = frozenset(
 """Keys, and columns of trials.csv, whose values depend on time; a study's id is STUDY everywhere."""
 
 _MASK = "masked"
-NEWS = ("trial_list", "specification", "made_by")  # keys of a result that 0.1 did not have
+NEWS = (
+    "trial_list",
+    "specification",
+    "made_by",
+    "submitted_at",
+    "finished_at",
+)  # keys of a result that 0.1 did not have
 _SPACE = {"client_lr": {"float": [0.02, 0.5], "log": True}, "server_lr": {"float": [0.01, 0.2], "log": True}}
 _DIGITS = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
 _SMALL = {

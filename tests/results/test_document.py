@@ -403,6 +403,10 @@ def test_result_of_a_stored_study() -> None:
     result = study_result(record, trials, columns)
     assert result.document["methods"]["a"]["configurations"][0]["settles"] == 3.0
     assert json.loads(result.file("frontier.json")) == result.document
+    assert (result.document["submitted_at"], result.document["finished_at"]) == ("2026-01-01T00:00:00+00:00", None)
+    assert "Submitted 2026-01-01 00:00 UTC, not finished." in result.file("frontier.html").decode()
+    ended = study_result(record.model_copy(update={"finished_at": record.created_at}), trials, columns)
+    assert "finished 2026-01-01 00:00 UTC." in ended.file("frontier.html").decode()
     assert (
         study_result(record, trials, columns, cost="bytes").document["methods"]["a"]["configurations"][0]["settles"]
         == 6.0

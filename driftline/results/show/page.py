@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
@@ -112,12 +113,22 @@ def _page(result: Json, data: Json, fragments: Sequence[Mapping[str, str]]) -> s
     }
     return _file("page.html").format(
         title=_text(result["study"]),
+        times=_times(result),
         policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}",
         style=style,
         script=script,
         data=script_json(data),
         **slots,
     )
+
+
+def _times(result: Json) -> str:
+    """When the study was submitted and has finished; "" for a result that is not of one stored study."""
+    if "submitted_at" not in result:
+        return ""
+    moments = (result["submitted_at"], result["finished_at"])
+    submitted, finished = (moment and f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC" for moment in moments)
+    return f"Submitted {submitted}, {f'finished {finished}' if finished else 'not finished'}."
 
 
 def _file(name: str) -> str:
