@@ -20,7 +20,7 @@ from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
 from service.driver.search.actions import SearchPlan
 from service.driver.search.rules import Arrival, Rule
-from service.driver.search.rungs import Climb, Goal, arrivals, goals, outlooks, reached
+from service.driver.search.rungs import Climb, Goal, arrivals, goals, prospects, reached
 from service.driver.search.study_plan import decided, sampler_seed
 from service.replay.nearest import NearestRows
 from service.samplers.build import build
@@ -229,7 +229,7 @@ class Replay:
         """A trial at each rung that it has reached."""
         if not self._rule.looks_ahead:
             return arrivals(self._values(curve))
-        ahead = curve.computed(f"outlooks {self.rungs}", lambda: outlooks(curve, self.rungs, self.study.objective))
+        ahead = curve.computed(f"prospects {self.rungs}", lambda: prospects(curve, self.rungs, self.study.objective))
         return arrivals(self._values(curve), ahead)
 
     def _divided(self, study_seed: int, search: int) -> dict[str, NDArray[np.int64]]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from driftline.results.curves import TrialCurve
 from driftline.study.spec import Objective
-from service.driver.search.forecast import Outlook, forecast, outlook
+from service.driver.search.forecast import Prospect, forecast, prospect
 
 ROUNDS = 100
 LOSS = Objective(quality="test_loss")
@@ -60,12 +60,12 @@ def test_uncertainty_grows_with_distance_and_shrinks_with_evaluations():
     st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40),
     st.booleans(),
 )
-def test_every_curve_has_a_finite_outlook_that_never_falls_below_what_it_reached(positive, any_values, rises):
-    """Short, flat, noisy, rising, exploding: nothing is a special case, and the same curve has the same outlook."""
+def test_every_curve_has_a_finite_prospect_that_never_falls_below_what_it_reached(positive, any_values, rises):
+    """Short, flat, noisy, rising, exploding: nothing is a special case, and the same curve has the same prospect."""
     values, objective = (any_values, Objective(quality="test_accuracy")) if rises else (positive, LOSS)
     one = curve(values, metric=objective.quality)
-    view = outlook(one, objective, ROUNDS)
-    assert view == outlook(curve(values, metric=objective.quality), objective, ROUNDS)
+    view = prospect(one, objective, ROUNDS)
+    assert view == prospect(curve(values, metric=objective.quality), objective, ROUNDS)
     table = np.array([view.costs, view.merits, view.spreads])
     assert np.isfinite(table).all()
     assert (np.diff(table[0]) >= 0).all()
@@ -83,24 +83,24 @@ def test_a_cut_of_a_rate_begins_another_curve():
     before, after = np.full(20, 0.5), 0.5 * 10 ** -decaying(1.0, 1.0, 6.0, 12)
     values = np.append(before, after)
     rates = np.append(np.full(20, 0.1), np.full(len(after), 0.01))
-    known, unknown = outlook(curve(values, rates), LOSS, ROUNDS), outlook(curve(values), LOSS, ROUNDS)
+    known, unknown = prospect(curve(values, rates), LOSS, ROUNDS), prospect(curve(values), LOSS, ROUNDS)
     truth = -np.log10(0.05)
     assert abs(known.merits[-1] - truth) < abs(unknown.merits[-1] - truth)
-    alone = outlook(curve(np.append(np.full(20, 77.0), after), rates), LOSS, ROUNDS)
+    alone = prospect(curve(np.append(np.full(20, 77.0), after), rates), LOSS, ROUNDS)
     assert alone.merits[-1] == known.merits[-1], "what came before is left out"
 
 
 def test_a_slow_fall_of_a_rate_is_no_cut():
     values = 10 ** -decaying(0.8, 1.0, 20.0, 30)
     cosine = 0.05 * (1 + np.cos(np.pi * np.arange(31) / ROUNDS))
-    assert outlook(curve(values, cosine), LOSS, ROUNDS) == outlook(curve(values), LOSS, ROUNDS)
+    assert prospect(curve(values, cosine), LOSS, ROUNDS) == prospect(curve(values), LOSS, ROUNDS)
 
 
 def test_costs_grow_as_they_did_and_negative_losses_are_linear():
-    view = outlook(curve(np.linspace(1.0, -1.0, 11)), Objective(quality="test_loss", cost="client_gradients"), ROUNDS)
+    view = prospect(curve(np.linspace(1.0, -1.0, 11)), Objective(quality="test_loss", cost="client_gradients"), ROUNDS)
     assert not view.logarithmic
     assert view.costs[-1] == 5 * ROUNDS
-    positive = Outlook((1.0, 2.0), (1.0, 2.0), (0.0, 0.1), 0.0, logarithmic=True).linear()
+    positive = Prospect((1.0, 2.0), (1.0, 2.0), (0.0, 0.1), 0.0, logarithmic=True).linear()
     assert positive.merits == pytest.approx((-0.1, -0.01))
     assert positive.spreads == pytest.approx((0.0, 0.01 * np.log(10) * 0.1))
     assert positive.linear() is positive

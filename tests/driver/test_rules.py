@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.driver.search.forecast import Outlook
+from service.driver.search.forecast import Prospect
 from service.driver.search.rules import RULES, Arrival, Extrapolation, Halving
-from tests.driver.test_rungs import PLACES, every_rule, outlooks
+from tests.driver.test_rungs import PLACES, every_rule, prospects
 
 COSTS = (1.0, 10.0, 100.0)
 
 
 def arrival(values, end, spread=0.1, start=0.0):
     """A trial that has reached merit 0.5 at cost 10, and is expected to reach `end` at cost 100."""
-    return Arrival(values, Outlook(COSTS, (0.2, 0.5, end), (0.0, 0.0, spread), start))
+    return Arrival(values, Prospect(COSTS, (0.2, 0.5, end), (0.0, 0.0, spread), start))
 
 
 @every_rule
-@given(st.lists(st.tuples(PLACES, outlooks()), min_size=1, max_size=12), st.randoms(use_true_random=False))
+@given(st.lists(st.tuples(PLACES, prospects()), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_a_decision_does_not_depend_on_the_order_of_trials(rule, given_, random):
     arrived = {number: Arrival(values, view) for number, (values, view) in enumerate(given_)}
     own = list(arrived)
@@ -66,7 +66,7 @@ def test_at_most_half_continues():
 @pytest.mark.parametrize("mixed", [False, True])
 def test_scales_of_losses_are_not_mixed(mixed):
     """A loss that falls below 0 is linear, and then all are."""
-    falling = Arrival((1.0, 1.0), Outlook(COSTS, (-1.0, -0.5, -0.01), (0.0, 0.0, 0.0), -1.0, logarithmic=False))
-    best = Arrival((2.0, 2.0), Outlook(COSTS, (0.1, 0.3, 2.0), (0.0, 0.0, 0.1), 0.0, logarithmic=True))
+    falling = Arrival((1.0, 1.0), Prospect(COSTS, (-1.0, -0.5, -0.01), (0.0, 0.0, 0.0), -1.0, logarithmic=False))
+    best = Arrival((2.0, 2.0), Prospect(COSTS, (0.1, 0.3, 2.0), (0.0, 0.0, 0.1), 0.0, logarithmic=True))
     arrived = {0: best, 1: falling if mixed else best, 2: best}
     assert 0 in Extrapolation().promoted(arrived, [0, 1, 2])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.driver.search.forecast import Outlook
+from service.driver.search.forecast import Prospect
 from service.driver.search.rules import RULES, Arrival, Extrapolation, Halving, ends
 from service.driver.search.rungs import Climb, Goal, goals
 
@@ -17,11 +17,11 @@ PLACES = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda pair: (float
 
 
 @st.composite
-def outlooks(draw):
-    """Outlooks of trials at different costs; few different ones."""
+def prospects(draw):
+    """Prospects of trials at different costs; few different ones."""
     cost, best, spread = draw(st.sampled_from((1.0, 3.0))), draw(st.integers(0, 3)), draw(st.sampled_from((0.0, 0.5)))
     merits = (float(min(best, 1)), float(best), float(best))
-    return Outlook((cost, 3 * cost, 9 * cost), merits, (0.0, 0.0, spread), 0.0, draw(st.booleans()))
+    return Prospect((cost, 3 * cost, 9 * cost), merits, (0.0, 0.0, spread), 0.0, draw(st.booleans()))
 
 
 @st.composite
@@ -32,7 +32,7 @@ def searches(draw, least=1):
     for generation, size in enumerate(sizes):
         for _ in range(size):
             reached = draw(st.sampled_from((0, 1, 2, *[RUNGS] * 6)))
-            arrivals = tuple(Arrival(draw(PLACES), draw(outlooks())) for _ in range(reached))
+            arrivals = tuple(Arrival(draw(PLACES), draw(prospects())) for _ in range(reached))
             climbs.append(Climb(len(climbs), generation, arrivals, ended=reached < RUNGS))
     return climbs
 

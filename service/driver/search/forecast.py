@@ -38,14 +38,14 @@ CONSTANTS = 8
 """Number of time constants, from one round to the rounds of a trial."""
 
 POINTS = 24
-"""Most rounds for which an outlook is given."""
+"""Most rounds for which a prospect is given."""
 
 DIGITS = 4
-"""Significant digits of an outlook, so that rounding in a trial seldom changes a decision."""
+"""Significant digits of a prospect, so that rounding in a trial seldom changes a decision."""
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Prospect:
     """What a trial has reached until a rung, and may reach beyond it.
 
     Attributes:
@@ -62,18 +62,18 @@ class Outlook:
     start: float
     logarithmic: bool = False
 
-    def linear(self) -> Outlook:
+    def linear(self) -> Prospect:
         """The same on the metric's own scale, which trials with negative values need."""
         if not self.logarithmic:
             return self
         merits = -(10.0 ** -np.array(self.merits))
         spreads = np.log(10) * np.abs(merits) * np.array(self.spreads)
         start = -(10.0**-self.start)
-        return Outlook(self.costs, tuple(merits.tolist()), tuple(spreads.tolist()), start)
+        return Prospect(self.costs, tuple(merits.tolist()), tuple(spreads.tolist()), start)
 
 
-def outlook(curve: TrialCurve, objective: Objective, rounds: int) -> Outlook:
-    """The outlook of a trial.
+def prospect(curve: TrialCurve, objective: Objective, rounds: int) -> Prospect:
+    """The prospect of a trial.
 
     Args:
         curve: The trial until a rung; it has evaluated its quality and has not diverged.
@@ -93,7 +93,7 @@ def outlook(curve: TrialCurve, objective: Objective, rounds: int) -> Outlook:
     mean, deviation = forecast(at[fitted], merits[fitted] / unit, grid[~past], rounds)
     best[~past] = np.maximum(unit * mean, best[~past])
     spread[~past] = unit * deviation
-    return Outlook(
+    return Prospect(
         costs=_rounded(_costs(curve, objective.cost, grid)),
         merits=_rounded(best),
         spreads=_rounded(spread),

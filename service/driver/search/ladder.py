@@ -17,7 +17,7 @@ from service.driver.search.actions import LaunchPack
 from service.driver.search.chosen import CURVES_AT_ONCE
 from service.driver.search.outcome import needed, rung_result
 from service.driver.search.rules import RULES
-from service.driver.search.rungs import arrivals, outlooks, reached
+from service.driver.search.rungs import arrivals, prospects, reached
 from service.driver.search.state import StudyTable
 
 _LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Ladder:
     def _reach(self, trial: str, columns: Columns) -> None:
         curve = self._table.trials[trial].curve(columns)
         told = self._table.reached[trial] = reached(curve, self._rungs, self._study.objective)
-        ahead = outlooks(curve, self._rungs, self._study.objective) if self._looks_ahead else ()
+        ahead = prospects(curve, self._rungs, self._study.objective) if self._looks_ahead else ()
         self._table.change([trial], arrivals=arrivals(told, ahead))
 
     def _prefix(self, trial: str) -> str:

@@ -16,7 +16,7 @@ from service.driver.search.study_rows import Row
 
 
 def needed(study: Study) -> frozenset[str]:
-    """The columns from which `trial_result` and outlooks at rungs are computed."""
+    """The columns from which `trial_result` and prospects at rungs are computed."""
     forecast = RATES if study.budget.rung_rule == "extrapolation" else ()
     return frozenset({"round", "diverged", study.objective.quality, *COSTS[study.objective.cost], *forecast})
 

@@ -15,7 +15,7 @@ import numpy as np
 from driftline.results.curves import Array
 from driftline.results.pareto import crowding, layers, select
 from driftline.study.rung_rounds import FACTOR
-from service.driver.search.forecast import Outlook
+from service.driver.search.forecast import Prospect
 
 LEAST = 0.03
 """Extrapolation: smallest promise of a trial that continues, as a share of the area under the expected frontier."""
@@ -36,18 +36,18 @@ class Arrival:
 
     Attributes:
         values: The values that its sampler is told.
-        outlook: What it may still reach; None unless the rule asks for it.
+        prospect: What it may still reach; None unless the rule asks for it.
     """
 
     values: Values
-    outlook: Outlook | None = None
+    prospect: Prospect | None = None
 
 
 class Rule(Protocol):
     """Decides which trials of a generation continue beyond a rung.
 
     Attributes:
-        looks_ahead: Whether it needs the outlooks of trials.
+        looks_ahead: Whether it needs the prospects of trials.
     """
 
     looks_ahead: ClassVar[bool]
@@ -110,7 +110,7 @@ class Extrapolation:
         finite = {number: arrival for number, arrival in sorted(arrived.items()) if arrival is not None}
         numbers, members = list(finite), set(own)
         at_ends = {numbers[index] for index in ends([arrival.values for arrival in finite.values()])} & members
-        shares = _promises(tuple(arrival.outlook for arrival in finite.values() if arrival.outlook is not None))
+        shares = _promises(tuple(arrival.prospect for arrival in finite.values() if arrival.prospect is not None))
         ranked = sorted(
             (-share, number) for number, share in zip(numbers, shares, strict=True) if number in members - at_ends
         )
@@ -143,13 +143,13 @@ def _ranked(values: tuple[Values, ...]) -> tuple[list[int], list[int]]:
 
 
 @lru_cache(maxsize=256)
-def _promises(outlooks: tuple[Outlook, ...]) -> tuple[float, ...]:
+def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
     """Of each trial, the share of the expected frontier's area that it is expected to add. Needed again and again."""
-    if not outlooks:
+    if not prospects:
         return ()
     from scipy.special import ndtr  # slow to import
 
-    some = outlooks if all(each.logarithmic for each in outlooks) else tuple(each.linear() for each in outlooks)
+    some = prospects if all(each.logarithmic for each in prospects) else tuple(each.linear() for each in prospects)
     first = min(each.costs[0] for each in some)
     grid = np.geomspace(first, max(each.costs[-1] for each in some), GRID)
     merits = np.stack([_at(grid, each.costs, each.merits, each.start) for each in some])

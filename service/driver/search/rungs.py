@@ -16,7 +16,7 @@ import numpy as np
 from driftline.results import objectives
 from driftline.results.curves import TrialCurve
 from driftline.study.spec import Objective
-from service.driver.search.forecast import Outlook, outlook
+from service.driver.search.forecast import Prospect, prospect
 from service.driver.search.rules import Arrival, Rule
 from service.driver.search.study_plan import rounded
 
@@ -109,7 +109,7 @@ def reached(curve: TrialCurve, rungs: Sequence[int], objective: Objective) -> li
     return values
 
 
-def outlooks(curve: TrialCurve, rungs: Sequence[int], objective: Objective) -> list[Outlook]:
+def prospects(curve: TrialCurve, rungs: Sequence[int], objective: Objective) -> list[Prospect]:
     """At each rung that a trial has reached, in order, what it may still reach.
 
     Args:
@@ -118,15 +118,15 @@ def outlooks(curve: TrialCurve, rungs: Sequence[int], objective: Objective) -> l
         objective: The study's objective.
     """
     there = len(reached(curve, rungs[:-1], objective))
-    return [outlook(curve.until(rung), objective, rungs[-1]) for rung in rungs[:there]]
+    return [prospect(curve.until(rung), objective, rungs[-1]) for rung in rungs[:there]]
 
 
-def arrivals(told: Sequence[Mapping[str, float]], ahead: Sequence[Outlook] = ()) -> tuple[Arrival, ...]:
+def arrivals(told: Sequence[Mapping[str, float]], ahead: Sequence[Prospect] = ()) -> tuple[Arrival, ...]:
     """A trial at each rung that it has reached.
 
     Args:
         told: What its sampler is told there, from `reached`.
-        ahead: What it may still reach, from `outlooks`, if the rule asks for it.
+        ahead: What it may still reach, from `prospects`, if the rule asks for it.
     """
     return tuple(Arrival(tuple(values.values()), view) for values, view in zip_longest(told, ahead))
 
