@@ -16,6 +16,7 @@ from service.api.dependencies import Allowed, Asked, ReadableStudy
 from service.api.pagination import BY_ID, BY_NUMBER, position
 from service.api.response_cache import Body
 from service.store.store import Store
+from service.store.stored_studies import Glance
 from service.web.page_route import FrameRoute, ReaderRoute, page
 
 ROUTER = APIRouter(route_class=ReaderRoute, include_in_schema=False)
@@ -111,8 +112,9 @@ def study(
 @FRAMES.get("/studies/{study_id}/frontier")
 async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
     """The study's frontier.html as far as it has come, for the frame in its page."""
-    version: int = request.state.glance.version
-    body = await asked.bodies.get((study_id, "page"), version, lambda: _frontier_page(asked.store, study_id))
+    glance: Glance = request.state.glance
+    key = (study_id, glance.state, "page")
+    body = await asked.bodies.get(key, glance.version, lambda: _frontier_page(asked.store, study_id))
     return body.answer(request)
 
 

@@ -15,6 +15,7 @@ from service.store.store import Store
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
+from .store_setup import driven
 
 
 @pytest.mark.parametrize("what", ["", "/frontier"])
@@ -33,6 +34,16 @@ def test_what_has_not_changed_is_not_sent_again(service: Service, what: str) -> 
         changed = http.get(path, headers={"If-None-Match": etag})
         assert changed.status_code == 200
         assert changed.headers["etag"] != etag
+
+
+def test_a_new_state_is_a_new_answer_although_the_version_stays(sqlite_store: Store) -> None:
+    study, attempt, _ = driven(sqlite_store, 0)
+    with running(sqlite_store, frontier=None) as service, service.client() as client:
+        assert client.frontier(study)["finished_at"] is None
+        before = sqlite_store.studies.get(study).version
+        sqlite_store.leases.release(study, attempt, "SUCCEEDED")
+        assert sqlite_store.studies.get(study).version == before
+        assert client.frontier(study)["finished_at"] is not None
 
 
 def test_a_comparison_has_an_etag_too(sqlite_store: Store) -> None:

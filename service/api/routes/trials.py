@@ -13,6 +13,7 @@ from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
 from service.api.dependencies import Asked, Context, ReadableStudy
 from service.api.pagination import BY_TRIAL, PageSize, PageToken, page, position
 from service.api.response_cache import NOT_MODIFIED, Body
+from service.store.stored_studies import Glance
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
 ROUNDS_A_PAGE = 200_000
@@ -87,8 +88,8 @@ async def compare(
 
 
 async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
-    version: int = request.state.glance.version
-    return await asked.bodies.get(study_id, version, lambda: asked.frontier(study_id))
+    glance: Glance = request.state.glance  # the state is in the answer, and may change without a new version
+    return await asked.bodies.get((study_id, glance.state), glance.version, lambda: asked.frontier(study_id))
 
 
 def _fitting(records: list[TrialRecord]) -> int:
