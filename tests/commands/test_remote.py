@@ -39,8 +39,8 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     heading, line = run("list").stdout.splitlines()
     assert heading.split() == ["id", "state", "submitted", "(UTC)", "rounds", "owner", "name"]
     assert line.startswith(f"{record['id']}  succeeded ")
-    assert line.endswith("  100 %  configured  small")
-    assert (record["owner"], record["project"]) == ("configured", "default")
+    assert line.endswith("  100 %  admin token  small")
+    assert (record["owner"], record["project"]) == ("admin token", "default")
     assert run("list").stderr == "Project default\n"
     assert len(json.loads(run("list", "--json", "--state", "Succeeded", "--state", "failed").stdout)) == 1
     none = run("list", "--state", "running")
@@ -204,7 +204,7 @@ def service_token(service: Service, study: str) -> str:
 
 
 def test_tokens(service: Service, run: Run, study_file: Path, tmp_path: Path) -> None:
-    assert run("whoami").stdout.startswith("configured: project default, may admin")
+    assert run("whoami").stdout.startswith("admin token: project default, may admin")
     made = run("token", "create", "laptop", "--project", "vision", "--scope", "read", "--days", 7)
     assert made.exit_code == 0
     file = tmp_path / "token"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from driftline.study.spec import Budget, Resources
 from service.driver.search import policy
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
-from service.driver.search.forecast import Outlook
+from service.driver.search.forecast import Prospect
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
 from service.driver.search.rules import RULES, Arrival
 from service.driver.search.study_plan import data_seed, decided, sampler_seed
@@ -374,8 +374,8 @@ class Simulation:
         if chance.random() < 0.1:
             return replace(row, state="DIVERGED", rounds_done=rounds)
         values, end = (chance.random(), chance.random()), chance.random()
-        outlook = Outlook((1.0, 3.0, 9.0), (0.1, values[0], values[0] + end), (0.0, 0.0, end / 2), 0.0)
-        arrived = () if rung is None else (*row.arrivals[:rung], Arrival(values, outlook))
+        prospect = Prospect((1.0, 3.0, 9.0), (0.1, values[0], values[0] + end), (0.0, 0.0, end / 2), 0.0)
+        arrived = () if rung is None else (*row.arrivals[:rung], Arrival(values, prospect))
         return replace(row, state="WAITING" if rounds < 10 else "COMPLETE", rounds_done=rounds, arrivals=arrived)
 
 

@@ -98,7 +98,7 @@ def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypat
         monkeypatch.setenv("DRIFTLINE_URL", service.url)
         for token, shown in (
             (issuer.token(preferred_username="ann"), "ann (oidc:4711): project vision, may read, write, until "),
-            ((tmp_path / "home" / "admin-token").read_text().strip(), "configured: project default, may admin"),
+            ((tmp_path / "home" / "admin-token").read_text().strip(), "admin token: project default, may admin"),
         ):
             monkeypatch.setenv("DRIFTLINE_TOKEN", token)
             environment.cache_clear()
