@@ -17,7 +17,7 @@ USER_LOCK = Path(tempfile.gettempdir()) / "driftline-tests-pgserver.lock"
 
 @contextmanager
 def postgresql_server() -> Iterator[Any]:
-    """A server of its own; it ends with the block, and so does its data."""
+    """A new server, which ends with the block; its data is deleted then."""
     pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of folders it does not use here

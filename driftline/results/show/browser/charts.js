@@ -70,8 +70,8 @@ function scale(kind, values, from, to, padding = 0.04) {
   const margin = (high - low) * padding || (padding ? 0.05 * Math.abs(low) || 0.05 : 1e-9);
   low -= margin;
   high += margin;
-  // Values without a place, such as 0 on a logarithm, and values beyond an end are drawn at that end.
   const whole = kind === "log" && values.length > 0 && values.every(Number.isInteger);
+  // Values without a place, such as 0 on a logarithm, and values beyond an end are drawn at that end.
   const inside = (t) => (Number.isNaN(t) ? low : Math.max(low, Math.min(t, high)));
   return {
     at: (value) => from + ((inside(forward(value)) - low) / (high - low)) * (to - from),
