@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork, last_step_only
-from trainers.engine.oracles.frame import Motion
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
-from trainers.models import linear, quadratic, softmax
+from trainers.models import linear, quadratic
 from trainers.problem import Examples, Problem, Quadratics
 from trainers.registry import optimizers
 
@@ -206,100 +205,6 @@ def test_full_batches_make_a_pass_one_step():
     )
     batches = model.source(0, None, "shuffled").round(0, np.arange(2))
     assert batches.epoch_steps(3).tolist() == [3, 3]
-
-
-@pytest.mark.parametrize("pulls", [{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
-@pytest.mark.parametrize("name", ["softmax", "many classes", "linear"])
-@pytest.mark.parametrize(("batch_size", "batching"), [(None, "shuffled"), (3, "shuffled"), (4, "with_replacement")])
-def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching, small_examples):
-    generator = np.random.default_rng(4)
-    sizes = np.array([5, 1, 8, 3, 8, 2])
-    offsets = np.cumsum(sizes) - sizes
-    classes = {"softmax": 3, "many classes": 20, "linear": 0}[name]
-    targets = generator.integers(0, classes, 27) if classes else generator.normal(size=(27, 2))
-    data = Examples(generator.normal(size=(27, 9)), targets, offsets, sizes)
-    module = softmax if classes else linear
-    settings = {"classes": classes} if classes else {}
-    model = module.build(Problem(name, data, model_settings=settings), torch.float64, torch.device("cpu"))
-    random = torch.Generator().manual_seed(1)
-
-    def vectors(clients):
-        return model.layout.row(torch.randn(5, clients, model.layout.count, generator=random, dtype=torch.float64))
-
-    params, shared, own, away = (vectors(clients) for clients in (1, 1, 6, 6))
-    weights = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [2, 0, 1, 0, 0], [1, 1, 1, 0, 0.0]])
-    rates = column([0.1, 0.2, 0.0, 0.05, 0.3])
-    held = {key: column(values) for key, values in pulls.items()}
-    batches = model.source(0, batch_size, batching).round(0, np.arange(6))
-    for start, shift in ((params, None), (params + away, shared), (params, own)):
-        motion = Motion(start, rates, None, shift, moving=True, steps=9)
-        used = model.oracles["example_space"].frame(batches, motion) is not None
-        assert used == (batch_size is not None or shift is None)
-    for work in (
-        LocalWork(rates, steps([1, 5, 2, 5, 3]), correction=shared, **held),
-        LocalWork(rates, gradient_weights=weights, correction=own, displacement=away, **held),
-        LocalWork(rates, local_epochs=3, correction=own, **held),
-        LocalWork(rates, gradient_weights=weights, **held),
-        LocalWork(rates, steps([1, 5, 2, 5, 3]), **held),
-        LocalWork(0 * rates, steps([1, 5, 2, 5, 3]), **held),
-        LocalWork(rates, local_epochs=3, **held),
-    ):
-        done = {
-            oracle: run_local_steps(model.oracles[oracle], batches, params, work, np.ones(5, dtype=bool))
-            for oracle in ("stacked", "example_space")
-        }
-        one, other = done["stacked"], done["example_space"]
-        torch.testing.assert_close(other.pseudo_gradient, one.pseudo_gradient, rtol=1e-11, atol=1e-11)
-        torch.testing.assert_close(other.first_loss, one.first_loss, rtol=1e-11, atol=1e-11)
-        assert (other.steps == one.steps).all()
-
-
-def test_example_space_is_left_where_it_does_not_apply_or_pay():
-    def frame(size, batch_size, columns=10, steps=9, outputs=1, **motion):
-        inputs, targets = np.ones((2 * size, columns - 1)), np.zeros((2 * size, outputs))
-        data = Examples(inputs, targets, np.array([0, size]), np.array([size, size]))
-        model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
-        params = model.layout.row(torch.zeros(1, 1, outputs * columns, dtype=torch.float64))
-        given = {"start": params, "client_lr": column([0.1]), "scale": None, "shift": None, "moving": True, **motion}
-        batches = model.source(0, batch_size, "shuffled").round(0, np.arange(2))
-        return model.oracles["example_space"].frame(batches, Motion(**given, steps=steps))
-
-    assert frame(20, None) is not None
-    assert frame(21, None) is None  # more products of examples than two passes over 10 columns cost
-    assert frame(5, None) is not None
-    assert frame(5, None, shift=torch.zeros(1, 1, 16)) is None
-    assert frame(5, None, start=torch.zeros(1, 2, 16)) is None
-    assert frame(5, 5) is None  # not much to compute
-    assert frame(20, 20, 5000, 500, 50) is not None
-    assert frame(20, 20, 5000, 500, 50, moving=False) is None
-    assert frame(200, 20, 5000, 20, 50) is None  # the products of 200 inputs cost more than the steps
-    assert frame(20, 20, 5000, 500) is None  # 20 inputs take more memory than two models
-
-
-@pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])
-def test_distinct_examples_are_those_that_the_steps_draw(batching):
-    sizes = np.array([5, 300, 1, 7])
-    offsets = np.cumsum(sizes) - sizes
-    data = Examples(np.arange(313.0)[:, None], np.zeros(313), offsets, sizes)
-    model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
-    batches = model.source(0, 30, batching).round(0, np.array([3, 0, 1, 2]))
-    batches.prepare(9)
-    distinct = batches.distinct(6)
-    assert len(distinct.batch) > 1
-    seen = 0
-    for group, places in zip(distinct.batch, distinct.places, strict=True):
-        for step in range(6):
-            (drawn,) = batches.batch(step, 4)
-            for client in range(group.stop - group.start):
-                chosen = group.data["inputs"][client, places[step, client]]
-                assert torch.equal(chosen, drawn.data["inputs"][group.start + client])
-                used = set(places[:, client].flatten().tolist())
-                assert used == set(range(len(used)))
-                assert len({row[0] for row in group.data["inputs"][client].tolist()}) == len(used)
-                seen += 1
-    assert seen == 6 * 4
-    assert batches.distinct(7).places[0].shape[0] == 7
-    assert model.source(0, None, batching).round(0, np.arange(4)).distinct(6) is None
 
 
 def test_what_to_do_must_be_said_once():

@@ -73,12 +73,12 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
         gradients = cohort.gradients(state.params, full=full)
         mean = cohort.mean(gradients)
         work = _displaced(hyper, gradients - mean)
-        return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))
+        return state.step(cohort.mean(cohort.local(state.params, work, down=[mean])))
     mean = state.memory["mean_gradient"]
     gradients = cohort.own_gradients(state.params, weight_decay=hyper.weight_decay, full=full)
     work = _displaced(hyper, gradients - mean)
     done = cohort.local(state.params, work, down=[mean], up=1 if cohort.optimizer is None else 2)
-    return state.step(cohort.mean(done.pseudo_gradient)).remember(mean_gradient=cohort.mean(done.mean_gradient))
+    return state.step(cohort.mean(done)).remember(mean_gradient=cohort.mean(done.mean_gradient))
 
 
 def _displaced(hyper: Hyper, gap: Tensor) -> LocalWork:

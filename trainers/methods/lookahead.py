@@ -38,4 +38,4 @@ class Hyper(LocalSteps):
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     """The state after one round."""
     done = cohort.local(state.params, hyper.work())
-    return state.step(cohort.mean(done.pseudo_gradient))
+    return state.step(cohort.mean(done))

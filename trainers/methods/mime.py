@@ -59,4 +59,4 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     # d_k = (1 - momentum) (g_k - g_k(x) + c) + momentum m = (1 - momentum) (g_k - g_k(x)) + the next m
     work = hyper.work(gradient_scale=1 - hyper.momentum, anchor=x, correction=momentum)
     done = cohort.local(x, work, down=[mean, held])
-    return state.step(cohort.mean(done.pseudo_gradient)).remember(momentum=momentum)
+    return state.step(cohort.mean(done)).remember(momentum=momentum)

@@ -55,4 +55,4 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     full = hyper.gradient_source == "full"
     mean = cohort.mean(cohort.own_gradients(x, weight_decay=hyper.weight_decay, full=full))
     momentum = (1 - hyper.momentum) * mean + hyper.momentum * held
-    return state.step(cohort.mean(done.pseudo_gradient)).remember(momentum=momentum)
+    return state.step(cohort.mean(done)).remember(momentum=momentum)

@@ -55,4 +55,4 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     batches = hyper.local_steps if size is None else None
     central = cohort.central.gradient(state.params, hyper.central_weight, size, batches)
     work = hyper.work(gradient_scale=hyper.federated_weight, correction=central)
-    return state.step(cohort.mean(cohort.local(state.params, work, down=[central]).pseudo_gradient))
+    return state.step(cohort.mean(cohort.local(state.params, work, down=[central])))

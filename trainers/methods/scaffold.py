@@ -76,7 +76,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     variates = cohort.gradients(state.params, full=hyper.displacement_source == "full")
     mean = cohort.mean(variates)
     work = hyper.work(correction=hyper.correction * (mean - variates))
-    return state.step(cohort.mean(cohort.local(state.params, work, down=[mean]).pseudo_gradient))
+    return state.step(cohort.mean(cohort.local(state.params, work, down=[mean])))
 
 
 def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
@@ -92,4 +92,4 @@ def _stored(hyper: Hyper, state: State, cohort: Cohort) -> State:
         full = hyper.displacement_source == "full"
         new = cohort.own_gradients(state.params, weight_decay=hyper.weight_decay, full=full)
     mean = mean + cohort.share * cohort.mean(new - variates)
-    return state.step(cohort.mean(done.pseudo_gradient)).remember(mean_variate=mean).store(variate=new)
+    return state.step(cohort.mean(done)).remember(mean_variate=mean).store(variate=new)

@@ -79,7 +79,7 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     taken = cohort.mean(torch.tensor(clients.steps).to(x)).view(-1, 1, 1).clamp(min=1)
 
     server = server_branch(cohort.central, hyper, state, federated)
-    after = merge(hyper, state, state.step(cohort.mean(clients.pseudo_gradient)), server)
+    after = merge(hyper, state, state.step(cohort.mean(clients)), server)
     return after.remember(
         central_correction=server.mean_gradient,
         federated_correction=cohort.mean(clients.gradient_sum) / taken - central,

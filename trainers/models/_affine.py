@@ -22,6 +22,7 @@ from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
+from trainers.models._example_space import InnerProducts
 from trainers.models._stacked import ExampleSpace, Loss, Stacked
 from trainers.problem import Examples, Problem
 
@@ -80,7 +81,9 @@ class Affine:
         self.stacked = Stacked(loss, outputs, self.columns)
         self.oracles: Mapping[str, Oracle] = {
             "stacked": self.stacked,
-            "example_space": ExampleSpace(loss, outputs, self.columns),
+            "example_space": ExampleSpace(
+                loss, outputs, self.columns, InnerProducts(self.inputs, self.offsets, self.sizes)
+            ),
             "autograd": Autograd(self.layout, self._example_losses),
         }
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _ATEN = torch.ops.aten
+_SMALL = 1 << 15  # numbers of a dense layer's weight; sums of all clients' smaller ones are added in one call
 _POOL = ([2, 2], [2, 2], [0, 0], [1, 1], False)  # kernel, stride, padding, dilation, ceil_mode
 
 
@@ -85,7 +86,13 @@ class DenseLayer:
         return torch.bmm(bent, weight).baddbmm_(spread, turn)
 
     def add_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
-        weight.baddbmm_(spread.transpose(1, 2), inputs.flatten(2), beta=0 if fresh else 1)
+        pair = spread.transpose(1, 2), inputs.flatten(2)
+        if weight[0].numel() > _SMALL:
+            weight.baddbmm_(*pair, beta=0 if fresh else 1)  # one product for each client, as they lie apart
+        elif fresh:
+            weight.copy_(torch.bmm(*pair))
+        else:
+            weight.add_(torch.bmm(*pair))
 
 
 class ConvolutionLayer:

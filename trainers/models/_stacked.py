@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.oracles.frame import Frame, Motion
@@ -19,15 +21,9 @@ from trainers.engine.oracles.oracle import (
     RoundBatches,
     client_major,
     replicas,
+    unset_replicas,
 )
-
-# Mini-batches run in example space only where that wins by far: which way is faster is measured, and where both are
-# nearly as fast, two runs of one study could choose different ways and differ in their last digits.
-_LEAST_GAIN = 2.0
-_BEYOND_CACHE = 2.5  # cost of arithmetic on replicas that do not fit into a cache
-_CACHE = 1 << 21  # numbers
-_LEAST_ARITHMETIC = 100_000_000  # multiplications a round, below which the cost of calls decides
-_MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of replicas
+from trainers.models._example_space import InnerProducts, example_space_pays
 
 
 class Loss(Protocol):
@@ -150,39 +146,27 @@ class ExampleSpace(Stacked):
     take many steps over them.
     """
 
-    def __init__(self, loss: Loss, outputs: int, columns: int) -> None:
+    def __init__(self, loss: Loss, outputs: int, columns: int, products: InnerProducts) -> None:
         super().__init__(loss, outputs, columns)
-        self._products: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
+        self.products = products
+        self._of_groups: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
         """A frame; None if it does not apply or would not pay, and the numbers are those of `Stacked`."""
         if batches.always_full:
             applies = motion.shift is None and motion.start.shape[1] == 1
             return self._of_full_batches(batches.full(), motion) if applies else None
-        examples = batches.distinct(motion.steps)
-        return None if examples is None else self._of_mini_batches(examples, motion)
+        distinct = batches.distinct(motion.steps)
+        outputs = motion.start.shape[0] * self.outputs
+        if distinct is None or not example_space_pays(distinct, motion, outputs, self.columns, self.products.keeps):
+            return None
+        return ChosenCoefficients(self, batches.clients, distinct, motion)
 
     def _of_full_batches(self, batch: Batch, motion: Motion) -> Coefficients | None:
         shapes = [group.data["inputs"].shape for group in batch]
         here = sum(clients * examples**2 for clients, examples, _ in shapes)
         there = sum(2 * clients * examples * self.columns for clients, examples, _ in shapes)
         return Coefficients(self, batch, motion) if here <= there else None
-
-    def _of_mini_batches(self, distinct: DistinctExamples, motion: Motion) -> ChosenCoefficients | None:
-        """The frame if it is faster by far. Counts are of multiplications and of numbers held."""
-        trials, _, size = motion.start.shape
-        scores, here, there, held = trials * self.outputs, 0, 0, 0
-        products = 2 if motion.shift is None else 3
-        for group, places in zip(distinct.batch, distinct.places, strict=True):
-            clients, examples, row = group.data["inputs"].shape
-            drawn = places.shape[0] * places.shape[2]
-            here += clients * examples * (scores * (products * self.columns + drawn) + examples * self.columns)
-            there += clients * 2 * drawn * scores * self.columns
-            held += clients * examples * (examples + products * scores + row)
-        models = distinct.batch[-1].stop * trials * size
-        gain = there * (_BEYOND_CACHE if models > _CACHE else 1) / here
-        far = motion.moving and gain >= _LEAST_GAIN and there >= _LEAST_ARITHMETIC and held <= _MORE_MEMORY * 2 * models
-        return ChosenCoefficients(self, distinct, motion) if far else None
 
     def scores_of_rows(self, params: Tensor, group: Group) -> Tensor:
         """(rows, T, outputs) scores of params (T, 1 or M, P) for the examples of one client after the other."""
@@ -193,15 +177,15 @@ class ExampleSpace(Stacked):
         models = client_major(params, group).reshape(len(inputs), trials * self.outputs, -1)[..., : self.columns]
         return torch.bmm(inputs, models.transpose(1, 2)).view(-1, trials, self.outputs)
 
-    def products(self, group: Group) -> Tensor:
+    def products_of(self, group: Group) -> Tensor:
         """(m, examples, examples) inner products of a group's inputs; cached while the group exists."""
-        if group not in self._products:
+        if group not in self._of_groups:
             inputs = group.data["inputs"]
-            self._products[group] = torch.bmm(inputs, inputs.transpose(1, 2))
-        return self._products[group]
+            self._of_groups[group] = torch.bmm(inputs, inputs.transpose(1, 2))
+        return self._of_groups[group]
 
 
-class Coefficients:
+class Coefficients(Frame):
     """Running sums of gradients as coefficients of a client's inputs; a Frame of the local loop.
 
     Args:
@@ -229,7 +213,7 @@ class Coefficients:
             scores = first[:, :width]
             if step > 0 and self.motion.moving:
                 pulled = (held * self.rate[:, :width]).flatten(1, 2)
-                scores = torch.baddbmm(scores.flatten(1, 2), pulled, self.oracle.products(group), alpha=-1)
+                scores = torch.baddbmm(scores.flatten(1, 2), pulled, self.oracle.products_of(group), alpha=-1)
                 scores = scores.view(held.shape)
             else:
                 scores = scores.clone()
@@ -257,22 +241,27 @@ class Coefficients:
         return total
 
 
-class ChosenCoefficients:
+class ChosenCoefficients(Frame):
     """Like `Coefficients`, for mini-batches: each step reads and changes the coefficients of its own examples.
 
     A shift of the motion has one coefficient per trial and client.
 
     Args:
         oracle: oracle of the model.
+        clients: (M,) client ids.
         distinct: the examples of the round.
         motion: motion of the models.
     """
 
-    def __init__(self, oracle: ExampleSpace, distinct: DistinctExamples, motion: Motion) -> None:
+    def __init__(
+        self, oracle: ExampleSpace, clients: NDArray[np.int64], distinct: DistinctExamples, motion: Motion
+    ) -> None:
         self.oracle = oracle
         self.motion = motion
-        pairs = zip(distinct.batch, distinct.places, strict=True)
-        self.chosen = [ChosenRows.of(group, places, oracle, motion) for group, places in pairs]
+        self.chosen = []
+        for group, places, rows in zip(distinct.batch, distinct.places, distinct.rows, strict=True):
+            products = oracle.products.among(clients[group.start : group.stop], rows, group.data["inputs"])
+            self.chosen.append(ChosenRows.of(group, places, products, oracle, motion))
         self.totals = [chosen.held.flatten(0, 1).transpose(0, 1) for chosen in self.chosen]
         self.shifts = motion.start.new_zeros(motion.start.shape[0], distinct.batch[-1].stop, 1)
         if motion.shift is not None:
@@ -291,7 +280,7 @@ class ChosenCoefficients:
             held = chosen.held[:clients, :, :width]
             scores = chosen.scores[:, :width].index_select(0, rows)
             if step > 0 and self.motion.moving:
-                near = self.oracle.products(chosen.group).flatten(0, 1).index_select(0, rows)
+                near = chosen.products.flatten(0, 1).index_select(0, rows)
                 moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2)).view(
                     clients, -1, *held.shape[2:]
                 )
@@ -315,14 +304,31 @@ class ChosenCoefficients:
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
         start, shift = self.motion.start, self.motion.shift
-        total = replicas(start, start.shape[0], self.chosen[-1].group.stop, start.shape[-1])
+        total = unset_replicas(start, start.shape[0], self.chosen[-1].group.stop, start.shape[-1])
         for chosen, summed in zip(self.chosen, sums[: len(self.chosen)], strict=True):
             clients, examples = chosen.held.shape[:2]
             rows = summed.transpose(0, 1).reshape(clients, examples, -1).transpose(1, 2)
             inputs = chosen.group.data["inputs"]
-            out = client_major(total, chosen.group).view(*rows.shape[:2], -1)[..., : inputs.shape[-1]]
-            torch.bmm(rows, inputs, out=out)
+            out = client_major(total, chosen.group).view(*rows.shape[:2], -1)
+            out[..., inputs.shape[-1] :].zero_()
+            torch.bmm(rows, inputs, out=out[..., : inputs.shape[-1]])
         return total if shift is None else total.addcmul_(shift, sums[-1])
+
+    def mean(self, sums: list[Tensor], weights: Tensor) -> Tensor:
+        """(T, 1, P) weighted mean over the clients: one product with the inputs of all of them."""
+        start, shift = self.motion.start, self.motion.shift
+        total = start.new_zeros((start.shape[0], 1, start.shape[-1]))
+        models = total.view(start.shape[0] * self.oracle.outputs, -1)
+        for chosen, summed in zip(self.chosen, sums[: len(self.chosen)], strict=True):
+            clients, examples = chosen.held.shape[:2]
+            own = weights[chosen.group.start : chosen.group.stop]
+            rows = summed.transpose(0, 1).reshape(clients, -1) * own[:, None]
+            inputs = chosen.group.data["inputs"].flatten(0, 1)
+            models[:, : inputs.shape[1]].addmm_(rows.view(clients * examples, -1).T, inputs)
+        if shift is None:
+            return total
+        counts = sums[-1] * weights[:, None]
+        return total.add_(shift * counts.sum(1, keepdim=True) if shift.shape[1] == 1 else counts.mT @ shift)
 
 
 @dataclass(frozen=True)
@@ -332,6 +338,7 @@ class ChosenRows:
     Args:
         group: the clients' distinct examples.
         rows: (steps, m, batch_size) of each step.
+        products: (m, examples, examples) inner products of the inputs.
         wanted: (rows, outputs) targets.
         scores: (rows, T, outputs) of the models at the start.
         shifted: (rows, T, outputs) scores of the motion's shift; None without one.
@@ -340,13 +347,14 @@ class ChosenRows:
 
     group: Group
     rows: Tensor
+    products: Tensor
     wanted: Tensor
     scores: Tensor
     shifted: Tensor | None
     held: Tensor
 
     @staticmethod
-    def of(group: Group, places: Tensor, oracle: ExampleSpace, motion: Motion) -> ChosenRows:
+    def of(group: Group, places: Tensor, products: Tensor, oracle: ExampleSpace, motion: Motion) -> ChosenRows:
         """At the start of a round."""
         clients, examples, _ = group.data["inputs"].shape
         rows = places + examples * torch.arange(clients, device=places.device)[:, None]
@@ -354,4 +362,4 @@ class ChosenRows:
         scores = oracle.scores_of_rows(motion.start, group)
         shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
         held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
-        return ChosenRows(group, rows, wanted, scores, shifted, held)
+        return ChosenRows(group, rows, products, wanted, scores, shifted, held)

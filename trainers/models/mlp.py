@@ -16,8 +16,11 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from trainers.engine.oracles.oracle import Oracle
 from trainers.hyperparameters import tunable
 from trainers.models._by_hand import ByHand
+from trainers.models._example_space import InnerProducts
+from trainers.models._first_layer import FirstLayerInExampleSpace
 from trainers.models._layers import DenseLayer
 from trainers.models._network import Network, classes_of, examples_of, settings_from
 from trainers.problem import Problem
@@ -51,5 +54,9 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
 
     model = Network(problem, make, dtype, device)
-    model.oracles = {"stacked": ByHand(model.layout, [DenseLayer()] * len(sizes), model.dropouts), **model.oracles}
+    by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, [DenseLayer()] * len(sizes), model.dropouts)}
+    if not model.dropouts:
+        products = InnerProducts(model.inputs, model.offsets, model.sizes)
+        by_hand["example_space"] = FirstLayerInExampleSpace(model.layout, products)
+    model.oracles = {**by_hand, **model.oracles}
     return model

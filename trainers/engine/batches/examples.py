@@ -195,15 +195,16 @@ class ExampleRound:
         counts = np.bincount(owned_rows // every, minlength=clients)
         first = np.cumsum(counts) - counts
         slots = slots.reshape(rows.shape) - first[:, None]
-        groups, places = [], []
+        groups, places, chosen = [], [], []
         for start, stop in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
             here = np.minimum(np.arange(counts[start:stop].max()), counts[start:stop, None] - 1)
             held = owned_rows[first[start:stop, None] + here] % every
             data = self.source.gather(torch.as_tensor(held, device=self.source.like.device))
             groups.append(Group(start, stop, data))
+            chosen.append(held)
             inside = np.ascontiguousarray(slots[:, start:stop])
             places.append(torch.as_tensor(inside, device=self.source.like.device))
-        return DistinctExamples(tuple(groups), places)
+        return DistinctExamples(tuple(groups), places, chosen)
 
     def _varied(self, step: int) -> Batch:
         """All data of every client, randomized for one step."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, unset_replicas
+from trainers.engine.oracles.frame import Frame, Motion
+from trainers.engine.oracles.oracle import LocalGradients, StepBatches, unset_replicas
 
 
-class Descent:
+class Descent(Frame):
     """A Frame whose total is the clients' models y; sums are U = (start - y) / client_lr.
 
     A step is y <- y - client_lr (gradient + shift + pull (y - start)), in at most one pass over y besides the products
@@ -19,11 +19,11 @@ class Descent:
         gradients: gradients of the clients, which can descend.
         batches: batches of the round.
         motion: motion of the models, with a rate.
-        total: zeros (1, M, P) that receive the sums, client-major; None allocates them.
+        total: (1, M, P) for the sums, client-major, overwritten; None allocates it.
     """
 
     def __init__(
-        self, gradients: LocalGradients, batches: RoundBatches, motion: Motion, total: Tensor | None = None
+        self, gradients: LocalGradients, batches: StepBatches, motion: Motion, total: Tensor | None = None
     ) -> None:
         assert motion.rate is not None
         self.gradients = gradients

@@ -27,6 +27,7 @@ gradients (engine/local/optimizer_steps.py). The models are again start - client
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ from trainers.engine.local.replicas import Replicas
 from trainers.engine.local.weighted_sums import WeightedSums
 from trainers.engine.local.work import Local, LocalWork, last_step
 from trainers.engine.oracles.frame import Frame, Motion
-from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
+from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas, unset_replicas
 
 _LEAST_RATE = 1e-3  # in single precision, models of size 1 then give gradients to 6e-5
 _TILE = 4  # trials; widths of products shrink by whole tiles, so that a trial's row always uses the same kernels
@@ -78,7 +79,7 @@ def run_local_steps(
     if correction is not None and bool((work.gradient_scale == 0).any()):
         steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
         total = torch.where(work.gradient_scale > 0, total, steps * correction)
-    return replace(done, pseudo_gradient=total)
+    return replace(done, lift=lambda: total, average=None)
 
 
 def _gradient_by_gradient(work: LocalWork) -> bool:
@@ -96,7 +97,7 @@ def _run(
     observe: Observe | None = None,
     total: Tensor | None = None,
 ) -> Local:
-    """The loop itself. `total`, zeros (T, M, P), client-major, receives the pseudo-gradients if that saves a copy."""
+    """The loop itself. `total` (T, M, P), client-major, holds the pseudo-gradients afterwards if that saves a copy."""
     trials, clients = params.shape[0], len(batches.clients)
     if trials > 1 and gradients.separate and observe is None:
         return _one_by_one(gradients, batches, params, work, alive)
@@ -120,7 +121,7 @@ def _run(
         steps = np.minimum(steps, client_steps)
     sums = weigh.result()
     kept = frame.kept(sums) if isinstance(frame, Stepped) else {}
-    return Local(frame.lift(sums), steps, first_loss, kept)
+    return Local(partial(frame.lift, sums), steps, first_loss, kept, partial(frame.mean, sums))
 
 
 def _terms(gradients: LocalGradients, work: LocalWork, observe: Observe | None) -> LocalGradients:
@@ -205,12 +206,13 @@ def _one_by_one(
     Trials that have diverged, and steps after a trial's last one, cost nothing.
     """
     trials, clients = params.shape[0], len(batches.clients)
-    answer = replicas(params, trials, clients, params.shape[-1])
+    answer = unset_replicas(params, trials, clients, params.shape[-1])
     steps = np.zeros((trials, clients), np.int64)
     loss = params.new_full((trials, clients), float("nan"))
     kept: dict[str, Tensor] = {}
     shared = Remembered(batches)
     values = {item.name: getattr(work, item.name) for item in fields(work)}
+    done: dict[int, Local] = {}
     for row in np.flatnonzero(alive).tolist():
         one = slice(row, row + 1)
         own: dict[str, Any] = {
@@ -218,13 +220,25 @@ def _one_by_one(
         }
         if work.optimizer is not None:
             own["optimizer"] = work.optimizer.rows(one)
-        done = _run(gradients, shared, params[one], replace(work, **own), alive[one], total=answer[one])
-        steps[one], loss[one] = done.steps, done.first_loss
-        if done.pseudo_gradient.data_ptr() != answer[one].data_ptr():
-            answer[one] = done.pseudo_gradient
-        for name, held in done.kept.items():
-            kept.setdefault(name, torch.zeros_like(answer))[one] = held
-    return Local(answer, steps, loss, kept)
+        done[row] = _run(gradients, shared, params[one], replace(work, **own), alive[one], total=answer[one])
+        steps[one], loss[one] = done[row].steps, done[row].first_loss
+        for name, held in done[row].kept.items():
+            kept.setdefault(name, replicas(params, *answer.shape))[row] = held[0]
+
+    def lift() -> Tensor:
+        for row in range(trials):
+            own = done[row].pseudo_gradient if row in done else params.new_zeros(())
+            if own.data_ptr() != answer[row].data_ptr():
+                answer[row] = own
+        return answer
+
+    def average(weights: Tensor) -> Tensor:
+        mean = torch.zeros_like(params)
+        for row, one in done.items():
+            mean[row] = one.mean(weights)[0]
+        return mean
+
+    return Local(lift, steps, loss, kept, average)
 
 
 def _widths(member_steps: NDArray[np.int64]) -> list[int]:

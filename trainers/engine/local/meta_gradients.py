@@ -65,7 +65,7 @@ def run_meta_gradients(
     else:
         back, first_loss = _differentiated(oracle, batches, params, work, np.where(alive, given, 0), unbiased)
     cost = np.broadcast_to(((1 + PRODUCT_COST) * given + 1)[:, None], (trials, clients))
-    return Local(back, cost, first_loss)
+    return Local(lambda: back, cost, first_loss)
 
 
 def _differentiated(

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from trainers.engine.local.client_optimizer import clipped_
 from trainers.engine.local.work import GRADIENTS, LocalWork
-from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, replicas, unset_replicas
+from trainers.engine.oracles.frame import Frame, Motion
+from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, unset_replicas
 
 
-class Stepped:
+class Stepped(Frame):
     """A Frame whose replicas are moved by a client optimizer.
 
     Args:
@@ -25,7 +25,7 @@ class Stepped:
         batches: batches of the round.
         motion: motion of the models; its pull is used instead of its scale.
         work: the clients' work, with the optimizer (None is gradient descent), clip_norm and gradient_scale.
-        total: zeros (T, M, P) for the totals, client-major; None allocates them.
+        total: (T, M, P) for the totals, client-major, overwritten; None allocates it.
     """
 
     def __init__(
@@ -48,9 +48,8 @@ class Stepped:
             motion.rate if moves and not (self.decay is not None and work.evaluation_offset is not None) else None
         )
         if total is None:
-            made = replicas if self.rate is None else unset_replicas
-            total = made(motion.start, trials, len(batches.clients), size)
-        self.total = total if self.rate is None else total.copy_(motion.start)  # U, or the models themselves
+            total = unset_replicas(motion.start, trials, len(batches.clients), size)
+        self.total = total.zero_() if self.rate is None else total.copy_(motion.start)  # U, or the models themselves
         self.gradient: Tensor | None = None
         self.model = torch.empty_like(self.total) if motion.moving and self.rate is None else None
         self.shift = motion.shift

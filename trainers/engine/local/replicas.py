@@ -5,28 +5,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.oracles.frame import Motion
-from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas
+from trainers.engine.oracles.frame import Frame, Motion
+from trainers.engine.oracles.oracle import LocalGradients, StepBatches, replicas
 
 
-class Replicas:
+class Replicas(Frame):
     """The default frame: keeps the sum of gradients of every client.
 
     Args:
         gradients: gradients of the clients.
         batches: batches of the round.
         motion: motion of the models.
-        total: zeros (T, M, P) for the sums of gradients, client-major; None allocates them.
+        total: (T, M, P) for the sums of gradients, client-major, overwritten; None allocates it.
     """
 
     def __init__(
-        self, gradients: LocalGradients, batches: RoundBatches, motion: Motion, total: Tensor | None = None
+        self, gradients: LocalGradients, batches: StepBatches, motion: Motion, total: Tensor | None = None
     ) -> None:
         self.gradients = gradients
         self.batches = batches
         self.motion = motion
         trials, _, size = motion.start.shape
-        self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total
+        self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total.zero_()
         self.totals = [self.total]
         self.model = torch.empty_like(self.total) if motion.moving else None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.oracles.oracle import weighted_mean
 from trainers.hyperparameters import tunable
 
 GRADIENTS = "gradients"
@@ -125,16 +127,28 @@ class Local:
     """Result of the local work.
 
     Args:
-        pseudo_gradient: (T, M, P) weighted sum of each client's local gradients, not multiplied by client_lr.
+        lift: computes the pseudo-gradients (T, M, P).
         steps: (T, M) number of steps that each client took.
         first_loss: (T, M) losses of the initial models on the first batches.
         kept: final tensors of the client optimizer's memory, (T, M, P) each, by name.
+        average: computes the mean of the pseudo-gradients if that costs less than they do (Frame.mean), else None.
     """
 
-    pseudo_gradient: Tensor
+    lift: Callable[[], Tensor]
     steps: NDArray[np.int64]
     first_loss: Tensor
     kept: Mapping[str, Tensor] = field(default_factory=dict)
+    average: Callable[[Tensor], Tensor | None] | None = None
+
+    @cached_property
+    def pseudo_gradient(self) -> Tensor:
+        """(T, M, P) weighted sum of each client's local gradients, not multiplied by client_lr."""
+        return self.lift()
+
+    def mean(self, weights: Tensor) -> Tensor:
+        """(T, 1, P) mean of the pseudo-gradients with weights (M,) of the clients."""
+        mean = None if self.average is None else self.average(weights)
+        return weighted_mean(self.pseudo_gradient, weights) if mean is None else mean
 
     @property
     def gradient_sum(self) -> Tensor:

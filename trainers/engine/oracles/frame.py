@@ -54,3 +54,7 @@ class Frame(Protocol):
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums in these coordinates, shaped like `totals`, to gradients (T, M, P), client-major."""
         ...
+
+    def mean(self, sums: list[Tensor], weights: Tensor) -> Tensor | None:
+        """(T, 1, P) mean of the gradients that `lift` returns, with weights (M,); None if it costs as much as they."""
+        return None

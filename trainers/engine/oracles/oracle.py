@@ -8,7 +8,7 @@ memory (`replicas`), so that one product serves all trials of a client.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -52,10 +52,12 @@ class DistinctExamples:
     Args:
         batch: groups of clients with these examples, filled up to equal numbers by repeating a client's last one.
         places: for each group, (steps, stop - start, batch_size) where the examples of each step are in the group.
+        rows: for each group, (stop - start, examples) rows of the training data.
     """
 
     batch: Batch
     places: Sequence[Tensor]
+    rows: Sequence[NDArray[np.int64]]
 
 
 Between = Callable[[slice], None] | None
@@ -153,7 +155,20 @@ class Oracle(LocalGradients, Protocol):
         vector.addcmul_(products, rate, value=-1)
 
 
-class RoundBatches(Protocol):
+class StepBatches(Protocol):
+    """What a frame needs of the batches of some clients in one round."""
+
+    @property
+    def clients(self) -> Sized:
+        """As many as there are clients."""
+        ...
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """The batches of one step (from 0) for the first `clients` clients."""
+        ...
+
+
+class RoundBatches(StepBatches, Protocol):
     """The batches of one cohort in one round. Clients are sorted by number of examples, largest first.
 
     Attributes:
@@ -170,10 +185,6 @@ class RoundBatches(Protocol):
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps that each client needs for `local_epochs` passes over its own data, largest first."""
-        ...
-
-    def batch(self, step: int, clients: int) -> Batch:
-        """The batches of one step (from 0) for the first `clients` clients."""
         ...
 
     def full(self) -> Batch:
@@ -297,6 +308,13 @@ def client_major(params: Tensor, group: Group) -> Tensor:
     if params.shape[1] == 1:
         return params.transpose(0, 1).expand(clients, -1, -1)
     return params[:, group.start : group.stop].transpose(0, 1)
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """(T, 1, P) mean of (T, M, P) with weights (M,) of the clients."""
+    trials, clients, size = values.shape
+    flat = values.transpose(0, 1).reshape(clients, trials * size)
+    return (weights @ flat).view(trials, 1, size)
 
 
 def example_weights(group: Group, examples: int, like: Tensor) -> Tensor:

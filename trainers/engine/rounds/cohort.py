@@ -18,7 +18,7 @@ from trainers.engine.local.gradients import with_central
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.meta_gradients import PRODUCT_COST, run_meta_gradients
 from trainers.engine.local.work import Local, LocalWork
-from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, RoundBatches
+from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, RoundBatches, weighted_mean
 from trainers.engine.rounds.central_data import Central
 from trainers.engine.rounds.counters import Counters
 
@@ -228,20 +228,18 @@ class Cohort:
         self._count(self._sent(params) + len(down), 1, PRODUCT_COST * self._passes(full))
         return products
 
-    def mean(self, values: Tensor) -> Tensor:
+    def mean(self, values: Tensor | Local) -> Tensor:
         """The weighted mean over the cohort.
 
         Args:
-            values: (T, M, P), or (T, M).
+            values: (T, M, P), or (T, M), or local work, whose pseudo-gradients are meant.
 
         Returns:
             (T, 1, P), or (T,).
         """
-        if values.dim() == 2:
-            return values @ self._weights
-        trials, clients, size = values.shape
-        flat = values.transpose(0, 1).reshape(clients, trials * size)
-        return (self._weights @ flat).view(trials, 1, size)
+        if isinstance(values, Local):
+            return values.mean(self._weights)
+        return values @ self._weights if values.dim() == 2 else weighted_mean(values, self._weights)
 
     def loss(self, params: Tensor, data: str) -> Tensor:
         """The mean loss of the broadcast model before local work, (T,). Counts nothing.
