@@ -268,26 +268,39 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     from trainers.engine.packs import plan
 
     monkeypatch.setattr(plan, "_chosen", {})
-    spent = {"stacked": 0.2, "example_space": 0.1, "autograd": 0.01}
+    spent = {"stacked": 0.2, "loop": 0.1, "autograd": 0.01, "example_space": 0.01}
     timed = []
 
     def measure(oracle, batches, params, steps):
         name = next(one for one, other in model.oracles.items() if other is oracle)
         timed.append(name)
-        return spent[name]
+        return spent.get(name, 0.3)
 
     monkeypatch.setattr(plan, "_measure", measure)
-    spec = parse(document(batch_size=None))
+    network = {**document()["task"], "model": "mlp"}
+    spec = parse(document(batch_size=None, task=network))
     model = Pack.from_spec(spec, plan=Plan("stacked", 1, torch.get_num_threads(), "cpu", "float32", 1))._setting.model
-    assert Pack.from_spec(spec).plan.oracle == "example_space"
-    assert set(timed) == {"stacked", "example_space"}
+    assert Pack.from_spec(spec).plan.oracle == "loop"
+    assert set(timed) == {"stacked", "loop"}
     count = len(timed)
-    assert Pack.from_spec(spec).plan.oracle == "example_space"
+    assert Pack.from_spec(spec).plan.oracle == "loop"
     assert len(timed) == count
-    spent["example_space"] = 0.19  # not clearly faster
-    assert Pack.from_spec(parse(document(batch_size=None, members=[{}, {}]))).plan.oracle == "stacked"
-    assert Pack.from_spec(parse(document())).plan.oracle == "stacked"
+    spent["loop"] = 0.19  # not clearly faster
+    assert Pack.from_spec(parse(document(batch_size=None, task=network, members=[{}, {}]))).plan.oracle == "stacked"
+    assert Pack.from_spec(parse(document(task=network))).plan.oracle == "stacked"
     assert len(timed) == 3 * count  # another width, another kind of batch
+
+
+def test_example_space_is_counted_and_not_timed(monkeypatch):
+    from trainers.engine.packs import plan
+
+    monkeypatch.setattr(plan, "_chosen", {})
+    monkeypatch.setattr(plan, "_measure", lambda *_: pytest.fail("nothing should be timed"))
+    few = {**document()["task"], "clients": 100}  # 14 examples each, of 65 numbers
+    many = {**document()["task"], "clients": 5}  # 287 or 288 each
+    assert Pack.from_spec(parse(document(batch_size=None, task=few))).plan.oracle == "example_space"
+    assert Pack.from_spec(parse(document(batch_size=None, task=many))).plan.oracle == "stacked"
+    assert Pack.from_spec(parse(document())).plan.oracle == "stacked"
 
 
 GPU, CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)

@@ -31,6 +31,8 @@ class FirstLayerInExampleSpace(ByHand):
         products: inner products of the inputs.
     """
 
+    instead_of = "stacked"
+
     def __init__(self, layout: Layout, products: InnerProducts) -> None:
         super().__init__(layout, [DenseLayer()] * (len(layout.entries) // 2), ())
         self.products = products

@@ -146,6 +146,8 @@ class ExampleSpace(Stacked):
     take many steps over them.
     """
 
+    instead_of = "stacked"
+
     def __init__(self, loss: Loss, outputs: int, columns: int, products: InnerProducts) -> None:
         super().__init__(loss, outputs, columns)
         self.products = products
@@ -165,7 +167,7 @@ class ExampleSpace(Stacked):
     def _of_full_batches(self, batch: Batch, motion: Motion) -> Coefficients | None:
         shapes = [group.data["inputs"].shape for group in batch]
         here = sum(clients * examples**2 for clients, examples, _ in shapes)
-        there = sum(2 * clients * examples * self.columns for clients, examples, _ in shapes)
+        there = sum(clients * examples * self.columns for clients, examples, _ in shapes)
         return Coefficients(self, batch, motion) if here <= there else None
 
     def scores_of_rows(self, params: Tensor, group: Group) -> Tensor:

@@ -118,10 +118,12 @@ class Oracle(LocalGradients, Protocol):
     Attributes:
         reference: used only if a plan names it or the model has no other oracle.
         accelerators_only: never timed on a CPU, hence chosen there only by a plan that names it.
+        instead_of: name of an oracle that this one replaces on a CPU if it has a frame for the rounds of a pack.
     """
 
     reference: bool = False
     accelerators_only: bool = False
+    instead_of: str | None = None
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses at params (T, M or 1, P)."""

@@ -34,6 +34,7 @@ from torch import Tensor
 
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork
+from trainers.engine.oracles.frame import Motion
 from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches
 
 _BUDGET = 1.0  # seconds for measuring
@@ -88,6 +89,9 @@ def fastest_oracle(
     large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take longer than a
     second, because it loads libraries. A candidate that runs out of GPU memory is skipped.
 
+    On a CPU, whether local loops run in example space is not measured but counted (`Oracle.instead_of`), so that two
+    runs of one study agree in their last digits.
+
     Oracles differ in what a round costs once and what each step costs, so as many steps are measured as the pack takes.
     Where a second is too short for them, the time of the others is extrapolated from the measured ones.
 
@@ -104,14 +108,27 @@ def fastest_oracle(
         for one, oracle in model.oracles.items()
         if not oracle.reference and (params.is_cuda or not oracle.accelerators_only)
     }
+    most = min(_MEASURED_STEPS, steps or _UNKNOWN_STEPS)
+    if not params.is_cuda:
+        candidates = _settled(candidates, typical, params, most)
     if len(candidates) < 2:
         return next(iter(candidates or model.oracles))
-    most = min(_MEASURED_STEPS, steps or _UNKNOWN_STEPS)
     where = (str(params.device), torch.get_num_threads(), params.dtype)
-    key = (*where, name, model.layout, typical.always_full, len(typical.clients), params.shape[0], most)
-    if key not in _chosen:
-        _chosen[key] = _race(candidates, batches, params, most)
-    return _chosen[key]
+    kind = (name, model.layout, tuple(candidates), typical.always_full, len(typical.clients), params.shape[0], most)
+    if (*where, *kind) not in _chosen:
+        _chosen[*where, *kind] = _race(candidates, batches, params, most)
+    return _chosen[*where, *kind]
+
+
+def _settled(candidates: Mapping[str, Oracle], batches: RoundBatches, params: Tensor, steps: int) -> dict[str, Oracle]:
+    """The candidates without those that counting rules out: an oracle, or the one that it is to replace."""
+    left = dict(candidates)
+    for name, oracle in candidates.items():
+        if oracle.instead_of in candidates:
+            models = params[:1] if oracle.separate else params
+            motion = Motion(models, models.new_ones(len(models), 1, 1), None, None, moving=steps > 1, steps=steps)
+            del left[name if oracle.frame(batches, motion) is None else oracle.instead_of]
+    return left
 
 
 def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches], params: Tensor, most: int) -> str:
