@@ -47,18 +47,18 @@ class FirstLayerInExampleSpace(ByHand):
         for group, places, rows in zip(distinct.batch, distinct.places, distinct.rows, strict=True):
             clients = batches.clients[group.start : group.stop]
             products = self.products.among(clients, rows, group.data["inputs"].flatten(2))
-            parts.append(Part(self, group, places, products, motion))
-        return Parts(parts)
+            parts.append(GroupFrame(self, group, places, products, motion))
+        return FirstLayerFrame(parts)
 
 
-class Parts(Frame):
-    """The frames of groups of clients as one Frame.
+class FirstLayerFrame(Frame):
+    """The frames of all groups of clients.
 
     Args:
         parts: in the order of the clients.
     """
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[GroupFrame]) -> None:
         self.parts = parts
         self.totals = [part.inner.totals[0] for part in parts]
         self._lifted: list[Tensor] | None = None
@@ -97,8 +97,8 @@ class Parts(Frame):
         return self._lifted
 
 
-class Part:
-    """A group of clients.
+class GroupFrame:
+    """The local loop of a group of clients, whose batches it is: examples by their places.
 
     Args:
         oracle: oracle of the model.

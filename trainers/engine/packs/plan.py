@@ -124,10 +124,11 @@ def _settled(candidates: Mapping[str, Oracle], batches: RoundBatches, params: Te
     """The candidates without those that counting rules out: an oracle, or the one that it is to replace."""
     left = dict(candidates)
     for name, oracle in candidates.items():
-        if oracle.instead_of in candidates:
+        other = oracle.instead_of
+        if other is not None and other in candidates:
             models = params[:1] if oracle.separate else params
             motion = Motion(models, models.new_ones(len(models), 1, 1), None, None, moving=steps > 1, steps=steps)
-            del left[name if oracle.frame(batches, motion) is None else oracle.instead_of]
+            del left[name if oracle.frame(batches, motion) is None else other]
     return left
 
 
