@@ -240,6 +240,15 @@ def test_a_schedule_moves_each_members_own_rates(schedule):
     assert columns(of(lines, 1), "client_lr") == pytest.approx([0.1] * 5)
 
 
+@pytest.mark.parametrize(("name", "kept"), [("constant", True), ("plateau", False)])
+def test_hyperparameters_are_made_again_when_the_rates_may_move(name, kept):
+    pack = Pack.from_spec(parse(document(schedule={"name": name}, rounds=2)))
+    (lane,) = pack._lanes
+    first = lane._hyper()
+    pack.advance(1)
+    assert (lane._hyper()[2] is first[2]) == kept
+
+
 def test_a_schedule_may_watch_the_accuracy():
     schedule = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0, "monitor": "accuracy", "min_delta": 2.0}
     lines = train(document(schedule=schedule, rounds=3))

@@ -115,7 +115,7 @@ def _run(
         if loss is not None:
             first_loss[: widths[step]] = loss
         weigh.after(step, widths[step + 1])
-    steps = np.broadcast_to(member_steps[:, None], (trials, clients))
+    steps = np.repeat(member_steps, clients).reshape(trials, clients)
     if client_steps is not None:
         steps = np.minimum(steps, client_steps)
     sums = weigh.result()
@@ -143,7 +143,7 @@ def _frame(
     """The oracle's own frame if it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
-    moving = longest > 1 and bool((work.client_lr != 0).any())
+    moving = longest > 1 and bool(work.client_lr.any())
     scale = None if pull is None else 1 - work.client_lr * pull
     rate = _rate(work, start) if moving else None
     motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest, rate)
@@ -184,11 +184,11 @@ def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | Non
         decay = work.gradient_scale * decay
     constants = [] if work.correction is None else [work.correction]
     pull: Tensor | None = None
-    if work.prox is not None and bool((work.prox != 0).any()):
+    if work.prox is not None and bool(work.prox.any()):
         pull = work.prox
         if work.displacement is not None:
             constants.append(work.prox * (start - params))
-    if decay is not None and bool((decay != 0).any()):
+    if decay is not None and bool(decay.any()):
         pull = decay if pull is None else pull + decay
         if work.anchor is not start:
             constants.append(decay * (start if work.anchor is None else start - work.anchor))
@@ -229,7 +229,8 @@ def _one_by_one(
 
 def _widths(member_steps: NDArray[np.int64]) -> list[int]:
     """For each step, how many of the first trials take part: a multiple of the tile, or all; 0 after the last step."""
-    busy = member_steps > np.arange(member_steps.max(initial=0) + 1)[:, None]
-    count = len(member_steps)
-    last = np.where(busy.any(1), count - busy[:, ::-1].argmax(1), 0)
-    return [int(width) for width in np.minimum(-(-last // _TILE) * _TILE, count)]
+    widths: list[int] = []
+    for row, count in reversed(list(enumerate(member_steps.tolist()))):
+        tiles = row // _TILE + 1
+        widths += [min(tiles * _TILE, len(member_steps))] * (count - len(widths))
+    return [*widths, 0]

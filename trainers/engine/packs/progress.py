@@ -114,8 +114,8 @@ class Progress:
             "counters": {name: int(total[place]) for name, total in self.counters.totals.items()},
         }
 
-    def exploded(self, loss: NDArray[np.float64], rest: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
-        """(T,) trials that diverge in this round.
+    def survivors(self, loss: NDArray[np.float64], rest: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
+        """(T,) trials that are alive after this round: those that do not diverge in it.
 
         Args:
             loss: (T,) training loss of the round.
@@ -125,8 +125,7 @@ class Progress:
         self.first_loss = np.where(np.isnan(self.first_loss), loss, self.first_loss)
         with np.errstate(invalid="ignore", over="ignore"):
             allowed = self.first_loss + explosion * np.maximum(1.0, np.abs(self.first_loss))
-            calm = np.isfinite(rest) & np.isfinite(loss) & (loss <= allowed)
-        return self.alive & ~calm
+            return self.alive & np.isfinite(rest) & np.isfinite(loss) & (loss <= allowed)
 
     def move(
         self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_], cohort: NDArray[np.int64]
@@ -140,7 +139,8 @@ class Progress:
             cohort: (M,) client ids of the round.
         """
         self.clients.put(cohort, state.stored, alive)
-        state = replace(state, stored={})
+        if state.stored:
+            state = replace(state, stored={})
         if not alive.all():
             old = self.state
             params = _where(alive, {"params": state.params}, {"params": old.params})["params"]

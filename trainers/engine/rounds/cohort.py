@@ -240,6 +240,8 @@ class Cohort:
         if values.dim() == 2:
             return values @ self._weights
         trials, clients, size = values.shape
+        if clients == 1:
+            return values * self._weights
         flat = values.transpose(0, 1).reshape(clients, trials * size)
         return (self._weights @ flat).view(trials, 1, size)
 
