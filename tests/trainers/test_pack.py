@@ -193,6 +193,19 @@ def test_train_loss_is_weighted_as_the_update():
     assert line["params"] == [0.5 * (0.25 * 1 + 0.75 * 3)]
 
 
+@pytest.mark.parametrize(("weights", "once"), [(None, True), ([0.2, 0.2, 0.6], False)])
+def test_equal_weights_of_cohorts_are_made_once(weights, once):
+    task = {"name": "quadratic", "hessians": [[[1.0]]] * 3, "centers": [[1.0], [2.0], [3.0]], "client_weights": weights}
+    given = {"task": task, "method": {"name": "fedsgd", "server_lr": 0.5}, "rounds": 9, "clients_per_round": 2}
+    setting = Pack.from_spec(parse(given))._setting
+    draws = [setting.draw(number) for number in range(9)]
+    assert (draws[1].weights is draws[0].weights) == once
+    for draw in draws:
+        own = setting.weights[draw.batches.clients]
+        assert draw.weights.tolist() == (own / own.sum()).tolist()
+        assert draw.share == own.sum() / setting.weights.sum()
+
+
 def test_clients_can_be_weighted_by_their_examples():
     spec = parse(document(dtype="float64", clients_per_round=None, batch_size=None, weighting="examples", rounds=1))
     line = Pack.from_spec(spec).advance()[-1]

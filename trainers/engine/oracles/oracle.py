@@ -293,10 +293,10 @@ def client_major(params: Tensor, group: Group) -> Tensor:
         params: (T, M or 1, P).
         group: the clients.
     """
-    clients = group.stop - group.start
-    if params.shape[1] == 1:
-        return params.transpose(0, 1).expand(clients, -1, -1)
-    return params[:, group.start : group.stop].transpose(0, 1)
+    clients, models = group.stop - group.start, params.transpose(0, 1)
+    if len(models) == clients:
+        return models
+    return models.expand(clients, -1, -1) if len(models) == 1 else models[group.start : group.stop]
 
 
 def example_weights(group: Group, examples: int, like: Tensor) -> Tensor:

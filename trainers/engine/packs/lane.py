@@ -120,7 +120,8 @@ class Lane:
         if new.update_norm is None:
             raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
         train_loss = cohort.loss(old.params, spec.loss_data)
-        loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
+        shown = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
+        loss, norm, _ = shown
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
             metrics.update(self._evaluated(new.params, client_lr, round_index + 1))
@@ -132,7 +133,7 @@ class Lane:
 
         self.monitored = self._monitored(loss, old.params, cohort)
         schedule = self._scheduled(self.monitored)
-        alive = now.survivors(loss.numpy(), (norm + total).numpy(), setting.model.explosion)
+        alive = now.survivors(shown.numpy(), setting.model.explosion)
         now.move(new, schedule, alive, cohort.numbers)
         return metrics
 

@@ -114,18 +114,19 @@ class Progress:
             "counters": {name: int(total[place]) for name, total in self.counters.totals.items()},
         }
 
-    def survivors(self, loss: NDArray[np.float64], rest: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
+    def survivors(self, shown: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
         """(T,) trials that are alive after this round: those that do not diverge in it.
 
         Args:
-            loss: (T,) training loss of the round.
-            rest: (T,) not finite if the update or the model is not finite.
+            shown: (numbers, T) of the round: the training loss, then numbers that must be finite as well.
             explosion: see Model.
         """
+        loss = shown[0]
         self.first_loss = np.where(np.isnan(self.first_loss), loss, self.first_loss)
         with np.errstate(invalid="ignore", over="ignore"):
             allowed = self.first_loss + explosion * np.maximum(1.0, np.abs(self.first_loss))
-            return self.alive & np.isfinite(rest) & np.isfinite(loss) & (loss <= allowed)
+            calm: NDArray[np.bool_] = np.isfinite(shown.sum(0)) & (loss <= allowed)
+        return self.alive & calm
 
     def move(
         self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_], cohort: NDArray[np.int64]
