@@ -160,7 +160,7 @@ def _frame(
 
 def _rate(work: LocalWork, start: Tensor) -> float | None:
     """The rate of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
-    if start.shape[0] > 1 or start.device.type != "cpu" or work.gradient_weights is not None:
+    if start.shape[0] > 1 or not start.is_cpu or work.gradient_weights is not None:
         return None
     return work.rate if work.rate >= _LEAST_RATE else None
 

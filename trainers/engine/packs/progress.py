@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -121,12 +122,14 @@ class Progress:
             shown: (numbers, T) of the round: the training loss, then numbers that must be finite as well.
             explosion: see Model.
         """
-        loss = shown[0]
-        self.first_loss = np.where(np.isnan(self.first_loss), loss, self.first_loss)
-        with np.errstate(invalid="ignore", over="ignore"):
-            allowed = self.first_loss + explosion * np.maximum(1.0, np.abs(self.first_loss))
-            calm: NDArray[np.bool_] = np.isfinite(shown.sum(0)) & (loss <= allowed)
-        return self.alive & calm
+        alive, first = self.alive.tolist(), self.first_loss.tolist()  # few numbers: faster than arrays
+        for trial, (loss, *others) in enumerate(shown.T.tolist()):
+            if math.isnan(first[trial]):
+                first[trial] = loss
+            allowed = first[trial] + explosion * max(1.0, abs(first[trial]))
+            alive[trial] &= math.isfinite(loss + sum(others)) and loss <= allowed
+        self.first_loss = np.array(first)
+        return np.array(alive)
 
     def move(
         self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_], cohort: NDArray[np.int64]
