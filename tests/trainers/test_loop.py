@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork, last_step_only
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
+from trainers.methods import fedavg
 from trainers.models import linear, quadratic
 from trainers.problem import Examples, Problem, Quadratics
 from trainers.registry import optimizers
@@ -155,6 +156,26 @@ def test_trials_that_are_not_alive_take_no_steps():
     assert done.steps.sum(1).tolist() == [20, 0, 8]
     whole = run(model, start(model, 3), work)
     assert torch.equal(done.pseudo_gradient[[0, 2]], whole.pseudo_gradient[[0, 2]])
+
+
+def test_trials_without_steps_have_no_loss():
+    model = quadratics()
+    done = run(model, start(model, 6), LocalWork(column([0.1] * 6), steps([2, 1, 0, 0, 0, 0])))
+    assert done.first_loss.shape == (6, CLIENTS)
+    assert done.first_loss[:2].isfinite().all()
+    assert done.first_loss[4:].isnan().all()
+    assert run(model, start(model, 2), LocalWork(column([0.1] * 2), steps([0, 0]))).first_loss.isnan().all()
+
+
+def test_settings_give_the_same_work_until_a_term_is_added():
+    hyper = fedavg.Hyper(
+        client_lr=column([0.1]), server_lr=column([0.5]), local_steps=steps([2]), weight_decay=column([0.0])
+    )
+    work = hyper.work()
+    assert hyper.work() is work
+    assert (work.moves, work.decays, work.rate) == (True, False, pytest.approx(0.1))
+    other = hyper.work(client_lr=column([0.0]), weight_decay=column([1.0]))
+    assert (other.moves, other.decays, other.local_steps) == (False, True, work.local_steps)
 
 
 @pytest.mark.parametrize("client_lr", [1e-2, 1e-4, 1e-6, 1e-8, 0.0])

@@ -193,6 +193,19 @@ def test_train_loss_is_weighted_as_the_update():
     assert line["params"] == [0.5 * (0.25 * 1 + 0.75 * 3)]
 
 
+@pytest.mark.parametrize(("weights", "once"), [(None, True), ([0.2, 0.2, 0.6], False)])
+def test_equal_weights_of_cohorts_are_made_once(weights, once):
+    task = {"name": "quadratic", "hessians": [[[1.0]]] * 3, "centers": [[1.0], [2.0], [3.0]], "client_weights": weights}
+    given = {"task": task, "method": {"name": "fedsgd", "server_lr": 0.5}, "rounds": 9, "clients_per_round": 2}
+    setting = Pack.from_spec(parse(given))._setting
+    draws = [setting.draw(number) for number in range(9)]
+    assert (draws[1].weights is draws[0].weights) == once
+    for draw in draws:
+        own = setting.weights[draw.batches.clients]
+        assert draw.weights.tolist() == (own / own.sum()).tolist()
+        assert draw.share == own.sum() / setting.weights.sum()
+
+
 def test_clients_can_be_weighted_by_their_examples():
     spec = parse(document(dtype="float64", clients_per_round=None, batch_size=None, weighting="examples", rounds=1))
     line = Pack.from_spec(spec).advance()[-1]
@@ -238,6 +251,15 @@ def test_a_schedule_moves_each_members_own_rates(schedule):
     assert columns(of(lines, 0), "client_lr") == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.025])
     assert columns(of(lines, 0), "server_lr") == pytest.approx([0.1, 0.1, 0.1, 0.09, 0.081])
     assert columns(of(lines, 1), "client_lr") == pytest.approx([0.1] * 5)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("constant", True), ("plateau", False)])
+def test_hyperparameters_are_made_again_when_the_rates_may_move(name, kept):
+    pack = Pack.from_spec(parse(document(schedule={"name": name}, rounds=2)))
+    (lane,) = pack._lanes
+    first = lane._hyper()
+    pack.advance(1)
+    assert (lane._hyper()[2] is first[2]) == kept
 
 
 def test_a_schedule_may_watch_the_accuracy():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from trainers.engine.packs.pack import Pack
-from trainers.engine.rounds.role_optimizer import RoleOptimizer
+from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.registry import optimizers
 from trainers.trial.document import parse
 
@@ -84,3 +84,12 @@ def test_by_hand():
     second, state = optimizer.step(state, first, gradient, rate)
     assert state["velocity"].item() == 3.0
     assert second.item() == pytest.approx(0.7 - 0.1 * (2 + 0.5 * 3))
+
+
+def test_plain_descent_keeps_no_memory():
+    params, gradient, rate = torch.tensor([[[1.0]]]), torch.tensor([[[2.0]]]), torch.tensor([[[0.1]]])
+    plain, heavy = (RoleOptimizer(sgd, sgd.Hyper(momentum=torch.tensor([[[momentum]]]))) for momentum in (0.0, 0.5))
+    assert first_memory({"server": plain}, params) == {"server": {}}
+    assert first_memory({"server": heavy}, params)["server"].keys() == {"velocity", "steps"}
+    moved, memory = plain.step({}, params, gradient, rate)
+    assert (moved.item(), memory) == (pytest.approx(0.8), {})

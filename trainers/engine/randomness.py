@@ -57,7 +57,7 @@ def hashed(base: int, *coordinates: NDArray[np.int64]) -> NDArray[np.uint64]:
     """
     words = np.full(1, base, np.uint64)
     for coordinate in coordinates:
-        words = _mix(words + (coordinate.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+        words = _mix_(words + (coordinate.astype(np.uint64) + 1) * _GOLDEN)
     return words
 
 
@@ -110,7 +110,7 @@ def with_replacement(
     step = np.arange(steps, dtype=np.int64)[:, None]
     slot = np.arange(batch_size, dtype=np.int64)
     words = hashed(base, clients[:, None, None], step, slot)
-    picked = ((words >> np.uint64(32)) * sizes.astype(np.uint64)[:, None, None]) >> np.uint64(32)
+    picked = ((words >> 32) * sizes.astype(np.uint64)[:, None, None]) >> 32
     return picked.astype(np.int64)
 
 
@@ -133,14 +133,13 @@ def shuffled(
     """
     if sizes.max() > 1 << _INDEX_BITS:
         raise ValueError(f"a client must have at most {1 << _INDEX_BITS} examples to be shuffled, got {sizes.max()}")
-    picked = np.empty((len(clients), steps, batch_size), np.int64)
     small = sizes < batch_size
-    if small.any():
-        picked[small] = with_replacement(base, clients[small], sizes[small], steps, batch_size)
+    if not small.any():
+        return _passes(base, clients, sizes, steps * batch_size).reshape(-1, steps, batch_size)
+    picked = np.empty((len(clients), steps, batch_size), np.int64)
+    picked[small] = with_replacement(base, clients[small], sizes[small], steps, batch_size)
     if not small.all():
-        picked[~small] = _passes(base, clients[~small], sizes[~small], steps * batch_size).reshape(
-            -1, steps, batch_size
-        )
+        picked[~small] = shuffled(base, clients[~small], sizes[~small], steps, batch_size)
     return picked
 
 
@@ -184,7 +183,7 @@ def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
     drawn = np.empty(0, np.int64)
     while True:
         more = np.arange(len(drawn), len(drawn) + count + count // 2 + 8, dtype=np.int64)
-        drawn = np.concatenate([drawn, (hashed(base, more) % np.uint64(below)).astype(np.int64)])
+        drawn = np.concatenate([drawn, (hashed(base, more) % below).astype(np.int64)])
         numbers, first = np.unique(drawn, return_index=True)
         if len(numbers) >= count:
             return np.asarray(drawn[np.sort(first)[:count]])
@@ -195,6 +194,8 @@ def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], len
 
     One sort makes all permutations: the sort key of an example is (client and pass, random bits, example).
     """
+    if (sizes == sizes[0]).all():
+        return _equal_passes(base, clients, int(sizes[0]), length)
     passes = -(-length // sizes)
     if len(clients) > 1 and passes.sum() > 1 << (64 - _HASH_BITS - _INDEX_BITS):
         half = len(clients) // 2
@@ -206,26 +207,50 @@ def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], len
     owner = np.repeat(np.arange(len(clients)), passes)
     number = np.arange(len(owner)) - np.repeat(np.cumsum(passes) - passes, passes)
     segment_key = hashed(base, clients[owner], number)
-    words = _mix(segment_key[segment] + (example.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
-    order = segment.astype(np.uint64) << np.uint64(_HASH_BITS + _INDEX_BITS)
-    order |= (words >> np.uint64(64 - _HASH_BITS)) << np.uint64(_INDEX_BITS)
-    order |= example.astype(np.uint64)
+    words = _mix_(segment_key[segment] + (example.astype(np.uint64) + 1) * _GOLDEN)
+    order = segment.astype(np.uint64)
+    order <<= _HASH_BITS + _INDEX_BITS
+    order |= _keys_(words, example)
     order.sort()
-    permuted = (order & np.uint64((1 << _INDEX_BITS) - 1)).astype(np.int64)
+    permuted = _examples(order)
     taken = sizes * passes
     starts = np.cumsum(taken) - taken
     return np.asarray(permuted[starts[:, None] + np.arange(length)])
 
 
+def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int) -> NDArray[np.int64]:
+    """`_passes` of clients of one size, with one sort for each permutation."""
+    number, example = np.arange(-(-length // size))[:, None], np.arange(size)
+    order = _keys_(hashed(base, clients[:, None, None], number, example), example)
+    order.sort()
+    return _examples(order).reshape(len(clients), -1)[:, :length]
+
+
+def _keys_(words: NDArray[np.uint64], example: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Sort keys (random bits, example), in place of the words."""
+    words >>= 64 - _HASH_BITS
+    words <<= _INDEX_BITS
+    words |= example.astype(np.uint64)
+    return words
+
+
+def _examples(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The examples of sort keys."""
+    return (keys & ((1 << _INDEX_BITS) - 1)).astype(np.int64)
+
+
 def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Numbers in [0, 1) with 53 random bits."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (words >> 11).astype(np.float64) * 2.0**-53
 
 
-def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
-    return words ^ (words >> np.uint64(31))
+def _mix_(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words ^= words >> 30
+    words *= _FIRST
+    words ^= words >> 27
+    words *= _SECOND
+    words ^= words >> 31
+    return words
 
 
 def _mix_word(word: int) -> int:

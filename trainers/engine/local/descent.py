@@ -45,14 +45,15 @@ class Descent(Frame):
         """Advances the models by one step; returns the losses if `want_loss`."""
         constant, scale = self.constant, self.scale
 
-        def between(clients: slice) -> None:
+        def pull_(clients: slice) -> None:
+            assert constant is not None
             models = self.models[:, clients]
-            if constant is not None and scale is None:
+            if scale is None:
                 models.add_(constant[:, clients])
-            elif constant is not None and scale is not None:
+            else:
                 torch.add(constant[:, clients], models, alpha=scale, out=models)
 
-        batch = self.batches.batch(step, busy)
+        batch, between = self.batches.batch(step, busy), None if constant is None else pull_
         return self.gradients.descend_(self.models[:, :busy], batch, self.client_lr, between, want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:

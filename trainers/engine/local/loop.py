@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from trainers.engine.batches.examples import Remembered
 from trainers.engine.local.descent import Descent
@@ -109,16 +110,18 @@ def _run(
     frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
-    first_loss = params.new_full((trials, clients), float("nan"))
+    first_loss = params.new_empty((0, clients))
     for step in range(longest):
         busy = int(np.searchsorted(-client_steps, -step)) if client_steps is not None else clients
         loss = frame.add_(step, widths[step], busy, want_loss=step == 0)
         if loss is not None:
-            first_loss[: widths[step]] = loss
+            first_loss = loss
         weigh.after(step, widths[step + 1])
-    steps = np.broadcast_to(member_steps[:, None], (trials, clients))
+    steps = np.repeat(member_steps, clients).reshape(trials, clients)
     if client_steps is not None:
         steps = np.minimum(steps, client_steps)
+    if len(first_loss) < trials:  # those without a step have no loss
+        first_loss = pad(first_loss, (0, 0, 0, trials - len(first_loss)), value=float("nan"))
     sums = weigh.result()
     kept = frame.kept(sums) if isinstance(frame, Stepped) else {}
     return Local(partial(frame.lift, sums), steps, first_loss, kept, partial(frame.mean, sums))
@@ -144,7 +147,7 @@ def _frame(
     """The oracle's own frame if it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
-    moving = longest > 1 and bool((work.client_lr != 0).any())
+    moving = longest > 1 and work.moves
     scale = None if pull is None else 1 - work.client_lr * pull
     rate = _rate(work, start) if moving else None
     motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest, rate)
@@ -158,10 +161,9 @@ def _frame(
 
 def _rate(work: LocalWork, start: Tensor) -> float | None:
     """The rate of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
-    if start.shape[0] > 1 or start.device.type != "cpu" or work.gradient_weights is not None:
+    if start.shape[0] > 1 or not start.is_cpu or work.gradient_weights is not None:
         return None
-    rate = float(work.client_lr)
-    return rate if rate >= _LEAST_RATE else None
+    return work.rate if work.rate >= _LEAST_RATE else None
 
 
 def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -180,16 +182,16 @@ def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray
 
 def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """(pull to the start, constant) of each gradient; None for a term that is 0."""
-    decay = None if work.decoupled else work.weight_decay
+    decay = work.weight_decay if work.decays else None
     if decay is not None and work.gradient_scale is not None:
         decay = work.gradient_scale * decay
     constants = [] if work.correction is None else [work.correction]
     pull: Tensor | None = None
-    if work.prox is not None and bool((work.prox != 0).any()):
+    if work.prox is not None and bool(work.prox.any()):
         pull = work.prox
         if work.displacement is not None:
             constants.append(work.prox * (start - params))
-    if decay is not None and bool((decay != 0).any()):
+    if decay is not None:
         pull = decay if pull is None else pull + decay
         if work.anchor is not start:
             constants.append(decay * (start if work.anchor is None else start - work.anchor))
@@ -243,7 +245,8 @@ def _one_by_one(
 
 def _widths(member_steps: NDArray[np.int64]) -> list[int]:
     """For each step, how many of the first trials take part: a multiple of the tile, or all; 0 after the last step."""
-    busy = member_steps > np.arange(member_steps.max(initial=0) + 1)[:, None]
-    count = len(member_steps)
-    last = np.where(busy.any(1), count - busy[:, ::-1].argmax(1), 0)
-    return [int(width) for width in np.minimum(-(-last // _TILE) * _TILE, count)]
+    widths: list[int] = []
+    for row, count in reversed(list(enumerate(member_steps.tolist()))):
+        tiles = row // _TILE + 1
+        widths += [min(tiles * _TILE, len(member_steps))] * (count - len(widths))
+    return [*widths, 0]

@@ -29,20 +29,31 @@ class Replicas(Frame):
         self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total.zero_()
         self.totals = [self.total]
         self.model = torch.empty_like(self.total) if motion.moving else None
+        self._busy: tuple[int, int] | None = None
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
-        motion = self.motion
-        held, here = self.total[:width, :busy], motion.start[:width, :busy]
+        if self._busy != (width, busy):
+            self._busy = width, busy
+            self._narrow(width, busy)
+        here = self._start
         if step > 0:
-            if self.model is not None:
-                out = self.model[:width, :busy]
-                here = torch.addcmul(here, held, motion.client_lr[:width], value=-1, out=out)
-            if motion.scale is not None:
-                held.mul_(motion.scale[:width])
-        if motion.shift is not None:
-            held.add_(motion.shift[:width, :busy])
-        return self.gradients.add_gradient_(here, self.batches.batch(step, busy), self.total[:width], want_loss)
+            if self._model is not None:
+                here = torch.addcmul(here, self._held, self._rate, value=-1, out=self._model)
+            if self._scale is not None:
+                self._held.mul_(self._scale)
+        if self._shift is not None:
+            self._held.add_(self._shift)
+        return self.gradients.add_gradient_(here, self.batches.batch(step, busy), self._total, want_loss)
+
+    def _narrow(self, width: int, busy: int) -> None:
+        """Takes the views of the first trials and clients, once for all steps in which the same ones are busy."""
+        motion = self.motion
+        self._total, self._held = self.total[:width], self.total[:width, :busy]
+        self._start, self._rate = motion.start[:width, :busy], motion.client_lr[:width]
+        self._model = None if self.model is None else self.model[:width, :busy]
+        self._scale = None if motion.scale is None else motion.scale[:width]
+        self._shift = None if motion.shift is None else motion.shift[:width, :busy]
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""

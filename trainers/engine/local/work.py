@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,6 +74,21 @@ class LocalWork:
         """Whether weight decay is added to the directions instead of the gradients."""
         return self.optimizer is not None and self.optimizer.decoupled
 
+    @cached_property
+    def moves(self) -> bool:
+        """Whether any client moves."""
+        return bool(self.client_lr.any())
+
+    @cached_property
+    def rate(self) -> float:
+        """client_lr of a single trial, as a number."""
+        return float(self.client_lr)
+
+    @cached_property
+    def decays(self) -> bool:
+        """Whether weight decay is a part of any gradient."""
+        return self.weight_decay is not None and not self.decoupled and bool(self.weight_decay.any())
+
     @property
     def gradients_per_step(self) -> int:
         """Cost of a step, in gradients per client."""
@@ -118,8 +133,12 @@ class LocalSteps(ServerSteps):
         Args:
             terms: further fields of LocalWork from the method; they override these settings.
         """
+        return replace(self._own_work, **terms) if terms else self._own_work
+
+    @cached_property
+    def _own_work(self) -> LocalWork:
         shared = ("client_lr", "local_steps", "local_epochs", "weight_decay", "clip_norm")
-        return LocalWork(**{**{name: getattr(self, name) for name in shared}, **terms})
+        return LocalWork(**{name: getattr(self, name) for name in shared})
 
 
 @dataclass(frozen=True)

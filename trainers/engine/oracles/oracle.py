@@ -306,15 +306,17 @@ def client_major(params: Tensor, group: Group) -> Tensor:
         params: (T, M or 1, P).
         group: the clients.
     """
-    clients = group.stop - group.start
-    if params.shape[1] == 1:
-        return params.transpose(0, 1).expand(clients, -1, -1)
-    return params[:, group.start : group.stop].transpose(0, 1)
+    clients, models = group.stop - group.start, params.transpose(0, 1)
+    if len(models) == clients:
+        return models
+    return models.expand(clients, -1, -1) if len(models) == 1 else models[group.start : group.stop]
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     """(T, 1, P) mean of (T, M, P) with weights (M,) of the clients."""
     trials, clients, size = values.shape
+    if clients == 1:
+        return values * weights
     flat = values.transpose(0, 1).reshape(clients, trials * size)
     return (weights @ flat).view(trials, 1, size)
 

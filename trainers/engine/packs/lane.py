@@ -49,6 +49,7 @@ class Lane:
         spec, like = setting.spec, setting.like
         self._settings = settings_of(spec.method, order, (1, 1), like)
         self._schedule = hyper_of(spec.schedule, order, (), torch.empty(0, dtype=torch.float64))
+        self._rated: tuple[dict[str, Tensor], Tensor, Tensor, Any] | None = None
         schedule = spec.schedule.module.init(self._schedule, *given_rates(spec, order))
         client_lr, server_lr = rates_of(spec, schedule)
         params = setting.first_models(len(order))
@@ -112,15 +113,15 @@ class Lane:
         """Trains one round (from 0) and returns the metrics of all trials."""
         now, setting = self.now, self._setting
         spec, plan = setting.spec, setting.plan
-        client_lr, server_lr = rates_of(spec, now.schedule)
+        client_lr, server_lr, hyper = self._hyper()
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort(round_index, draw)
-        hyper = self._method_at(client_lr, server_lr)
         new = spec.method.module.train_round(hyper, old, cohort)
         if new.update_norm is None:
             raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
         train_loss = cohort.loss(old.params, spec.loss_data)
-        loss, norm, total = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
+        shown = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
+        loss, norm, _ = shown
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
             metrics.update(self._evaluated(new.params, client_lr, round_index + 1))
@@ -132,14 +133,14 @@ class Lane:
 
         self.monitored = self._monitored(loss, old.params, cohort)
         schedule = self._scheduled(self.monitored)
-        exploded = now.exploded(loss.numpy(), (norm + total).numpy(), setting.model.explosion)
-        now.move(new, schedule, now.alive & ~exploded, cohort.numbers)
+        alive = now.survivors(shown.numpy(), setting.model.explosion)
+        now.move(new, schedule, alive, cohort.numbers)
         return metrics
 
     def lines(
         self, number: int, metrics: Metrics, reported: NDArray[np.bool_], wall_seconds: NDArray[np.float64]
     ) -> list[dict[str, Any]]:
-        """Report lines, in the order of the members.
+        """Report lines, in the order of the slots.
 
         Args:
             number: number of server updates so far.
@@ -192,6 +193,14 @@ class Lane:
             setting.oracle, draw.batches, draw.weights, setting.model.layout.count, now.counters, now.alive, central,
             stored, draw.share, draw.examples, met, self._client_optimizer,
         )  # fmt: skip
+
+    def _hyper(self) -> tuple[Tensor, Tensor, Any]:
+        """(client_lr, server_lr, the method's hyperparameters) of the next round; kept while the rates stay."""
+        schedule = self.now.schedule
+        if self._rated is None or self._rated[0] is not schedule:
+            client_lr, server_lr = rates_of(self._setting.spec, schedule)
+            self._rated = schedule, client_lr, server_lr, self._method_at(client_lr, server_lr)
+        return self._rated[1:]
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""

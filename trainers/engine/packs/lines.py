@@ -34,7 +34,7 @@ def lines(
     members: NDArray[np.int64],
     wall_seconds: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
-    """The lines of one round, in the order of the members. Values that are not finite become None.
+    """The lines of one round, in the order of the slots. Values that are not finite become None.
 
     Args:
         number: number of server updates so far.
@@ -48,14 +48,14 @@ def lines(
     counted = {name: values.tolist() for name, values in counters.items()}
     numbers, seconds = members.tolist(), wall_seconds.tolist()
     rows = []
-    for slot in np.argsort(members, kind="stable").tolist():
-        if numbers[slot] < 0:
+    for slot, member in enumerate(numbers):
+        if member < 0:
             continue
-        line: dict[str, Any] = {"round": number, "member": numbers[slot]}
+        line: dict[str, Any] = {"round": number, "member": member}
         for column in (columns, counted):
             line.update({name: values[slot] for name, values in column.items()})
         line["diverged"] = bool(diverged[slot])
-        line["wall_seconds"] = seconds[numbers[slot]]
+        line["wall_seconds"] = seconds[member]
         rows.append(line)
     return rows
 

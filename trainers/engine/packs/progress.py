@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -114,19 +115,21 @@ class Progress:
             "counters": {name: int(total[place]) for name, total in self.counters.totals.items()},
         }
 
-    def exploded(self, loss: NDArray[np.float64], rest: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
-        """(T,) trials that diverge in this round.
+    def survivors(self, shown: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
+        """(T,) trials that are alive after this round: those that do not diverge in it.
 
         Args:
-            loss: (T,) training loss of the round.
-            rest: (T,) not finite if the update or the model is not finite.
+            shown: (numbers, T) of the round: the training loss, then numbers that must be finite as well.
             explosion: see Model.
         """
-        self.first_loss = np.where(np.isnan(self.first_loss), loss, self.first_loss)
-        with np.errstate(invalid="ignore", over="ignore"):
-            allowed = self.first_loss + explosion * np.maximum(1.0, np.abs(self.first_loss))
-            calm = np.isfinite(rest) & np.isfinite(loss) & (loss <= allowed)
-        return self.alive & ~calm
+        alive, first = self.alive.tolist(), self.first_loss.tolist()  # few numbers: faster than arrays
+        for trial, (loss, *others) in enumerate(shown.T.tolist()):
+            if math.isnan(first[trial]):
+                first[trial] = loss
+            allowed = first[trial] + explosion * max(1.0, abs(first[trial]))
+            alive[trial] &= math.isfinite(loss + sum(others)) and loss <= allowed
+        self.first_loss = np.array(first)
+        return np.array(alive)
 
     def move(
         self, state: State, schedule: dict[str, Tensor], alive: NDArray[np.bool_], cohort: NDArray[np.int64]
@@ -140,7 +143,8 @@ class Progress:
             cohort: (M,) client ids of the round.
         """
         self.clients.put(cohort, state.stored, alive)
-        state = replace(state, stored={})
+        if state.stored:
+            state = replace(state, stored={})
         if not alive.all():
             old = self.state
             params = _where(alive, {"params": state.params}, {"params": old.params})["params"]

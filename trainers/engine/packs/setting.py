@@ -83,21 +83,27 @@ class PackSetting:
         """The clients of a round (from 0)."""
         clients = randomness.cohort(self.spec.seed, round_index, self.model.clients, self.clients_per_round)
         batches = self.source.round(round_index, clients)
-        weights = self.weights[batches.clients]
-        total = weights.sum()
-        weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
+        weights, share = self._equal_weights or self._cohort_weights(batches.clients)
         if self.model.examples is None or self.spec.batch_size:
             size = 1 if self.model.examples is None else self.spec.batch_size
             examples = np.full(len(clients), size, np.int64)
         else:
             examples = np.asarray(self.model.examples[batches.clients], np.int64)
         several = self.plan.separate and self.spec.members > 1
-        return Draw(
-            Remembered(batches) if several else batches,
-            owned(weights, self.like),
-            float(total / self._weights_total),
-            examples,
-        )
+        return Draw(Remembered(batches) if several else batches, weights, share, examples)
+
+    def _cohort_weights(self, clients: NDArray[np.int64]) -> tuple[Tensor, float]:
+        """(weights with sum 1, share) of a cohort, see Draw."""
+        weights = self.weights[clients]
+        total = weights.sum()
+        weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
+        return owned(weights, self.like), float(total / self._weights_total)
+
+    @cached_property
+    def _equal_weights(self) -> tuple[Tensor, float] | None:
+        """Those of any cohort if all clients have the same weight, made once; else None."""
+        equal = (self.weights == self.weights[0]).all()
+        return self._cohort_weights(np.arange(self.clients_per_round)) if equal else None
 
     @cached_property
     def _weights_total(self) -> float:

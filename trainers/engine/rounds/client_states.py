@@ -131,10 +131,9 @@ class ClientStore:
         Args:
             clients: (M,) client ids.
         """
-        rows = torch.as_tensor(clients)
         states = {}
         for name, held in self._held.items():
-            own = held.index_select(0, rows.to(held.device)).to(self.device)
+            own = held.index_select(0, torch.as_tensor(clients, device=held.device)).to(self.device)
             if self._idle:
                 own = torch.cat([own, own.new_zeros((len(own), self._idle, own.shape[-1]))], 1)
             states[name] = own.transpose(0, 1)

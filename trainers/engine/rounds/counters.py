@@ -60,4 +60,4 @@ class Counters:
 
     def add(self, name: str, amount: NDArray[np.int64] | int, alive: NDArray[np.bool_]) -> None:
         """Adds to one counter of the trials that are alive."""
-        self.totals[name] += np.where(alive, amount, 0)
+        self.totals[name] += amount * alive

@@ -104,6 +104,8 @@ class RoleOptimizer:
             gradient: (T, 1, P).
             rate: (T, 1, 1).
         """
+        if self.plain:
+            return params - rate * gradient, {}
         steps = memory[STEPS]
         held = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
         direction = self.module.direction_(self.hyper, held, gradient.clone(), steps)
@@ -111,14 +113,11 @@ class RoleOptimizer:
 
 
 def first_memory(optimizers: Mapping[str, RoleOptimizer], params: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Role -> memory of its optimizer before the first round, for all roles but "client", which keeps no memory.
+    """Role -> memory of its optimizer before the first round, for all roles but "client"; none for plain steps.
 
     Args:
         optimizers: optimizers by role.
         params: (T, 1, P) initial models.
     """
     lasting = {role: optimizer for role, optimizer in optimizers.items() if role != "client"}
-    return {
-        role: {} if optimizer.plain and role != "server" else optimizer.begin(params)
-        for role, optimizer in lasting.items()
-    }
+    return {role: {} if optimizer.plain else optimizer.begin(params) for role, optimizer in lasting.items()}

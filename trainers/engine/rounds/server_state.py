@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
@@ -42,14 +43,15 @@ class State:
         """
         held = self.optimizer_memory["server"]
         params, held = self.optimizers["server"].step(held, self.params, pseudo_gradient, self.server_lr)
-        norm = pseudo_gradient[:, 0].norm(dim=-1)
-        return replace(self.keep("server", held), params=params, update_norm=norm)
+        memory = {**self.optimizer_memory, "server": held}
+        norm = torch.linalg.vector_norm(pseudo_gradient[:, 0], dim=-1)
+        return replace(self, params=params, optimizer_memory=memory, update_norm=norm)
 
     def keep(self, role: str, memory: Memory) -> State:
         """The state with a new memory of one role's optimizer.
 
         Args:
-            role: "server", "central" or "merge".
+            role: "central" or "merge".
             memory: memory from the optimizer's step.
         """
         return replace(self, optimizer_memory={**self.optimizer_memory, role: memory})
