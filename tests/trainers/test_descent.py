@@ -6,29 +6,30 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.local import loop
+from trainers.engine.local import descent, loop
 from trainers.engine.local.descent import Descent
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.mass_sequences import ThreeSequences, TwoSequences
 from trainers.engine.local.optimizer_steps import Stepped
 from trainers.engine.local.work import LocalWork
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
-from trainers.models import linear, mlp, softmax
+from trainers.models import cnn, linear, mlp, softmax
 from trainers.problem import Examples, Problem
 from trainers.registry import optimizers
 from trainers.trial.roles import settings
 
 SIZES = np.array([14, 9, 11])
 MODULES = {"softmax": softmax, "linear": linear, "mlp": mlp}
+CNN = {"classes": 3, "filters": (2, 3), "kernel": 3, "dense": 4}
 
 
 def model_of(name, dtype=torch.float64):
     generator = np.random.default_rng(0)
-    inputs = generator.normal(size=(SIZES.sum(), 5))
+    inputs = generator.normal(size=(SIZES.sum(), *((1, 6, 6) if name == "cnn" else (5,))))
     targets = generator.normal(size=SIZES.sum()) if name == "linear" else generator.integers(0, 3, SIZES.sum())
     data = Examples(inputs, targets, np.cumsum(SIZES) - SIZES, SIZES)
-    own = {"mlp": {"hidden": [6, 4], "classes": 3}, "softmax": {"classes": 3}, "linear": {}}[name]
-    return MODULES[name].build(Problem(name, data, model_settings=own), dtype, torch.device("cpu"))
+    own = {"mlp": {"hidden": [6, 4], "classes": 3}, "softmax": {"classes": 3}, "linear": {}, "cnn": CNN}[name]
+    return {**MODULES, "cnn": cnn}[name].build(Problem(name, data, model_settings=own), dtype, torch.device("cpu"))
 
 
 def column(value, dtype=torch.float64):
@@ -80,12 +81,12 @@ def terms(model, dtype=torch.float64):
 NAMES = list(terms(model_of("softmax")))
 
 
-def done(model, work, batch_size=4):
+def done(model, work, batch_size=4, oracle="stacked"):
     dtype = work.client_lr.dtype
     row = torch.randn(model.layout.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     params = model.layout.row(0.5 * row).view(1, 1, -1).to(dtype)
     batches = model.source(0, batch_size, "shuffled").round(0, np.arange(len(SIZES)))
-    return run_local_steps(model.oracles["stacked"], batches, params, work, np.ones(1, bool))
+    return run_local_steps(model.oracles[oracle], batches, params, work, np.ones(1, bool))
 
 
 @pytest.mark.parametrize("term", NAMES)
@@ -140,3 +141,42 @@ def test_only_single_trials_with_a_rate_move_their_models(monkeypatch):
     done(model, LocalWork(column(1e-4), count, optimizer=optimizer_of("adam")))
     done(model, LocalWork(column(0.1), gradient_weights=weights, optimizer=optimizer_of("adam")))
     assert [frame.rate for frame in made] == [None] * 6
+
+
+@pytest.mark.parametrize("room", [descent._BATCH_BYTES, 1000, 1])
+@pytest.mark.parametrize("term", ["plain", "prox and displacement", "decay and correction", "scale", "anchor"])
+def test_clients_one_after_another_give_the_same_bits(term, room, monkeypatch):
+    model, oracle = model_of("cnn"), {"oracle": "by_hand"}
+    monkeypatch.setattr(descent, "_BATCH_BYTES", room)
+    for batch_size, many in (
+        (4, {"local_steps": torch.tensor([[[5]]])}),
+        (4, {"local_epochs": 3}),
+        (None, {"local_epochs": 3}),
+    ):
+        work = LocalWork(client_lr=column(0.05), **terms(model)[term], **many)
+        apart = done(model, work, batch_size, **oracle)
+        with monkeypatch.context() as patch:
+            patch.setattr(model.oracles["by_hand"], "client_by_client", False)
+            together = done(model, work, batch_size, **oracle)
+            patch.setattr(loop, "_LEAST_RATE", math.inf)
+            summed = done(model, work, batch_size, **oracle)
+        assert torch.equal(apart.pseudo_gradient, together.pseudo_gradient)
+        assert torch.equal(apart.first_loss, together.first_loss)
+        assert (apart.steps == together.steps).all()
+        torch.testing.assert_close(apart.pseudo_gradient, summed.pseudo_gradient, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("room", "clients"), [(10**6, [0] * 4 + [1] * 4 + [2] * 4), (1, [0, 1, 2] * 4)])
+def test_a_client_takes_the_steps_whose_batches_fit(room, clients, monkeypatch):
+    monkeypatch.setattr(descent, "_BATCH_BYTES", room)
+    model, rows = model_of("cnn"), []
+    oracle = model.oracles["by_hand"]
+    own = oracle.descend_
+
+    def descend_(models, *given):
+        rows.append(models.data_ptr())
+        return own(models, *given)
+
+    monkeypatch.setattr(oracle, "descend_", descend_)
+    done(model, LocalWork(column(0.1), torch.tensor([[[4]]])), oracle="by_hand")
+    assert [sorted(set(rows)).index(row) for row in rows] == clients

@@ -43,6 +43,7 @@ class ByHand(Oracle):
         self.layers = layers
         self.dropouts = dropouts
         self.stacked = all(layer.stacked for layer in layers)
+        self.client_by_client = not self.stacked
         ends = [entry.offset + entry.extent for entry in layout.entries]
         starts = [*(entry.offset for entry in layout.entries[1:]), layout.size]
         self.gaps = [slice(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
@@ -208,11 +209,8 @@ class ByHand(Oracle):
             if self.stacked:
                 yield group
                 continue
-            for place in range(group.stop - group.start):
-                one = slice(place, place + 1)
-                data = {name: held[one] for name, held in group.data.items()}
-                weights = None if group.weights is None else group.weights[one]
-                yield Group(group.start + place, group.start + place + 1, data, weights)
+            for client in range(group.start, group.stop):
+                yield group.alone(client, client)
 
     def _pieces(self, group: Group, like: Tensor) -> Iterator[Piece]:
         """The examples of a group, cut into pieces of bounded size."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from trainers.engine.oracles.frame import Frame, Motion
-from trainers.engine.oracles.oracle import LocalGradients, StepBatches, unset_replicas
+from trainers.engine.oracles.oracle import Batch, LocalGradients, StepBatches, unset_replicas
+
+_BATCH_BYTES = 1 << 25  # of the steps that a client takes before the next client does, unless one step needs more
 
 
 class Descent(Frame):
@@ -43,18 +47,55 @@ class Descent(Frame):
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the models by one step; returns the losses if `want_loss`."""
-        constant, scale = self.constant, self.scale
+        return self._step(slice(busy), self.batches.batch(step, busy), want_loss)
 
-        def pull_(clients: slice) -> None:
+    def take_steps(self, busy: Sequence[int]) -> Tensor:
+        """Takes all steps, one client after another, so that a client's model stays in the cache.
+
+        Args:
+            busy: for each step, how many of the first clients take part.
+
+        Returns:
+            (1, busy[0]) losses before the first step.
+        """
+        losses = self.models.new_empty((1, busy[0]))
+        step = 0
+        while step < len(busy):
+            batches = self._batches(step, busy)
+            for client in range(busy[step]):
+                for number, batch in enumerate(batches, step):
+                    if client < busy[number]:
+                        group = next(group for group in batch if client < group.stop)
+                        loss = self._step(slice(client, client + 1), (group.alone(client),), number == 0)
+                        if loss is not None:
+                            losses[:, client] = loss[:, 0]
+            step += len(batches)
+        return losses
+
+    def _batches(self, step: int, busy: Sequence[int]) -> list[Batch]:
+        """The batches of the steps from `step`: at least one, and as many as fit."""
+        batches: list[Batch] = []
+        room = _BATCH_BYTES
+        while step < len(busy) and room > 0:
+            batches.append(self.batches.batch(step, busy[step]))
+            room -= sum(held.nbytes for group in batches[-1] for held in group.data.values())
+            step += 1
+        return batches
+
+    def _step(self, clients: slice, batch: Batch, want_loss: bool) -> Tensor | None:
+        """Advances the models of neighbouring clients, whose batch it is."""
+        models, scale = self.models[:, clients], self.scale
+        constant = None if self.constant is None else self.constant[:, clients]
+
+        def pull_(some: slice) -> None:
             assert constant is not None
-            models = self.models[:, clients]
             if scale is None:
-                models.add_(constant[:, clients])
+                models[:, some].add_(constant[:, some])
             else:
-                torch.add(constant[:, clients], models, alpha=scale, out=models)
+                torch.add(constant[:, some], models[:, some], alpha=scale, out=models[:, some])
 
-        batch, between = self.batches.batch(step, busy), None if constant is None else pull_
-        return self.gradients.descend_(self.models[:, :busy], batch, self.client_lr, between, want_loss)
+        between = None if constant is None else pull_
+        return self.gradients.descend_(models, batch, self.client_lr, between, want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts models to gradients (1, M, P)."""

@@ -111,12 +111,17 @@ def _run(
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
     weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_empty((0, clients))
-    for step in range(longest):
-        busy = int(np.searchsorted(-client_steps, -step)) if client_steps is not None else clients
-        loss = frame.add_(step, widths[step], busy, want_loss=step == 0)
-        if loss is not None:
-            first_loss = loss
-        weigh.after(step, widths[step + 1])
+    busy = [clients] * longest
+    if client_steps is not None:
+        busy = np.searchsorted(-client_steps, -np.arange(longest)).tolist()
+    if isinstance(frame, Descent) and gradients.client_by_client:
+        first_loss = frame.take_steps(busy)
+    else:
+        for step in range(longest):
+            loss = frame.add_(step, widths[step], busy[step], want_loss=step == 0)
+            if loss is not None:
+                first_loss = loss
+            weigh.after(step, widths[step + 1])
     steps = np.repeat(member_steps, clients).reshape(trials, clients)
     if client_steps is not None:
         steps = np.minimum(steps, client_steps)

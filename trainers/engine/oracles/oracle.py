@@ -40,6 +40,17 @@ class Group:
     data: Mapping[str, Tensor]
     weights: Tensor | None = None
 
+    def alone(self, client: int, start: int = 0) -> Group:
+        """The batch of one client of the group, as a group of its own.
+
+        Args:
+            client: its index in the cohort.
+            start: its index in the new group's cohort.
+        """
+        one = slice(client - self.start, client - self.start + 1)
+        data = {name: held[one] for name, held in self.data.items()}
+        return Group(start, start + 1, data, None if self.weights is None else self.weights[one])
+
 
 Batch = Sequence[Group]
 """The batches of one step for the first clients of a cohort. Groups are in order and leave no client out."""
@@ -70,10 +81,12 @@ class LocalGradients(Protocol):
     Attributes:
         separate: gains nothing from stacked trials; the local loop then runs each trial alone from first to last step.
         descends: `descend_` takes no more passes over the models than `add_gradient_`.
+        client_by_client: clients are computed one by one, so each may take all its steps before the next one begins.
     """
 
     separate: bool = False
     descends: bool = False
+    client_by_client: bool = False
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
         """Cheaper coordinates for the local loop than replicas of the model (engine/local/loop.py), or None."""
