@@ -51,15 +51,16 @@ class InnerProducts:
         """
         if not self.keeps:
             return torch.bmm(inputs, inputs.transpose(1, 2))
-        return torch.stack([self._of(*pair) for pair in zip(clients.tolist(), rows, strict=True)])
+        places = rows - self.offsets[clients][:, None]
+        whole = (places == np.arange(rows.shape[1])).all(1) & (self.sizes[clients] == rows.shape[1])
+        return torch.stack([self._of(*each) for each in zip(clients.tolist(), places, whole.tolist(), strict=True)])
 
-    def _of(self, client: int, rows: NDArray[np.int64]) -> Tensor:
-        first, size = int(self.offsets[client]), int(self.sizes[client])
+    def _of(self, client: int, places: NDArray[np.int64], whole: bool) -> Tensor:
         if client not in self._kept:
-            own = self.inputs[first : first + size]
+            first = int(self.offsets[client])
+            own = self.inputs[first : first + int(self.sizes[client])]
             self._kept[client] = own @ own.T
-        places = rows - first
-        if len(places) == size and (places == np.arange(size)).all():
+        if whole:
             return self._kept[client]
         chosen = torch.as_tensor(places, device=self.inputs.device)
         return self._kept[client].index_select(0, chosen).index_select(1, chosen)

@@ -282,7 +282,7 @@ class ChosenCoefficients(Frame):
             held = chosen.held[:clients, :, :width]
             scores = chosen.scores[:, :width].index_select(0, rows)
             if step > 0 and self.motion.moving:
-                near = chosen.products.flatten(0, 1).index_select(0, rows)
+                near = chosen.products.index_select(0, rows)
                 moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2)).view(
                     clients, -1, *held.shape[2:]
                 )
@@ -298,9 +298,10 @@ class ChosenCoefficients(Frame):
                 held.mul_(self.scale[:width])
             slopes = loss.slopes_(scores, wanted, -1)
             chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / chosen.rows.shape[2])
-        if self.motion.scale is not None:
-            self.shifts[:width, :busy] *= self.motion.scale[:width]
-        self.shifts[:width, :busy] += 1
+        if self.motion.shift is not None:
+            if self.motion.scale is not None:
+                self.shifts[:width, :busy] *= self.motion.scale[:width]
+            self.shifts[:width, :busy] += 1
         return torch.cat(losses, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
@@ -340,7 +341,7 @@ class ChosenRows:
     Args:
         group: the clients' distinct examples.
         rows: (steps, m, batch_size) of each step.
-        products: (m, examples, examples) inner products of the inputs.
+        products: (rows, examples) inner products of the inputs with those of the same client.
         wanted: (rows, outputs) targets.
         scores: (rows, T, outputs) of the models at the start.
         shifted: (rows, T, outputs) scores of the motion's shift; None without one.
@@ -364,4 +365,4 @@ class ChosenRows:
         scores = oracle.scores_of_rows(motion.start, group)
         shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
         held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
-        return ChosenRows(group, rows, products, wanted, scores, shifted, held)
+        return ChosenRows(group, rows, products.flatten(0, 1), wanted, scores, shifted, held)

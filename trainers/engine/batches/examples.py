@@ -26,6 +26,9 @@ Gather = Callable[[Tensor], Mapping[str, Tensor]]
 """Maps rows (m, examples) of the training data to the tensors that the model's oracles need."""
 Vary = Callable[[Mapping[str, Tensor], Tensor], Mapping[str, Tensor]]
 """Maps a group's data and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
+_Chosen = tuple[
+    NDArray[np.int64], NDArray[np.int64], Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+]
 
 
 def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
@@ -44,6 +47,8 @@ def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
     """
     held = np.asarray(sizes, dtype=np.int64)
     count = len(held)
+    if count > 0 and held[0] == held[-1]:
+        return [0, count]
     best = np.zeros(count + 1, np.int64)
     previous = np.zeros(count + 1, np.int64)
     starts = np.arange(count)
@@ -186,7 +191,28 @@ class ExampleRound:
         return self._distinct[steps]
 
     def _distinct_of(self, rows: NDArray[np.int64]) -> DistinctExamples:
-        """Each of the rows (steps, M, batch_size) once.
+        """Each of the rows (steps, M, batch_size) once."""
+        device = self.source.like.device
+        counts, slots, own = self._in_passes(rows) or self._drawn(rows)
+        groups, places, chosen = [], [], []
+        for start, stop in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
+            clients = np.arange(start, stop)[:, None]
+            held = own(clients, np.minimum(np.arange(counts[start:stop].max()), counts[clients] - 1))
+            groups.append(Group(start, stop, self.source.gather(torch.as_tensor(held, device=device))))
+            chosen.append(held)
+            places.append(torch.as_tensor(np.ascontiguousarray(slots[:, start:stop]), device=device))
+        return DistinctExamples(tuple(groups), places, chosen)
+
+    def _in_passes(self, rows: NDArray[np.int64]) -> _Chosen | None:
+        """`_drawn` if the steps are whole passes over each client's own rows; else None."""
+        source, drawn = self.source, rows.shape[0] * rows.shape[2]
+        sizes, offsets = source.sizes[self.clients], source.offsets[self.clients]
+        if source.purpose != randomness.Purpose.SHUFFLE or (drawn % sizes).any() or (sizes < rows.shape[2]).any():
+            return None
+        return sizes, rows - offsets[:, None], lambda client, slot: offsets[client] + slot
+
+    def _drawn(self, rows: NDArray[np.int64]) -> _Chosen:
+        """Numbers (M,) of each client's distinct rows, the slots of rows among them, and the row of a client's slot.
 
         Clients own neighbouring rows, so rows sorted by client and row need one sort of (client's place, row).
         """
@@ -195,16 +221,7 @@ class ExampleRound:
         counts = np.bincount(owned_rows // every, minlength=clients)
         first = np.cumsum(counts) - counts
         slots = slots.reshape(rows.shape) - first[:, None]
-        groups, places, chosen = [], [], []
-        for start, stop in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
-            here = np.minimum(np.arange(counts[start:stop].max()), counts[start:stop, None] - 1)
-            held = owned_rows[first[start:stop, None] + here] % every
-            data = self.source.gather(torch.as_tensor(held, device=self.source.like.device))
-            groups.append(Group(start, stop, data))
-            chosen.append(held)
-            inside = np.ascontiguousarray(slots[:, start:stop])
-            places.append(torch.as_tensor(inside, device=self.source.like.device))
-        return DistinctExamples(tuple(groups), places, chosen)
+        return counts, slots, lambda client, slot: owned_rows[first[client] + slot] % every
 
     def _varied(self, step: int) -> Batch:
         """All data of every client, randomized for one step."""
