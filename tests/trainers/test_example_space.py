@@ -1,5 +1,8 @@
 """Local loops in example space against the same work on replicas of the models."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -102,6 +105,22 @@ def test_asking_for_each_client_changes_no_bit_of_the_mean(name, small_examples)
         means.append(done.mean(MEANS.float()))
     assert torch.equal(*means)
     assert means[0].abs().amax((1, 2)).gt(0).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_round_leaves_no_memory_to_the_collector_of_garbage(name, small_examples):
+    model = model_of(name)
+    batches = model.source(0, 3, "shuffled").round(0, np.arange(6))
+    motion = Motion(model.start(None, 0).view(1, 1, -1), column([0.1]), None, None, moving=True, steps=4, rate=0.1)
+    gc.disable()  # workers look for garbage seldom
+    try:
+        frame = model.oracles["example_space"].frame(batches, motion)
+        parts = [weakref.ref(part) for part in (frame.parts if name.endswith("mlp") else frame.chosen)]
+        del frame
+        assert len(parts) == 1
+        assert parts[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_inner_products_are_kept_only_where_those_of_all_clients_take_little_memory():

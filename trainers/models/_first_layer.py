@@ -8,7 +8,7 @@ row to C, which multiplies V. The loop runs on models that consist of C and the 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -98,7 +98,7 @@ class FirstLayerFrame(Frame):
 
 
 class GroupFrame:
-    """The local loop of a group of clients, whose batches it is: examples by their places.
+    """The local loop of a group of clients.
 
     Args:
         oracle: oracle of the model.
@@ -110,7 +110,6 @@ class GroupFrame:
 
     def __init__(self, oracle: ByHand, group: Group, places: Tensor, products: Tensor, motion: Motion) -> None:
         self.group = group
-        self.places = places
         self.motion = motion
         self.clients = range(group.stop - group.start)
         self.inputs = group.data["inputs"].flatten(2)
@@ -127,12 +126,8 @@ class GroupFrame:
         if shift is not None:
             self.layout.views(shift)["coefficients"][..., self.examples :, :] = 1
         inner = replace(motion, start=self._inside(motion.start), shift=shift)
-        self.inner: Descent | Replicas = (Replicas if motion.rate is None else Descent)(descent, self, inner)
-
-    def batch(self, step: int, clients: int) -> Batch:
-        """The examples of a step, by their places."""
-        places = self.places[step, :clients]
-        return (Group(0, clients, {"inputs": places, "targets": self.group.data["targets"].gather(1, places)}),)
+        steps = _PlacedExamples(self.clients, places, group.data["targets"])
+        self.inner: Descent | Replicas = (Replicas if motion.rate is None else Descent)(descent, steps, inner)
 
     def lift(self, gradients: Tensor, total: Tensor) -> None:
         """Writes gradients (1, m, numbers) of the models of the loop as those of the models, (1, m, P)."""
@@ -187,6 +182,26 @@ class GroupFrame:
         """The group's share of params (1, M, m or 1, P)."""
         everyone = params.shape[1] in (1, len(self.clients))
         return params if everyone else params[:, self.group.start : self.group.stop]
+
+
+@dataclass(frozen=True)
+class _PlacedExamples:
+    """The batches of a group of clients: examples by their places.
+
+    Args:
+        clients: from 0.
+        places: (steps, m, batch_size).
+        targets: (m, examples).
+    """
+
+    clients: range
+    places: Tensor
+    targets: Tensor
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """The places and targets of one step for the first `clients` clients."""
+        places = self.places[step, :clients]
+        return (Group(0, clients, {"inputs": places, "targets": self.targets[:clients].gather(1, places)}),)
 
 
 class _ExampleLayer(DenseLayer):
