@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainers.engine.batches.with_central import JoinedBatch
-from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, replicas
+from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, replicas, unset_replicas
 
 Observe = Callable[[Tensor, Batch], None]
 """Callback that receives the models (T, M or 1, P) at which a step takes its gradients, and the step's batch."""
@@ -79,11 +79,14 @@ def with_central(oracle: Oracle, central: Oracle, weight: Tensor, central_weight
     def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:
         assert isinstance(batch, JoinedBatch)
         trials, clients, size = params.shape[0], batch[-1].stop, params.shape[-1]
-        loss, own = oracle.value_and_grad(params, batch)
+        own = unset_replicas(total, trials, clients, size)
+        loss = oracle.gradient_(params, batch, own, want_loss)
+        total[:, :clients].addcmul_(own, weight[:trials])
         models = params.expand(trials, clients, size).reshape(trials * clients, 1, size)
-        shared = central.value_and_grad(models, batch.central)[1].reshape(trials, clients, size)
-        total[:, :clients] += weight[:trials] * own + central_weight[:trials] * shared
-        return loss if want_loss else None
+        shared = unset_replicas(total, trials * clients, 1, size)
+        central.gradient_(models, batch.central, shared)
+        total[:, :clients].addcmul_(shared.view(trials, clients, size), central_weight[:trials])
+        return loss
 
     return _Function(add_)
 
