@@ -21,7 +21,7 @@ _LEAST_GAIN = 1.25
 _THIN = 1.5  # cost of arithmetic on mini-batches and replicas, relative to wide products
 _BEYOND_CACHE = 2.5  # the same for replicas that do not fit into a cache
 _CACHE = 1 << 20  # numbers
-_LEAST_ARITHMETIC = 10_000_000  # multiplications a step, below which the cost of calls decides
+_LEAST_ARITHMETIC = 5_000_000  # multiplications a step, below which the cost of calls decides
 _MORE_MEMORY = 4  # numbers held during a round, as a multiple of those of replicas
 
 
