@@ -81,14 +81,14 @@ def example_space_pays(distinct: DistinctExamples, motion: Motion, outputs: int,
     """
     here, there, held = 0, 0, 0
     products = 2 if motion.shift is None else 3
-    for group, places in zip(distinct.batch, distinct.places, strict=True):
-        clients, examples = group.data["inputs"].shape[:2]
+    for rows, places in zip(distinct.rows, distinct.places, strict=True):
+        clients, examples = rows.shape
         drawn = places.shape[0] * places.shape[2]
         inner = 0 if kept else examples * columns
         here += clients * examples * (outputs * (products * columns + drawn) + inner)
         there += clients * 2 * drawn * outputs * columns
         held += clients * examples * (examples + products * outputs + columns)
-    models = distinct.batch[-1].stop * outputs * columns
+    models = sum(len(rows) for rows in distinct.rows) * outputs * columns
     gain = there * (_BEYOND_CACHE if models > _CACHE else _THIN) / here
     enough = gain >= _LEAST_GAIN and there >= motion.steps * _LEAST_ARITHMETIC
     return motion.moving and enough and held <= _MORE_MEMORY * 2 * models

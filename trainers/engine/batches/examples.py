@@ -194,14 +194,13 @@ class ExampleRound:
         """Each of the rows (steps, M, batch_size) once."""
         device = self.source.like.device
         counts, slots, own = self._in_passes(rows) or self._drawn(rows)
-        groups, places, chosen = [], [], []
+        chosen, places = [], []
         for start, stop in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
             clients = np.arange(start, stop)[:, None]
-            held = own(clients, np.minimum(np.arange(counts[start:stop].max()), counts[clients] - 1))
-            groups.append(Group(start, stop, self.source.gather(torch.as_tensor(held, device=device))))
-            chosen.append(held)
+            chosen.append(own(clients, np.minimum(np.arange(counts[start:stop].max()), counts[clients] - 1)))
             places.append(torch.as_tensor(np.ascontiguousarray(slots[:, start:stop]), device=device))
-        return DistinctExamples(tuple(groups), places, chosen)
+        gather = self.source.gather
+        return DistinctExamples(chosen, places, lambda held: gather(torch.as_tensor(held, device=device)))
 
     def _in_passes(self, rows: NDArray[np.int64]) -> _Chosen | None:
         """`_drawn` if the steps are whole passes over each client's own rows; else None."""

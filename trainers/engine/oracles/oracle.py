@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -61,14 +62,22 @@ class DistinctExamples:
     """The examples that the mini-batches of a round use, each once, however often it is drawn.
 
     Args:
-        batch: groups of clients with these examples, filled up to equal numbers by repeating a client's last one.
-        places: for each group, (steps, stop - start, batch_size) where the examples of each step are in the group.
-        rows: for each group, (stop - start, examples) rows of the training data.
+        rows: for groups of neighbouring clients, (m, examples) rows of the training data, filled up to equal numbers by
+            repeating a client's last one.
+        places: for each group, (steps, m, batch_size) where the examples of each step are in it.
+        gather: maps rows to the tensors that the model's oracles need.
     """
 
-    batch: Batch
-    places: Sequence[Tensor]
     rows: Sequence[NDArray[np.int64]]
+    places: Sequence[Tensor]
+    gather: Callable[[NDArray[np.int64]], Mapping[str, Tensor]]
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The groups with their data."""
+        stops = np.cumsum([len(rows) for rows in self.rows]).tolist()
+        pairs = zip(stops, self.rows, strict=True)
+        return tuple(Group(stop - len(rows), stop, self.gather(rows)) for stop, rows in pairs)
 
 
 Between = Callable[[slice], None] | None
