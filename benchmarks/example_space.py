@@ -1,6 +1,7 @@
-"""What a round of softmax regression costs: in example space beside replicas of the model, and by the population.
+"""What a round costs in example space beside one on replicas of the model, and by the population.
 
-    OMP_NUM_THREADS=1 python benchmarks/softmax_rounds.py [--repeats 9] [--method scaffold] [--populations]
+    OMP_NUM_THREADS=1 python benchmarks/example_space.py [--repeats 9] [--model mlp] [--method scaffold]
+    OMP_NUM_THREADS=1 python benchmarks/example_space.py --populations
 
 Rounds of FedAvg, or of another method, with 10 clients, single precision, one thread. First table: 100 clients with 100
 examples of 784 numbers each, shuffled batches of 20. The same pack is trained with the oracles "stacked" and
@@ -13,6 +14,7 @@ is what the process grows by when it reads the file and trains a round.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import tempfile
@@ -29,13 +31,7 @@ from trainers.engine.packs.plan import Plan
 from trainers.trial.document import parse
 
 MIXED = [1, 5, 10, 50]
-CASES = [
-    (classes, trials, steps)
-    for classes in (10, 62)
-    for trials in (1, 8, 16)
-    for steps in ([5], [10], [50], MIXED)
-    if trials > 1 or len(steps) == 1
-]
+SIZES = {"softmax": ((10, 62), (1, 8, 16)), "mlp": ((62,), (1, 8))}  # classes, trials
 POPULATIONS = (1_000, 10_000, 100_000, 1_000_000)
 COHORTS = {10: POPULATIONS, 1000: POPULATIONS[1:]}
 ROUNDS = 50
@@ -58,12 +54,13 @@ def pack(
     trials: int,
     batch_size: int,
     oracle: str,
+    model: str = "softmax",
     method: str = "fedavg",
     cohort: int = 10,
 ) -> Pack:
     """A pack that is trained with one oracle."""
     spec: dict[str, Any] = {
-        "task": {"name": "npz", "path": str(path), "test": "test", "model": "softmax"},
+        "task": {"name": "npz", "path": str(path), "test": "test", "model": model},
         "method": {"name": method, "client_lr": 0.05, "server_lr": 0.05, "local_steps": steps[0]},
         "clients_per_round": cohort,
         "batch_size": batch_size,
@@ -84,15 +81,18 @@ def spent(made: Pack, rounds: int) -> float:
     return 1e3 * (time.process_time() - start) / rounds
 
 
-def oracles(folder: Path, repeats: int, method: str) -> None:
+def oracles(folder: Path, repeats: int, model: str, method: str) -> None:
     """The first table."""
+    classes_of, widths = SIZES[model]
+    every = itertools.product(classes_of, widths, ([5], [10], [50], MIXED))
+    cases = [case for case in every if case[1] > 1 or case[2] != MIXED]
     print("| classes | trials | local steps | stacked, CPU-ms | example space, CPU-ms | example space / stacked |")
     print("|---|---|---|---|---|---|", flush=True)
-    for classes, trials, steps in CASES:
+    for classes, trials, steps in cases:
         path = folder / f"{classes}.npz"
         if not path.exists():
             data(path, 100, 100, 784, classes)
-        packs = [pack(path, steps, trials, 20, oracle, method) for oracle in ORACLES]
+        packs = [pack(path, steps, trials, 20, oracle, model, method) for oracle in ORACLES]
         times = [[spent(made, 3) / trials for made in packs] for _ in range(repeats)]
         ratios = [there / here for here, there in times]
         middle = [statistics.median(column) for column in zip(*times, strict=True)]
@@ -105,7 +105,7 @@ def oracles(folder: Path, repeats: int, method: str) -> None:
 
 def by_population(folder: Path, repeats: int) -> None:
     """The second table."""
-    print("\n| clients | file, MB | memory, MB | cohort | a round, CPU-ms | to the smallest population |", flush=True)
+    print("| clients | file, MB | memory, MB | cohort | a round, CPU-ms | to the smallest population |", flush=True)
     print("|---|---|---|---|---|---|", flush=True)
     for cohort, populations in COHORTS.items():
         files, grown, packs = [], [], []
@@ -139,14 +139,16 @@ def resident() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--model", choices=SIZES, default="softmax", help="of the first table")
     parser.add_argument("--method", default="fedavg", help="of the first table")
-    parser.add_argument("--populations", action="store_true", help="the second table alone")
+    parser.add_argument("--populations", action="store_true", help="the second table instead of the first")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        if not options.populations:
-            oracles(Path(folder), options.repeats, options.method)
-        by_population(Path(folder), options.repeats)
+        if options.populations:
+            by_population(Path(folder), options.repeats)
+        else:
+            oracles(Path(folder), options.repeats, options.model, options.method)
 
 
 if __name__ == "__main__":
