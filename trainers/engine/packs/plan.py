@@ -14,10 +14,10 @@ up to rounding.
 Under a `separate` plan every trial is computed as if it were alone, whole rounds at a time, with the model, the data
 and the batches of the pack. Its bits then depend only on the oracle, the number of threads and the processor, not on
 its slot, its neighbours or the width. Members that are still the same are therefore trained once (see `sharing`). The
-price is that no products are shared. In packs of 8 on one core a round takes 4 to 6 times as long for quadratics and
-for softmax regression on 8 x 8 images, 1.1 times for softmax regression on 28 x 28 images, and 0.9 to 1.1 times for
-networks, which are computed one by one anyway. With 1 to 32 local steps in one pack, softmax regression takes 2 to 4
-times as long on 8 x 8 images and half as long on 28 x 28 images. On CUDA neither was measured.
+price is that no products are shared. In packs of 8 on one core a round takes 4.4 times as long for quadratics, 3.0
+times for softmax regression on 8 x 8 images, 1.6 times on 28 x 28 images, and 0.9 to 1.1 times for networks, which are
+computed one by one anyway. With 1 to 32 local steps in one pack, softmax regression takes 2.0 times as long on 8 x 8
+images and 1.25 times on 28 x 28 images. On CUDA neither was measured.
 """
 
 from __future__ import annotations
