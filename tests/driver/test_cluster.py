@@ -1,6 +1,7 @@
 """What nodes have room for, and the folders of a private Ray."""
 
 import fcntl
+import gc
 import os
 import subprocess
 import sys
@@ -196,3 +197,12 @@ def test_a_process_may_use_several_rays_one_after_the_other() -> None:
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "all answered"
+
+
+def test_nothing_is_collected_while_ray_shuts_down(monkeypatch):
+    """A reference of Ray's that is dropped after its core has shut down ends the process with exit code 1."""
+    seen = []
+    monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(shutdown=lambda: seen.append(gc.isenabled())))
+    cluster._shut_down()
+    assert seen == [False]
+    assert gc.isenabled()

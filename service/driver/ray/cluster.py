@@ -8,6 +8,7 @@ that dies with its driver marks the one study that may use it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import logging
 import shutil
@@ -177,7 +178,7 @@ def connect(
         stack.enter_context(environment(ray_variables.variables(private=False)))
         if not _connected():
             _initialize(address, folder, progress, num_cpus)
-            stack.callback(_ray().shutdown)
+            stack.callback(_shut_down)
             stack.enter_context(logged())
         stack.enter_context(mutex.alone(study_id, progress, patient))
         yield Cluster(folder, own=False)
@@ -195,7 +196,7 @@ def private(progress: Progress, num_cpus: int | None = None) -> Iterator[Path]:
         stack.callback(ray_variables.read_again)  # after the environment is restored, for this process's next Ray
         stack.enter_context(environment(ray_variables.variables(private=True)))
         _initialize(None, folder, progress, num_cpus)
-        stack.callback(_ray().shutdown)
+        stack.callback(_shut_down)
         stack.enter_context(logged())
         stack.enter_context(lean_ray.waiting_workers())
         yield folder
@@ -227,6 +228,17 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
         where = "on this machine" if address is None else f"at {address}"
         raise Unavailable(f"Ray {where} must start and answer, got {type(error).__name__}: {error}") from error
     _LOG.info("Ray answers after %.1f s", time.monotonic() - started)
+
+
+def _shut_down() -> None:
+    """Ends the connection; meanwhile nothing is collected: a reference of Ray's that is dropped ends the process."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        _ray().shutdown()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _ray() -> Any:
