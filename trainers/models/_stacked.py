@@ -138,13 +138,7 @@ class Stacked(Oracle):
 
 
 class ExampleSpace(Stacked):
-    """Runs the local loop on the scores of the clients' examples instead of the parameters.
-
-    Gradients are linear combinations of a client's inputs, also after sums, pulls and weights. So a running sum of
-    gradients is kept as one coefficient per output and example. Scores are updated with the inner products of the
-    inputs, which all trials share. This is faster if clients use fewer examples in a round than there are inputs, or
-    take many steps over them.
-    """
+    """`Stacked`, whose local loop runs in example space where that pays (see _example_space)."""
 
     instead_of = "stacked"
 
