@@ -44,6 +44,12 @@ def test_a_gpu_gives_the_curves_of_the_cpu(name):
     same(train(CASES[name]), train(CASES[name], "cpu"), tolerance=1e-9)
 
 
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_a_gpu_computes_gradients_in_bfloat16(model):
+    given = {**pack("fedavg", TASKS[model]), "dtype": "bfloat16"}
+    same(train(given), train(given, "cpu"), tolerance=0.05)
+
+
 def test_a_gpu_gives_the_accuracies_of_test_clients(tmp_path):
     given = with_test_clients(tmp_path)
     same(train(given), train(given, "cpu"), tolerance=1e-9)

@@ -22,7 +22,7 @@ CASES = {
 }
 
 
-def agrees(given):
+def agrees(given, tolerance=1e-10):
     """Runs a pack here and on the fake device, by the same plan."""
     spec = parse(given)
     here = Pack.from_spec(spec, device="cpu")
@@ -31,13 +31,18 @@ def agrees(given):
         there = Pack.from_spec(spec, device=str(FAKE), plan=here.plan)
         assert there._lanes[0].now.state.params.device == FAKE
         # on a CPU clients step by torch's fused optimizers, and trials alone move their models
-        same(there.advance(), lines, tolerance=1e-10)
+        same(there.advance(), lines, tolerance)
     assert calls.operations
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_pack_runs_on_a_device_of_its_own(name):
     agrees(CASES[name])
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_gradients_are_computed_in_bfloat16_on_the_device(model):
+    agrees({**pack("maml", TASKS[model]), "dtype": "bfloat16"}, tolerance=0.05)
 
 
 def test_accuracies_of_test_clients_are_computed_on_the_device(tmp_path):

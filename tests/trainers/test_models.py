@@ -157,10 +157,11 @@ def test_a_trial_is_the_same_alone_and_in_a_pack(model, batch_size, oracle):
         close(of(pack, number), of(alone, 0))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("model", "oracle"), [(MLP, "stacked"), (CNN, "by_hand"), (CNN, "loop")])
-def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracle):
+def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracle, dtype):
     settings = [{"local_steps": 1}, {"client_lr": 100.0, "server_lr": 1e12}, {"local_steps": 4, "client_lr": 0.3}]
-    given = document(model, rounds=6)
+    given = document(model, rounds=6, dtype=dtype)
     spec = parse({**given, "members": settings})
     lines = forced(spec, oracle).advance()
     assert of(lines, 1)[-1]["diverged"] is True

@@ -33,15 +33,23 @@ class ByHand(Oracle):
         layout: weight and bias of each layer, in order.
         layers: the layers.
         dropouts: dropout after the ReLU of each layer except the last, None for none; () is no dropout.
+        rounding: type of the factors of all products; None is that of the models, which losses and sums have, too.
     """
 
     separate = True  # a trial's numbers do not depend on the other trials
     descends = True
 
-    def __init__(self, layout: Layout, layers: Sequence[Layer], dropouts: Sequence[Dropout | None]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        layers: Sequence[Layer],
+        dropouts: Sequence[Dropout | None],
+        rounding: torch.dtype | None = None,
+    ) -> None:
         self.layout = layout
         self.layers = layers
         self.dropouts = dropouts
+        self.rounding = rounding
         self.stacked = all(layer.stacked for layer in layers)
         self.client_by_client = not self.stacked
         ends = [entry.offset + entry.extent for entry in layout.entries]
@@ -54,7 +62,7 @@ class ByHand(Oracle):
         for group in self._groups(batch):
             for trial, models in enumerate(client_major(params, group).unbind(1)):
                 for piece in self._pieces(group, params):
-                    scores = self._forward(self._tensors(models), piece).scores
+                    scores = self._forward(self._factors(self._tensors(models)), piece).scores
                     losses[trial, group.start : group.stop] += piece.mean_loss(scores)
         return losses
 
@@ -74,13 +82,14 @@ class ByHand(Oracle):
         for group in self._groups(batch):
             clients, steps = slice(group.start, group.stop), []
             for trial, held in enumerate(client_major(models, group).unbind(1)):
-                tensors, factor = self._tensors(held), -float(rate[trial])
+                own, factor = self._tensors(held), -float(rate[trial])
+                tensors = self._factors(own)
                 for piece in self._pieces(group, models):
                     passed = self._forward(tensors, piece)
                     if want_loss:
                         losses[trial, clients] += piece.mean_loss(passed.scores)
                     slopes = piece.slopes(passed.scores, factor)
-                    steps.append((tensors, passed, self._backward(tensors, piece, passed, slopes)))
+                    steps.append((own, passed, self._backward(tensors, piece, passed, slopes)))
             if between is not None:
                 between(clients)
             for step in steps:
@@ -94,7 +103,7 @@ class ByHand(Oracle):
         for group in self._groups(batch):
             held = client_major(total, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):
-                tensors, sums = self._tensors(models), self._tensors(held[trial])
+                tensors, sums = self._factors(self._tensors(models)), self._tensors(held[trial])
                 for number, piece in enumerate(self._pieces(group, params)):
                     passed = self._forward(tensors, piece)
                     if want_loss:
@@ -121,7 +130,8 @@ class ByHand(Oracle):
             turns: list[tuple[Tensors, Turned]] = []
             held, along = client_major(total, group).unbind(1), client_major(vector, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):
-                tensors, sums, turn = (self._tensors(rows) for rows in (models, held[trial], along[trial]))
+                tensors, turn = (self._factors(self._tensors(rows)) for rows in (models, along[trial]))
+                sums = self._tensors(held[trial])
                 scale = -float(rate[trial])
                 turns += [(sums, self._turn(tensors, turn, piece, scale)) for piece in self._pieces(group, params)]
             if between is not None:
@@ -137,21 +147,30 @@ class ByHand(Oracle):
         views = list(self.layout.views(models).values())
         return list(zip(views[::2], views[1::2], strict=True))
 
+    def _factors(self, tensors: Tensors) -> Tensors:
+        """Tensors as factors of products."""
+        if self.rounding is None:
+            return tensors
+        return [(self._rounded(weight), self._rounded(bias)) for weight, bias in tensors]
+
+    def _rounded(self, held: Tensor) -> Tensor:
+        return held if self.rounding is None else held.to(self.rounding)
+
     def _forward(self, tensors: Tensors, piece: Piece) -> Passed:
-        here, inputs, marks = self.layers[0].shown(piece.inputs), [], []
+        here, inputs, marks = self.layers[0].shown(self._rounded(piece.inputs)), [], []
         for number, (layer, (weight, bias)) in enumerate(zip(self.layers, tensors, strict=True)):
             inputs.append(here)
             here, mark = layer.outputs(weight, bias, here)
             marks.append(mark)
             if number + 1 < len(tensors):
                 here = here.relu_()
-                factors = self._factors(number, piece, here)
-                here = here if factors is None else here.mul_(factors)
-        return Passed(inputs, marks, here)
+                kept = self._kept(number, piece, here)
+                here = here if kept is None else here.mul_(kept)
+        return Passed(inputs, marks, here.to(piece.weights.dtype))
 
     def _backward(self, tensors: Tensors, piece: Piece, passed: Passed, slopes: Tensor) -> list[Slopes]:
         """The slopes of each layer; those by the scores are given."""
-        backwards = []
+        slopes, backwards = self._rounded(slopes), []
         for number in reversed(range(len(tensors))):
             layer = self.layers[number]
             backwards.append(Slopes(slopes, layer.spread(slopes, passed.marks[number])))
@@ -164,7 +183,7 @@ class ByHand(Oracle):
         """Adds the gradients that follow from the slopes of all layers to the sums; `fresh` overwrites them."""
         for layer, (weight, bias), inputs, here in zip(self.layers, sums, passed.inputs, slopes, strict=True):
             layer.add_(weight, inputs, here.spread, fresh)
-            summed = here.outputs.flatten(1, -2).sum(1)
+            summed = here.outputs.flatten(1, -2).sum(1, dtype=bias.dtype)
             if fresh:
                 bias.copy_(summed)
             else:
@@ -181,7 +200,7 @@ class ByHand(Oracle):
                 changes.append(change)
         assert change is not None
         slopes = self._backward(tensors, piece, passed, piece.slopes(passed.scores, scale))
-        bend, bends = piece.bends(passed.scores, change, scale), []
+        bend, bends = self._rounded(piece.bends(passed.scores, change.to(piece.weights.dtype), scale)), []
         for number in reversed(range(len(tensors))):
             layer = self.layers[number]
             bends.append(Slopes(bend, layer.spread(bend, passed.marks[number])))
@@ -194,10 +213,11 @@ class ByHand(Oracle):
         """Multiplies changes of a layer's inputs by the derivative of the ReLU and the dropout before it."""
         active = passed.inputs[number]
         gated: Tensor = torch.ops.aten.threshold_backward(changes.view_as(active), active, 0)
-        factors = self._factors(number - 1, piece, active)
-        return gated if factors is None else gated.mul_(factors)
+        kept = self._kept(number - 1, piece, active)
+        return gated if kept is None else gated.mul_(kept)
 
-    def _factors(self, number: int, piece: Piece, like: Tensor) -> Tensor | None:
+    def _kept(self, number: int, piece: Piece, like: Tensor) -> Tensor | None:
+        """What dropout multiplies the activations of a layer by."""
         dropout = self.dropouts[number] if self.dropouts else None
         if piece.keys is None or dropout is None:
             return None

@@ -13,6 +13,7 @@ from torch import Tensor
 
 _ATEN = torch.ops.aten
 _SMALL = 1 << 15  # numbers of a dense layer's weight; sums of all clients' smaller ones are added in one call
+_FEW = 64  # examples, whose product in the type of the weight costs less than a pass over the weight to change the type
 _POOL = ([2, 2], [2, 2], [0, 0], [1, 1], False)  # kernel, stride, padding, dilation, ceil_mode
 
 
@@ -86,8 +87,10 @@ class DenseLayer:
         return torch.bmm(bent, weight).baddbmm_(spread, turn)
 
     def add_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
+        if spread.shape[1] <= _FEW:
+            spread, inputs = spread.to(weight.dtype), inputs.to(weight.dtype)
         pair = spread.transpose(1, 2), inputs.flatten(2)
-        if weight[0].numel() > _SMALL:
+        if weight[0].numel() > _SMALL and weight.dtype == spread.dtype:
             weight.baddbmm_(*pair, beta=0 if fresh else 1)  # one product for each client, as they lie apart
         elif fresh:
             weight.copy_(torch.bmm(*pair))

@@ -50,7 +50,7 @@ class Network:
     Args:
         problem: a problem with labelled Examples.
         make: returns a new module, initialised by torch's generator; called again for every initial model.
-        dtype: type of all floating-point tensors.
+        dtype: type of all floating-point tensors; bfloat16 is for the products in gradients, and the rest is float32.
         device: device of all tensors.
         crop: largest random shift of training images, in pixels; 0 is none.
         flip: whether training images are mirrored at random.
@@ -69,9 +69,10 @@ class Network:
         flip: bool = False,
     ) -> None:
         train = examples_of(problem)
-        self.like = torch.empty(0, dtype=dtype, device=device)
+        self.rounding = dtype if dtype == torch.bfloat16 else None
+        self.like = torch.empty(0, dtype=torch.float32 if self.rounding else dtype, device=device)
         self.make = make
-        self.module = self._made(0).to(device=device, dtype=dtype)
+        self.module = self._made(0).to(self.like)
         self.dropouts = own_dropout(self.module)
         _refuse_batch_normalisation(self.module)
         self.layout = Layout.of({name: tuple(held.shape) for name, held in self.module.named_parameters()})
@@ -200,12 +201,19 @@ class Network:
         return losses, right
 
     def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
+        if self.rounding is not None:
+            return self._functional_losses(dict(self.module.named_parameters()), data)
         with keyed(self.dropouts, data.get("keys")):
             scores = self.module(data["inputs"])
         return F.cross_entropy(scores, data["targets"], reduction="none")
 
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
-        return F.cross_entropy(self._functional_scores(tensors, data), data["targets"], reduction="none")
+        if self.rounding is not None:
+            tensors = {name: held.to(self.rounding) for name, held in tensors.items()}
+            if data["inputs"].is_floating_point():
+                data = {**data, "inputs": data["inputs"].to(self.rounding)}
+        scores = self._functional_scores(tensors, data).to(self.like.dtype)
+        return F.cross_entropy(scores, data["targets"], reduction="none")
 
     def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         with keyed(self.dropouts, data.get("keys")):

@@ -27,6 +27,7 @@ from trainers.models._layers import ConvolutionLayer, DenseLayer
 from trainers.models._network import Network, classes_of, picture_shape, settings_from
 from trainers.problem import Problem
 
+DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 10_000_000
 
 
@@ -86,6 +87,6 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     model = Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
     convolutions = [ConvolutionLayer(settings.kernel)] * halvings
     dropouts = [*[None] * (halvings - 1), *model.dropouts] if model.dropouts else []
-    by_hand = ByHand(model.layout, [*convolutions, DenseLayer(), DenseLayer()], dropouts)
+    by_hand = ByHand(model.layout, [*convolutions, DenseLayer(), DenseLayer()], dropouts, model.rounding)
     model.oracles = {"by_hand": by_hand, **model.oracles}
     return model

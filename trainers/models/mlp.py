@@ -25,6 +25,7 @@ from trainers.models._layers import DenseLayer
 from trainers.models._network import Network, classes_of, examples_of, settings_from
 from trainers.problem import Problem
 
+DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 100_000_000
 
 
@@ -54,8 +55,9 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
 
     model = Network(problem, make, dtype, device)
-    by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, [DenseLayer()] * len(sizes), model.dropouts)}
-    if not model.dropouts:
+    dense = [DenseLayer()] * len(sizes)
+    by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, dense, model.dropouts, model.rounding)}
+    if not model.dropouts and model.rounding is None:
         products = InnerProducts(model.inputs, model.offsets, model.sizes)
         by_hand["example_space"] = FirstLayerInExampleSpace(model.layout, products)
     model.oracles = {**by_hand, **model.oracles}

@@ -26,7 +26,7 @@ from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import PluginError, SpecError
 from trainers.hyperparameters import Hyperparameter, check, tunable
 from trainers.problem import Task, TaskSettings
-from trainers.registry import reports, tasks
+from trainers.registry import models, reports, tasks
 from trainers.spelling import hint
 from trainers.trial import adaptation, held_out_sample, sizes
 from trainers.trial.adaptation import Adaptation
@@ -57,7 +57,7 @@ class TrialKeys:
     weighting: str | None = tunable(None, choices=("uniform", "examples"))
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
-    dtype: str | None = tunable(None, choices=("float32", "float64"))
+    dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
     eval_every: Any = tunable("auto", kind="any", unit="rounds")
     loss_data: str | None = tunable(None, choices=("full", "batches"))
     report: Any = tunable((), kind="any")
@@ -88,7 +88,7 @@ class TrialSpec:
         weighting: "uniform" or "examples".
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
-        dtype: "float32" or "float64".
+        dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
         eval_every: rounds between evaluations, or "auto".
         loss_data: "full" or "batches", the data that train_loss is measured on.
         report: names of the additional reports.
@@ -120,6 +120,11 @@ class TrialSpec:
     evaluation: HeldOutSample | None
     canonical: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def held_dtype(self) -> str:
+        """The type of models and inputs: that of bfloat16's trials is float32, since 8 bits lose small changes."""
+        return "float32" if self.dtype == "bfloat16" else self.dtype
 
     @property
     def task_module(self) -> Task:
@@ -315,6 +320,11 @@ def _check_together(
             'as {"fraction": 0.1} of the examples, or {"hessian": ..., "center": ...} of a quadratic task',
             "task.central",
         )
+    model = _model_of(task)
+    types = ("float32", "float64") if model is None else models().find(model, "task.model").DTYPES
+    if values["dtype"] not in types:
+        of = "a task without a choice of models" if model is None else f"the model {model}"
+        raise SpecError(f"dtype must be {' or '.join(types)} for {of}, got dtype={values['dtype']}", "dtype")
     if task.examples is None:
         if values["weighting"] == "examples":
             raise SpecError(
@@ -342,6 +352,12 @@ def _check_together(
             raise SpecError(f"{path} must not be {name} for a task that does not report {missing[0]}", path)
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
+
+
+def _model_of(task: TaskSettings) -> str | None:
+    """The name of the model that the task's document chooses; None if it chooses none."""
+    model = task.document.get("model")
+    return model.get("name") if isinstance(model, Mapping) else model
 
 
 def _metrics(task: TaskSettings, module: Task) -> tuple[str, ...]:

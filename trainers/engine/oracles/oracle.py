@@ -295,10 +295,12 @@ class ModelBuilder(Protocol):
     Attributes:
         Settings: dataclass of the model's settings in a trial document, besides its name; None if it has none.
         TARGETS: kind of targets that it learns: "classes", "numbers", or "none" (it learns from no examples).
+        DTYPES: values of a trial's dtype that it takes.
     """
 
     Settings: type[Any] | None = None
     TARGETS: Literal["classes", "numbers", "none"] = "classes"
+    DTYPES: tuple[str, ...] = ("float32", "float64")
 
     @abstractmethod
     def build(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> Model:
@@ -306,7 +308,8 @@ class ModelBuilder(Protocol):
 
         Args:
             problem: the data, and `model_settings` with the checked Settings.
-            dtype: type of parameters and inputs.
+            dtype: type of parameters, inputs and losses; with bfloat16 these are float32, and gradients are computed
+                in bfloat16.
             device: device of all tensors.
         """
 
@@ -329,9 +332,10 @@ def client_major(params: Tensor, group: Group) -> Tensor:
         group: the clients.
     """
     clients, models = group.stop - group.start, params.transpose(0, 1)
-    if len(models) == clients:
+    held = params.shape[1]  # len() of a tensor costs as much as a view
+    if held == clients:
         return models
-    return models.expand(clients, -1, -1) if len(models) == 1 else models[group.start : group.stop]
+    return models.expand(clients, -1, -1) if held == 1 else models[group.start : group.stop]
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:

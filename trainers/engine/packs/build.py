@@ -138,19 +138,14 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
 
 def _made(spec: TrialSpec, device: torch.device, whose: str, share: float | None) -> tuple[str, Model]:
     """As `_built`, made anew; `share` is the share of support examples of held-out clients."""
-    problem = spec.task_module.build(spec.task, spec.dtype)
+    problem = spec.task_module.build(spec.task, spec.held_dtype)
     if whose == "central":
         assert problem.central is not None
         problem = replace(problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None)
     elif share is not None:
         problem = split(problem, share)[whose == "query"]
-    model = models().find(problem.model, "task.model").build(problem, dtype_of(spec.dtype), device)
+    model = models().find(problem.model, "task.model").build(problem, getattr(torch, spec.dtype), device)
     return problem.model, model
-
-
-def dtype_of(name: str) -> torch.dtype:
-    """The torch type for a name, "float32" or "float64"."""
-    return {"float32": torch.float32, "float64": torch.float64}[name]
 
 
 def default_device(name: str = "auto") -> torch.device:

@@ -20,7 +20,6 @@ from trainers.engine.packs.build import (
     central_data,
     client_weights,
     default_device,
-    dtype_of,
     first_model,
 )
 from trainers.engine.packs.plan import Plan, fastest_oracle
@@ -63,7 +62,7 @@ class PackSetting:
         self.spec = spec
         self.device = default_device(device)
         self._name, self.model = build_model(spec, self.device)
-        self.like = torch.empty(0, dtype=dtype_of(spec.dtype), device=self.device)
+        self.like = torch.empty(0, dtype=getattr(torch, spec.held_dtype), device=self.device)
         self.source = self.model.source(spec.seed, spec.batch_size, spec.batching)
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.weights = client_weights(spec, self.model)
@@ -127,7 +126,7 @@ class PackSetting:
     def _decide(self) -> Plan:
         spec = self.spec
         params, steps = self.first_models(spec.members), self._most_steps()
-        oracle = fastest_oracle(self._name, self.model, self._typical, params, steps)
+        oracle = fastest_oracle(f"{self._name} {spec.dtype}", self.model, self._typical, params, steps)
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, spec.eval_every)
 
     def _typical(self) -> RoundBatches:

@@ -1,0 +1,116 @@
+"""What float64, float32 and bfloat16 cost, and how far their curves lie apart.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.precision [--rounds 100] [--seeds 3] [--only cnn] [--repeats 5]
+
+FedAvg on the task mnist_by_writer (DATA_DIR): 10 clients a round, batches of 20, 5 local steps, one thread. First the
+times: trials of all types take turns in one process, and a ratio is the median over the repeats, with its quartiles.
+Then whole curves, from the same models, cohorts and batches. A curve's distance from that of float64 is the largest one
+after any round: of test losses relative to float64's, and of test accuracies. Beside it stands what chance does: the
+same distance between float64 curves of two seeds. Cells are medians over the seeds, with the extremes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.engine import machine, ratios
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
+
+DTYPES = ("float64", "float32", "bfloat16")
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "mlp": {"name": "mlp"},
+    "cnn": {"name": "cnn"},
+    "cnn of FEMNIST": {"name": "cnn", "filters": [32, 64], "dense": 512},
+}
+TIMED_ONLY = {"cnn of FEMNIST"}  # whose curves take half an hour
+EVERY = 5
+METRICS = ("test_loss", "test_accuracy")
+
+
+def pack(model: str, dtype: str, seed: int, rounds: int, evaluated: int) -> Pack:
+    """A trial at its start."""
+    document = {
+        "task": {"name": "mnist_by_writer", "model": MODELS[model]},
+        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 5},
+        "clients_per_round": 10,
+        "batch_size": 20,
+        "rounds": rounds,
+        "eval_every": evaluated,
+        "seed": seed,
+        "dtype": dtype,
+    }
+    return Pack.from_spec(parse(document), device="cpu")
+
+
+def times(model: str, repeats: int) -> None:
+    """Prints what a round costs in each type."""
+    packs = {dtype: pack(model, dtype, 0, 10**6, 10**6) for dtype in DTYPES}
+    spent: dict[str, list[float]] = {dtype: [] for dtype in DTYPES}
+    for made in packs.values():
+        made.advance(2)
+    for _ in range(repeats):
+        for dtype, made in packs.items():
+            start = time.process_time()
+            made.advance(5)
+            spent[dtype].append(1e3 * (time.process_time() - start) / 5)
+    for dtype in DTYPES:
+        ratio = ratios(spent[dtype], spent["float32"])
+        oracle = packs[dtype].plan.oracle
+        print(f"| {model} | {dtype} | {oracle} | {statistics.median(spent[dtype]):.1f} | {ratio} |", flush=True)
+
+
+def curves(model: str, dtype: str, seeds: int, rounds: int) -> NDArray[np.float64]:
+    """(seeds, evaluations, metrics) of whole trials."""
+    lines = [pack(model, dtype, seed, rounds, EVERY).advance() for seed in range(seeds)]
+    return np.array([[[line[name] for name in METRICS] for line in own if METRICS[0] in line] for own in lines])
+
+
+def distances(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(pairs, metrics) the largest distances of curves (pairs, evaluations, metrics); of losses relative to `other`."""
+    apart = np.abs(one - other)
+    apart[..., 0] /= other[..., 0]
+    return np.asarray(apart.max(1))
+
+
+def cells(values: NDArray[np.float64]) -> Sequence[str]:
+    """Medians and extremes of each column."""
+    return [f"{statistics.median(column):.1e} ({min(column):.1e} to {max(column):.1e})" for column in values.T.tolist()]
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=list(MODELS), help="one model")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    models = [model for model in MODELS if asked.only in (None, model)]
+    print(f"{machine()}\n\n| model | dtype | oracle | a round, CPU-ms | to float32 |")
+    print("|---|---|---|---|---|", flush=True)
+    for model in models:
+        times(model, asked.repeats)
+    print("\n| model | from float64 | largest relative distance of test losses | of test accuracies |")
+    print("|---|---|---|---|", flush=True)
+    for model in sorted({*models} - TIMED_ONLY):
+        found = {dtype: curves(model, dtype, asked.seeds, asked.rounds) for dtype in DTYPES}
+        exact = found["float64"]
+        for dtype in DTYPES[1:]:
+            print(f"| {model} | {dtype} | {' | '.join(cells(distances(found[dtype], exact)))} |", flush=True)
+        pairs = np.array([distances(*exact[[one, two]][:, None]) for one, two in pairwise(range(asked.seeds))])[:, 0]
+        print(f"| {model} | float64, another seed | {' | '.join(cells(pairs))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
