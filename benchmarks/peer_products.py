@@ -1,4 +1,4 @@
-"""What a study costs as a whole, in Driftline and with the usual tools, in processor time.
+"""What a study costs as a whole, in Driftline and with the usual tools, in processor time and by the clock.
 
     OMP_NUM_THREADS=1 python -m benchmarks.peer_products [--repeats 5] [--only driftline,bare]
 
@@ -17,8 +17,9 @@ Large rates amplify it, too.
 In each repeat, everything runs once with few and once with more trials. Their difference gives the cost of a further
 trial, and both the cost of the start; from these comes a peer's cost of a study of any size, since the trials of a
 random search cost the same. Driftline's studies have the sizes that are compared, so that nothing is computed for it.
-Processor time is that of all processes (see benchmarks/whole_product.py). A bar is judged at the largest size, by the
-lower end of the interval (benchmarks/peer_rounds.py).
+Processor time is that of all processes (see benchmarks/whole_product.py). The same is then done with seconds by the
+clock, where everything runs two trials at a time. A bar is judged at the largest size, by the lower end of the interval
+(benchmarks/peer_rounds.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,19 +59,19 @@ AMPLIFIED = 100  # largest server_lr / client_lr of these trials
 
 @dataclass(frozen=True)
 class Cost:
-    """Processor seconds of a study, linear in its trials."""
+    """Seconds of a study, linear in its trials: of all processors, or by the clock."""
 
     start: float
     trial: float
 
     @staticmethod
     def between(few: tuple[int, float], more: tuple[int, float]) -> Cost:
-        """The cost from two studies, each (trials, processor seconds)."""
+        """The cost from two studies, each (trials, seconds)."""
         trial = (more[1] - few[1]) / (more[0] - few[0])
         return Cost(few[1] - few[0] * trial, trial)
 
     def of(self, trials: int) -> float:
-        """Processor seconds of a study."""
+        """Seconds of a study."""
         return self.start + trials * self.trial
 
 
@@ -124,34 +125,17 @@ def run(name: str, trials: int, environments: Path, folder: Path) -> tuple[Run, 
         return found, json.loads(file.read_text())
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default=",".join(TRIALS), help="names, with commas between them")
-    parser.add_argument("--environments", type=Path, default=FOLDER, help="folder for the peers' environments")
-    given = parser.parse_args()
-    adopt()
-    names = [name for name in TRIALS if name == "driftline" or name in given.only.split(",")]
-    costs: dict[str, list[Cost]] = {name: [] for name in names}
-    apart = dict.fromkeys(names, 0.0)
-    loads = []
-    with tempfile.TemporaryDirectory(prefix="driftline-bench-") as folder:
-        write_task(Path(folder))
-        for _ in range(given.repeats):
-            for name in names:
-                points = []
-                for trials in TRIALS[name][2]:
-                    found, tried = run(name, trials, given.environments, Path(folder))
-                    points.append((trials, found.cpu["all"]))
-                    if tried:
-                        apart[name] = max(apart[name], check(tried))
-                    loads.append(found.load)
-                costs[name].append(Cost.between(*points))
-                print(f"{name}: {costs[name][-1]}, {found.marks['exit']:.0f} s", file=sys.stderr, flush=True)
-    print(f"{machine()}; load {min(loads):.0f} to {max(loads):.0f}\n")
+def table(costs: Mapping[str, Sequence[Cost]], start: str, trial: str, apart: Mapping[str, float]) -> None:
+    """Prints medians, and ratios to Driftline.
+
+    Args:
+        costs: of each tool, one a repeat.
+        start: heading of the start's seconds.
+        trial: heading of a trial's milliseconds.
+        apart: how far losses are from Driftline's.
+    """
     sizes = " | ".join(f"{size} trials" for size in SIZES)
-    print(f"| study | start, CPU-s | a trial, CPU-ms | {sizes} | bar | losses apart |")
+    print(f"| study | {start} | {trial} | {sizes} | bar | losses apart |")
     print("|---" * (len(SIZES) + 5) + "|")
     for name, found in costs.items():
         cells = [name, f"{statistics.median(cost.start for cost in found):.1f}"]
@@ -163,6 +147,40 @@ def main() -> None:
         bar = BARS.get(name)
         cells.append("" if bar is None else f"{bar}: {'met' if low >= bar else 'missed'}")
         print("|", " | ".join([*cells, f"{apart[name]:.0e}"]), "|")
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default=",".join(TRIALS), help="names, with commas between them")
+    parser.add_argument("--environments", type=Path, default=FOLDER, help="folder for the peers' environments")
+    given = parser.parse_args()
+    adopt()
+    names = [name for name in TRIALS if name == "driftline" or name in given.only.split(",")]
+    costs: dict[str, list[Cost]] = {name: [] for name in names}
+    clocks: dict[str, list[Cost]] = {name: [] for name in names}
+    apart = dict.fromkeys(names, 0.0)
+    loads = []
+    with tempfile.TemporaryDirectory(prefix="driftline-bench-") as folder:
+        write_task(Path(folder))
+        for _ in range(given.repeats):
+            for name in names:
+                points, moments = [], []
+                for trials in TRIALS[name][2]:
+                    found, tried = run(name, trials, given.environments, Path(folder))
+                    points.append((trials, found.cpu["all"]))
+                    moments.append((trials, found.marks["exit"]))
+                    if tried:
+                        apart[name] = max(apart[name], check(tried))
+                    loads.append(found.load)
+                costs[name].append(Cost.between(*points))
+                clocks[name].append(Cost.between(*moments))
+                print(f"{name}: {costs[name][-1]}; by the clock {clocks[name][-1]}", file=sys.stderr, flush=True)
+    print(f"{machine()}; load {min(loads):.0f} to {max(loads):.0f}\n")
+    table(costs, "start, CPU-s", "a trial, CPU-ms", apart)
+    print()
+    table(clocks, "start, s", "a trial, ms", apart)
 
 
 if __name__ == "__main__":
