@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class LossEstimate:
 
 
 def estimate_curvature(spec: TrialSpec) -> LossEstimate:
-    """Measures the task of a trial at its initial model, on the CPU.
+    """Measures the task of a trial at its initial model, on the CPU; with dtype bfloat16 in single precision.
 
     Args:
         spec: task, initial model, batch size, rounds and seed count; the method does not.
@@ -80,6 +80,7 @@ def estimate_curvature(spec: TrialSpec) -> LossEstimate:
     Raises:
         SpecError: the loss has no positive curvature in the direction of its gradient, or the model is too large.
     """
+    spec = replace(spec, dtype=spec.held_dtype)
     _, model = build_model(spec, default_device("cpu"))
     oracle = next(iter(model.oracles.values()))
     params = first_model(spec, model).view(1, 1, -1)

@@ -33,7 +33,8 @@ class ByHand(Oracle):
         layout: weight and bias of each layer, in order.
         layers: the layers.
         dropouts: dropout after the ReLU of each layer except the last, None for none; () is no dropout.
-        rounding: type of the factors of all products; None is that of the models, which losses and sums have, too.
+        rounding: type of the factors and results of all products; None is that of the models. Sums of gradients, and
+            losses given the scores, have the type of the models in any case.
     """
 
     separate = True  # a trial's numbers do not depend on the other trials
@@ -61,8 +62,9 @@ class ByHand(Oracle):
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in self._groups(batch):
             for trial, models in enumerate(client_major(params, group).unbind(1)):
+                tensors = self._factors(self._tensors(models))
                 for piece in self._pieces(group, params):
-                    scores = self._forward(self._factors(self._tensors(models)), piece).scores
+                    scores = self._forward(tensors, piece).scores
                     losses[trial, group.start : group.stop] += piece.mean_loss(scores)
         return losses
 

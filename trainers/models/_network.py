@@ -10,7 +10,7 @@ contain torch.nn.Dropout, whose masks are drawn from (seed, round, client, step)
 would mix examples and keep state besides the parameters; group or layer normalisation is fine.
 
 Parameters start with PyTorch's default initialisation of each layer, drawn in single precision on the CPU by torch's
-generator, seeded from the trial's seed alone: equal for both precisions, all devices and all methods.
+generator, seeded from the trial's seed alone: equal for all types, all devices and all methods.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Network:
     Args:
         problem: a problem with labelled Examples.
         make: returns a new module, initialised by torch's generator; called again for every initial model.
-        dtype: type of all floating-point tensors; bfloat16 is for the products in gradients, and the rest is float32.
+        dtype: type of all floating-point tensors. With bfloat16 they are float32, and the module runs in bfloat16 for
+            gradients.
         device: device of all tensors.
         crop: largest random shift of training images, in pixels; 0 is none.
         flip: whether training images are mirrored at random.
@@ -209,11 +210,13 @@ class Network:
 
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
-            tensors = {name: held.to(self.rounding) for name, held in tensors.items()}
-            if data["inputs"].is_floating_point():
-                data = {**data, "inputs": data["inputs"].to(self.rounding)}
+            tensors = {name: self._rounded(held) for name, held in (*self.module.named_buffers(), *tensors.items())}
+            data = {**data, "inputs": self._rounded(data["inputs"])}
         scores = self._functional_scores(tensors, data).to(self.like.dtype)
         return F.cross_entropy(scores, data["targets"], reduction="none")
+
+    def _rounded(self, held: Tensor) -> Tensor:
+        return held.to(self.rounding) if held.is_floating_point() else held
 
     def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         with keyed(self.dropouts, data.get("keys")):

@@ -123,7 +123,7 @@ class TrialSpec:
 
     @property
     def held_dtype(self) -> str:
-        """The type of models and inputs: that of bfloat16's trials is float32, since 8 bits lose small changes."""
+        """The type of models and evaluations: float32 in trials with bfloat16, whose 8 bits lose small changes."""
         return "float32" if self.dtype == "bfloat16" else self.dtype
 
     @property
@@ -320,11 +320,9 @@ def _check_together(
             'as {"fraction": 0.1} of the examples, or {"hessian": ..., "center": ...} of a quadratic task',
             "task.central",
         )
-    model = _model_of(task)
-    types = ("float32", "float64") if model is None else models().find(model, "task.model").DTYPES
-    if values["dtype"] not in types:
-        of = "a task without a choice of models" if model is None else f"the model {model}"
-        raise SpecError(f"dtype must be {' or '.join(types)} for {of}, got dtype={values['dtype']}", "dtype")
+    model = getattr(task, "model", None)
+    if isinstance(model, str) and model in models():
+        check_dtype(values["dtype"], model)
     if task.examples is None:
         if values["weighting"] == "examples":
             raise SpecError(
@@ -354,10 +352,11 @@ def _check_together(
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
 
 
-def _model_of(task: TaskSettings) -> str | None:
-    """The name of the model that the task's document chooses; None if it chooses none."""
-    model = task.document.get("model")
-    return model.get("name") if isinstance(model, Mapping) else model
+def check_dtype(dtype: str, model: str) -> None:
+    """Raises a SpecError if the model with this name does not take the dtype."""
+    types = models()[model].DTYPES
+    if dtype not in types:
+        raise SpecError(f"dtype must be {' or '.join(types)} for the model {model}, got dtype={shown(dtype)}", "dtype")
 
 
 def _metrics(task: TaskSettings, module: Task) -> tuple[str, ...]:

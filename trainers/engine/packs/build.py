@@ -20,7 +20,7 @@ from trainers.engine.rounds.central_data import CentralData
 from trainers.errors import SpecError
 from trainers.plugins import Configured
 from trainers.registry import models
-from trainers.trial.document import TrialSpec
+from trainers.trial.document import TrialSpec, check_dtype
 from trainers.trial.parts import Part
 
 _KEPT = 4  # a trial with central data or adapting held-out clients has several models
@@ -137,15 +137,21 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
 
 
 def _made(spec: TrialSpec, device: torch.device, whose: str, share: float | None) -> tuple[str, Model]:
-    """As `_built`, made anew; `share` is the share of support examples of held-out clients."""
+    """As `_built`, made anew; `share` is the share of support examples of held-out clients.
+
+    Raises:
+        SpecError: the model does not take the trial's dtype.
+    """
     problem = spec.task_module.build(spec.task, spec.held_dtype)
     if whose == "central":
         assert problem.central is not None
         problem = replace(problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None)
     elif share is not None:
         problem = split(problem, share)[whose == "query"]
-    model = models().find(problem.model, "task.model").build(problem, getattr(torch, spec.dtype), device)
-    return problem.model, model
+    builder = models().find(problem.model, "task.model")
+    check_dtype(spec.dtype, problem.model)
+    dtype = spec.held_dtype if whose == "query" else spec.dtype  # held-out clients are measured as in any evaluation
+    return problem.model, builder.build(problem, getattr(torch, dtype), device)
 
 
 def default_device(name: str = "auto") -> torch.device:

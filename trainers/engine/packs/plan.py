@@ -55,7 +55,7 @@ class Plan:
         width: number of slots in the pack; slots without a member are idle.
         threads: number of torch threads.
         device: type of the device, "cpu" or "cuda".
-        dtype: of the trials.
+        dtype: the dtype of the trials.
         eval_every: rounds between evaluations, or "auto" for the grid of `evaluation_grid`.
         separate: compute every member as if it were alone, one after the other.
     """
@@ -79,7 +79,12 @@ class Plan:
 
 
 def fastest_oracle(
-    name: str, model: Model, batches: Callable[[], RoundBatches], params: Tensor, steps: int | None = None
+    name: str,
+    dtype: str,
+    model: Model,
+    batches: Callable[[], RoundBatches],
+    params: Tensor,
+    steps: int | None = None,
 ) -> str:
     """The name of the oracle that is fastest at local steps on this machine; among near equals, the first.
 
@@ -96,7 +101,8 @@ def fastest_oracle(
     Where a second is too short for them, the time of the others is extrapolated from the measured ones.
 
     Args:
-        name: name of the model and the type in which it computes gradients.
+        name: name of the model.
+        dtype: the dtype of the trial.
         model: the model with its oracles, the safest first.
         batches: makes typical batches.
         params: (T, 1, P), as wide as the pack.
@@ -113,7 +119,7 @@ def fastest_oracle(
         candidates = _settled(candidates, typical, params, most)
     if len(candidates) < 2:
         return next(iter(candidates or model.oracles))
-    where = (str(params.device), torch.get_num_threads())
+    where = (str(params.device), torch.get_num_threads(), dtype)
     kind = (name, model.layout, tuple(candidates), typical.always_full, len(typical.clients), params.shape[0], most)
     if (*where, *kind) not in _chosen:
         _chosen[*where, *kind] = _race(candidates, batches, params, most)

@@ -126,7 +126,7 @@ class PackSetting:
     def _decide(self) -> Plan:
         spec = self.spec
         params, steps = self.first_models(spec.members), self._most_steps()
-        oracle = fastest_oracle(f"{self._name} {spec.dtype}", self.model, self._typical, params, steps)
+        oracle = fastest_oracle(self._name, spec.dtype, self.model, self._typical, params, steps)
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, spec.eval_every)
 
     def _typical(self) -> RoundBatches:
