@@ -197,5 +197,6 @@ def test_models_that_do_not_take_it_are_refused_before_training(task, wanted):
 
 def test_a_model_that_only_the_task_knows_is_refused_when_it_is_built():
     spec = parse(document("softmax"))
-    with pytest.raises(SpecError, match='^dtype must be float32 or float64 for the model softmax, got dtype="bfloat16"$'):
+    with pytest.raises(SpecError, match="for the model softmax, got dtype=") as caught:
         Pack.from_spec(replace(spec, dtype="bfloat16"), device="cpu")
+    assert caught.value.path == "dtype"
