@@ -181,6 +181,9 @@ def main() -> None:
     table(costs, "start, CPU-s", "a trial, CPU-ms", apart)
     print()
     table(clocks, "start, s", "a trial, ms", apart)
+    size = SIZES[-1]
+    rates = {name: statistics.median(60 * size / clock.of(size) for clock in found) for name, found in clocks.items()}
+    print(f"\ntrials a minute, of {size}:", ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items()))
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def test_modules_of_plug_ins_run_in_it_with_their_buffers():
     assert model.module.seen == {torch.float32}
 
 
-def test_inputs_that_are_no_fractions_keep_their_type():
+def test_whole_numbers_as_inputs_keep_their_type():
     words = replace(pictures("mlp"), inputs=np.arange(6 * SIZES.sum()).reshape(-1, 6) % 11)
 
     def made():

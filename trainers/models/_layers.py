@@ -13,7 +13,7 @@ from torch import Tensor
 
 _ATEN = torch.ops.aten
 _SMALL = 1 << 15  # numbers of a dense layer's weight; sums of all clients' smaller ones are added in one call
-_FEW = 64  # examples, whose product in the type of the weight costs less than a pass over the weight to change the type
+_FEW = 64  # examples; up to these, a product in the type of the weight costs less than converting it afterwards
 _POOL = ([2, 2], [2, 2], [0, 0], [1, 1], False)  # kernel, stride, padding, dilation, ceil_mode
 
 

@@ -123,7 +123,7 @@ class TrialSpec:
 
     @property
     def held_dtype(self) -> str:
-        """The type of models and evaluations: float32 in trials with bfloat16, whose 8 bits lose small changes."""
+        """The type of models and evaluations: float32 for bfloat16, in which small changes of a model would be lost."""
         return "float32" if self.dtype == "bfloat16" else self.dtype
 
     @property

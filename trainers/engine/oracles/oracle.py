@@ -332,10 +332,9 @@ def client_major(params: Tensor, group: Group) -> Tensor:
         group: the clients.
     """
     clients, models = group.stop - group.start, params.transpose(0, 1)
-    held = params.shape[1]  # len() of a tensor costs as much as a view
-    if held == clients:
+    if len(models) == clients:
         return models
-    return models.expand(clients, -1, -1) if held == 1 else models[group.start : group.stop]
+    return models.expand(clients, -1, -1) if len(models) == 1 else models[group.start : group.stop]
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:

@@ -1,0 +1,36 @@
+"""A recommended model that is trained again must have the quality that the study measured."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from driftline.errors import InvalidSpec
+from service.recorder.logged_models import FrontierModel, train
+from trainers import Pack, parse
+
+ROUNDS = 3
+
+
+def point(dtype: str, off: float) -> FrontierModel:
+    """A trial whose recorded quality differs by this share from what training gives."""
+    trial = {
+        "task": {"name": "digits", "clients": 10, "partition": "iid", "model": "mlp"},
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
+        "batch_size": 8,
+        "clients_per_round": 5,
+        "rounds": ROUNDS,
+        "dtype": dtype,
+    }
+    measured = Pack.from_spec(parse(trial), device="cpu").advance()[-1]["test_loss"]
+    row: Any = SimpleNamespace(stop=ROUNDS, configuration={"configuration": 0})
+    return FrontierModel("fedavg", row, 0, measured * (1 + off), trial, "stacked")
+
+
+@pytest.mark.parametrize(("dtype", "close", "apart"), [("float32", 1e-4, 0.01), ("bfloat16", 0.02, 0.1)])
+def test_another_quality_is_refused_beyond_what_rounding_moves(dtype: str, close: float, apart: float) -> None:
+    assert train(point(dtype, close), "test_loss").metrics["round"] == ROUNDS
+    with pytest.raises(InvalidSpec, match=r"test_loss after 3 rounds must be .* again, got"):
+        train(point(dtype, apart), "test_loss")
