@@ -17,6 +17,8 @@ FACTOR = 3
 AUTO = 3
 """`auto`: most rungs, the last round included."""
 
+_MOST = 32  # given rungs; a million trials are down to one after 14
+
 
 def _places(value: Any) -> Any:
     if value == "auto":
@@ -61,7 +63,7 @@ def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int) -> tuple[int, 
         rounds: Rounds of a trial.
 
     Raises:
-        InvalidSpec: The rounds do not increase, or one is not between 1 and `rounds`.
+        InvalidSpec: The rounds do not increase, one is not between 1 and `rounds`, or there are too many.
 
     Examples:
         >>> rungs_of("auto", 200), rungs_of([25, 75], 200), rungs_of("auto", 2)
@@ -70,8 +72,23 @@ def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int) -> tuple[int, 
     if isinstance(given, str):
         return tuple(rung for power in reversed(range(AUTO)) if (rung := rounds // FACTOR**power) > 0)
     whole = (*given, rounds) if not given or given[-1] != rounds else tuple(given)
+    if len(given) > _MOST:
+        raise InvalidSpec("rungs", f"must be at most {_MOST} rounds, got {len(given)}")
     rising = all(low < high for low, high in zip((0, *whole), whole, strict=False))
     if not given or not rising:
         rule = f"must be auto or a list of increasing rounds from 1 to rounds={shown(rounds)}"
         raise InvalidSpec("rungs", f"{rule}, got {shown(list(given))}")
     return whole
+
+
+def arriving_at(rungs: int, trials: int) -> list[int]:
+    """About how many of these search trials train until each rung, because a third of them continues after each.
+
+    Examples:
+        >>> arriving_at(3, 16)
+        [16, 6, 2]
+    """
+    arriving = [trials]
+    while len(arriving) < rungs:
+        arriving.append(-(-arriving[-1] // FACTOR))
+    return arriving

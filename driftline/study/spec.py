@@ -45,7 +45,7 @@ from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
-from driftline.study.rung_rounds import FACTOR, RungsByRule, read_rungs, rungs_of
+from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField, name_of
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
@@ -183,9 +183,9 @@ class Budget(Section):
     @property
     def search_rounds(self) -> int:
         """Rounds of all search trials of an entry; with rungs about, because each promotes a third of the trials."""
-        steps = zip((0, *self.rung_rounds), self.rung_rounds, strict=False)
-        each = (-(-self.trials_per_method // FACTOR**rung) * (high - low) for rung, (low, high) in enumerate(steps))
-        return sum(each)
+        rungs = self.rung_rounds
+        arriving = arriving_at(len(rungs), self.trials_per_method)
+        return sum(trials * (high - low) for trials, low, high in zip(arriving, (0, *rungs), rungs, strict=False))
 
     @property
     def trials_per_search(self) -> int:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from driftline.study.rung_rounds import FACTOR
+from driftline.study.rung_rounds import arriving_at
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from driftline.wire.records import Phase
@@ -184,10 +184,11 @@ def evaluations(study: Study, phase: Phase) -> int:
         grid = {*range(0, budget.rounds, int(every)), budget.rounds}
     if phase == "confirmation":
         return budget.confirmation_trials * len(grid)
-    steps = zip((-1, *budget.rung_rounds), budget.rung_rounds, strict=False)
+    rungs = budget.rung_rounds
+    arriving = arriving_at(len(rungs), budget.trials_per_method)
     return sum(
-        -(-budget.trials_per_method // FACTOR**rung) * sum(low < number <= high for number in grid)
-        for rung, (low, high) in enumerate(steps)
+        trials * sum(low < number <= high for number in grid)
+        for trials, low, high in zip(arriving, (-1, *rungs), rungs, strict=False)
     )
 
 

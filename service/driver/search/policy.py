@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from driftline.study.rung_rounds import FACTOR
+from driftline.study.rung_rounds import arriving_at
 from driftline.wire.records import TRIAL_FINISHED, Phase
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.rungs import Climb, Goal, goals
@@ -104,9 +104,7 @@ def confirmation_packs(plan: SearchPlan) -> int:
 
 def _passing(plan: SearchPlan, trials: int) -> int:
     """Number of packs of a generation of this size, at all rungs together."""
-    factor = FACTOR if len(plan.budget.rung_rounds) > 1 else 1
-    arriving = (-(-trials // factor**rung) for rung in range(len(plan.budget.rung_rounds)))
-    return sum(-(-number // plan.width) for number in arriving)
+    return sum(-(-number // plan.width) for number in arriving_at(len(plan.budget.rung_rounds), trials))
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
