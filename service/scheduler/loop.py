@@ -12,9 +12,9 @@ from driftline.errors import DriftlineError, Forbidden, InvalidSpec, Unavailable
 from driftline.wire.access import Quota
 from driftline.wire.ids import holder
 from service.launchers.base import Launch, Launcher, Seen
+from service.pauses import Pauses
 from service.scheduler.cleanup import Cleanup
 from service.scheduler.gpu_hours import GpuHours
-from service.scheduler.pauses import Pauses
 from service.scheduler.reconcile import (
     MAX_DEATHS,
     Action,
@@ -150,9 +150,7 @@ class Scheduler:
         held = self._store.locks.take(_LOCK, self._name, _LOCK_S)
         self.looks, self.looked_at = self.looks + 1, self._store.session.clock()
         if not held:
-            self._started.clear()  # another scheduler acts, and may change everything
-            self._pauses.keep(())
-            self._unsure = None
+            self._stand_back()
             return []
         if not self._calm():
             return []
@@ -179,6 +177,10 @@ class Scheduler:
             per_project=self._per_project,
         )
         for action in actions:
+            if not self._store.locks.keep(_LOCK, self._name, _LOCK_S):
+                _LOG.warning("looking at the studies took so long that another scheduler acts now")
+                self._stand_back()
+                return []
             try:
                 self._do(action, studies.get(action.study_id), clusters.get(action.study_id, ""))
             except (Forbidden, Unavailable) as error:  # the next look tries it again
@@ -188,6 +190,12 @@ class Scheduler:
         self._collect()
         self._cleanup.step()
         return actions
+
+    def _stand_back(self) -> None:
+        """Forgets what it saw, because another scheduler acts and may change everything."""
+        self._started.clear()
+        self._pauses.keep(())
+        self._unsure = None
 
     def _calm(self) -> bool:
         """Whether leases can be judged: after the clock was set, only once drivers have had time to renew them."""
@@ -237,12 +245,14 @@ class Scheduler:
             study = studies.get(study_id)
             attempt = 0 if study is None else study.attempt + (not (study.held or study.lost))
             name, cluster = (study.name, clusters[study_id]) if study else (study_id, study_id)
+            project = study.project if study else ""
             seen = self._ask(study_id)
             known = Launched(
                 **vars(seen or Seen(True)),
                 attempt=attempt,
                 since=now,
                 cluster=cluster,
+                project=project,
                 study=name,
                 silent_since=now if study is not None and study.lost else None,
                 adopted=True,
@@ -266,7 +276,9 @@ class Scheduler:
             case Note():
                 self._store.leases.note(study_id, action.attempt, action.reason)
             case Lost():
-                self._store.leases.lost(study_id, action.attempt, action.reason, counted=action.counted)
+                self._store.leases.lost(
+                    study_id, action.attempt, action.reason, counted=action.counted, early=action.early
+                )
             case Stop():
                 self._launcher.stop(study_id)
                 self._started.pop(study_id, None)
@@ -295,12 +307,17 @@ class Scheduler:
                 self._store.leases.settle(study.id, "QUEUED", reason)
         except Exception as error:
             _LOG.exception("the driver of study %s could not be started", study.id)
-            self._store.leases.lost(study.id, 0, f"it could not be started: {error}")
+            self._store.leases.lost(study.id, study.attempt, f"it could not be started: {error}", early=True)
             self._store.leases.settle(study.id, "QUEUED", f"it could not be started: {error}; it is started again")
         else:
             self._pauses.end(study.id)
             self._started[study.id] = Launched(
-                alive=True, attempt=attempt, since=self._store.session.clock(), cluster=cluster, study=study.name
+                alive=True,
+                attempt=attempt,
+                since=self._store.session.clock(),
+                cluster=cluster,
+                project=study.project,
+                study=study.name,
             )
 
     def _launch(self, study: Driven, attempt: int) -> Launch:

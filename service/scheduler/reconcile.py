@@ -27,6 +27,7 @@ class Launched(Seen):
         attempt: The attempt it was to acquire.
         since: When it was started, or first seen, in seconds since 1970.
         cluster: The Ray cluster that it uses.
+        project: Its study's project; "" if the study was deleted or has ended.
         study: Its study's name.
         idle_since: When it was first seen after it had released its study; None before that.
         silent_since: When its lease was first seen to have expired; None while the lease runs.
@@ -37,6 +38,7 @@ class Launched(Seen):
     attempt: int
     since: float
     cluster: str
+    project: str
     study: str
     idle_since: float | None = None
     silent_since: float | None = None
@@ -71,15 +73,22 @@ class Note:
 
 @dataclass(frozen=True)
 class Lost:
-    """Record that the study's driver was lost; attempt 0 if it never acquired the study.
+    """Record that the study's driver was lost.
 
-    A driver that another scheduler had started is not counted against the study: the whole service may have been down.
+    Attributes:
+        study_id: The study.
+        attempt: Its newest attempt when it was looked at; if there is a newer one, the action no longer applies.
+        reason: How the loss was noticed.
+        counted: Whether it counts against the study. A driver that another scheduler had started does not: the whole
+            service may have been down.
+        early: Whether the driver ended before it acquired the study, and so has no attempt.
     """
 
     study_id: str
     attempt: int
     reason: str
     counted: bool = True
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,13 +167,13 @@ def reconcile(
         Actions, in the order in which to do them; none if nothing needs to change.
     """
     actions: list[Action] = []
-    busy = {ours.cluster: ours.study for ours in launched.values() if ours.alive}
+    busy = {ours.cluster: (ours.project, ours.study) for ours in launched.values() if ours.alive}
     free: list[Driven] = []
     running: dict[str, int] = {}
     for study in sorted(studies, key=lambda study: study.id):
         ours = launched.get(study.id)
         if study.held or (ours is not None and ours.alive):
-            busy[clusters.get(study.id, study.id)] = study.name
+            busy[clusters.get(study.id, study.id)] = study.project, study.name
             running[study.project] = running.get(study.project, 0) + 1
         hangs = ours is not None and _hangs(ours, now, back_seconds, patience_seconds, unanswered)
         trouble = _trouble(study, ours, now, start_seconds, end_seconds, hangs)
@@ -186,13 +195,13 @@ def reconcile(
     for study in in_turn(waiting, running, served or {}):
         cluster = clusters.get(study.id, study.id)
         if cluster in busy:
-            actions += _queue(
-                study, f"waits until study {busy[cluster]} has finished: one study at a time on a Ray cluster"
-            )
+            project, name = busy[cluster]
+            which = f"study {name}" if project == study.project else "another study"  # of which it may not know
+            actions += _queue(study, f"waits until {which} has finished: one study at a time on a Ray cluster")
         elif per_project is not None and running.get(study.project, 0) >= per_project:
             actions += _queue(study, f"waits for another study of its project: {per_project} at a time")
         else:
-            busy[cluster] = study.name
+            busy[cluster] = study.project, study.name
             running[study.project] = running.get(study.project, 0) + 1
             actions.append(Start(study.id, study.attempt + 1))
     return actions
@@ -252,7 +261,7 @@ def _trouble(
         if acquired:
             return _ended(study.id, ours, now, end_seconds)
         reason = ours.reason or "its process ended before it took the study"
-        lost = Lost(study.id, 0, reason, counted=not ours.adopted)
+        lost = Lost(study.id, study.attempt, reason, counted=not ours.adopted, early=True)
         return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
     if study.held:
         told = acquired and study.state == "RUNNING" and study.reason != ours.reason
@@ -263,9 +272,10 @@ def _trouble(
         return [Stop(study.id, ours.reason), *_hopeless(study, ours)]
     if now - ours.since > start_seconds:
         why = f": {ours.reason}" if ours.reason else ""
+        late = f"it did not take the study within {start_seconds:.0f} s{why}"
         return [
             Kill(study.id, "it did not take the study in time"),
-            Lost(study.id, 0, f"it did not take the study within {start_seconds:.0f} s{why}"),
+            Lost(study.id, study.attempt, late, early=True),
         ]
     if ours.reason and study.state in _BEFORE_THE_END:
         return _queue(study, ours.reason)

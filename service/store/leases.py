@@ -145,15 +145,16 @@ class Leases(StorePart):
             self._settle(connection, study, target, reason)
             return target
 
-    def lost(self, study_id: str, attempt: int, reason: str, *, counted: bool = True) -> int:
+    def lost(self, study_id: str, attempt: int, reason: str, *, counted: bool = True, early: bool = False) -> int:
         """Record that a driver has died: its lease ends, its trials go back to WAITING.
 
         Args:
             study_id: Id of the study.
-            attempt: The attempt of the dead driver; 0 for a driver that died before `acquire`. An attempt that was
-                released or replaced in the meantime is not counted.
+            attempt: The attempt of the dead driver. One that was released or replaced in the meantime is not counted.
             reason: How the death was noticed.
             counted: Whether the death counts against the study; false if the machine or the whole service failed.
+            early: Whether the driver died before `acquire`; `attempt` is then the newest one before it, 0 if there is
+                none.
 
         Returns:
             Drivers lost in a row without a finished trial or a checkpoint of new rounds in between.
@@ -175,7 +176,7 @@ class Leases(StorePart):
                     )
                 )
                 deaths = int(counted)
-            elif attempt and (driver.attempt != attempt or driver.released):
+            elif driver.attempt != attempt or (driver.released and not early):
                 return int(driver.deaths)
             else:
                 deaths = int(driver.deaths) + counted

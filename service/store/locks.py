@@ -35,6 +35,17 @@ class Locks(StorePart):
             connection.execute(sa.insert(LOCKS).values(name=name, holder=holder, expires_at=now + seconds))
             return True
 
+    def keep(self, name: str, holder: str, seconds: float) -> bool:
+        """Renew a lock that no other process has taken since the holder took it, even if it has expired.
+
+        Returns:
+            Whether that is so.
+        """
+        mine = (LOCKS.c.name == name, LOCKS.c.holder == holder)
+        with self._session.write() as connection:
+            expires_at = self._session.clock() + seconds
+            return connection.execute(sa.update(LOCKS).where(*mine).values(expires_at=expires_at)).rowcount == 1
+
     def release(self, name: str, holder: str) -> None:
         """Release a lock; does nothing if another process holds it."""
         with self._session.write() as connection:

@@ -145,7 +145,16 @@ def study(state="RUNNING", **values):
 
 
 def decided(found, *, attempt=1, since=0.0, reason="it waits", now=1e6):
-    ours = Launched(alive=True, attempt=attempt, since=since, cluster=STUDY, study="a", waiting=True, reason=reason)
+    ours = Launched(
+        alive=True,
+        attempt=attempt,
+        since=since,
+        cluster=STUDY,
+        project="default",
+        study="a",
+        waiting=True,
+        reason=reason,
+    )
     return reconcile([found] if found else [], {STUDY: ours}, {}, now)
 
 

@@ -18,7 +18,7 @@ def study(name: str, state: Any = "PENDING", **values: Any) -> Driven:
 
 
 def ours(attempt: int = 1, alive: bool = True, since: float = 0.0, **values: Any) -> Launched:
-    return Launched(alive=alive, attempt=attempt, since=since, cluster="ray", study="a", **values)
+    return Launched(alive=alive, attempt=attempt, since=since, cluster="ray", project="default", study="a", **values)
 
 
 # ---- decisions
@@ -28,6 +28,13 @@ def test_the_oldest_study_starts_and_the_others_wait() -> None:
     reason = "waits until study a has finished: one study at a time on a Ray cluster"
     found = reconcile([study("b"), study("a"), study("c", "QUEUED", reason=reason)], {}, ONE, 0)
     assert found == [Start("a", 1), Queue("b", reason)]  # c waits for that already
+
+
+def test_names_of_other_projects_studies_are_not_told() -> None:
+    other = replace(study("b"), project="speech")
+    reason = "waits until another study has finished: one study at a time on a Ray cluster"
+    assert reconcile([study("a"), other], {}, ONE, 0) == [Start("a", 1), Queue("b", reason)]
+    assert reconcile([other], {"a": ours()}, ONE, 0) == [Queue("b", reason)]  # a has ended, but its driver has not
 
 
 def test_studies_with_clusters_of_their_own_all_start() -> None:
@@ -55,7 +62,7 @@ def test_a_driver_whose_process_has_ended_is_lost() -> None:
         Stop("a", "it has ended"),
     ]
     assert reconcile([study("a")], {"a": ours(alive=False)}, ONE, 0) == [
-        Lost("a", 0, "its process ended before it took the study"),
+        Lost("a", 0, "its process ended before it took the study", early=True),
         Stop("a", "it has ended"),
     ]
 
@@ -105,7 +112,7 @@ def test_a_killed_driver_is_replaced_when_it_has_ended_and_not_before() -> None:
 def test_a_driver_that_never_comes_is_lost() -> None:
     assert reconcile([study("a")], {"a": ours()}, ONE, 600) == []
     kill, lost = reconcile([study("a")], {"a": ours()}, ONE, 601)
-    assert (type(kill), lost) == (Kill, Lost("a", 0, "it did not take the study within 600 s"))
+    assert (type(kill), lost) == (Kill, Lost("a", 0, "it did not take the study within 600 s", early=True))
 
 
 def test_a_study_whose_drivers_are_all_lost_fails() -> None:
@@ -193,7 +200,7 @@ def test_a_study_that_cannot_run_fails_at_once_with_the_reason() -> None:
     failed = Settle("a", "FAILED", "no node has 4 GPUs")
     assert reconcile([study("a")], {"a": hopeless}, ONE, 0) == [Stop("a", "no node has 4 GPUs"), failed]
     (*before, last) = reconcile([study("a")], {"a": replace(hopeless, alive=False)}, ONE, 0)
-    assert before == [Lost("a", 0, "no node has 4 GPUs"), Stop("a", "it has ended")]
+    assert before == [Lost("a", 0, "no node has 4 GPUs", early=True), Stop("a", "it has ended")]
     assert last == failed
     cancelled = reconcile([study("a", "CANCELLING")], {"a": replace(hopeless, alive=False)}, ONE, 0)
     assert cancelled[-1] == Settle("a", "CANCELLED", "")
@@ -206,7 +213,7 @@ def test_why_a_driver_does_not_come_up_is_shown_on_the_study() -> None:
     training = study("a", "RUNNING", attempt=1, held=True)
     assert reconcile([training], pulling, ONE, 5) == [Note("a", 1, "the image is being pulled")]
     _, lost = reconcile([study("a")], pulling, ONE, 601)
-    assert lost == Lost("a", 0, "it did not take the study within 600 s: the image is being pulled")
+    assert lost == Lost("a", 0, "it did not take the study within 600 s: the image is being pulled", early=True)
 
 
 def test_a_driver_of_another_scheduler_may_come_back_after_an_outage_of_the_service() -> None:
@@ -216,7 +223,7 @@ def test_a_driver_of_another_scheduler_may_come_back_after_an_outage_of_the_serv
     assert [type(action) for action in reconcile([silent], {"a": adopted}, ONE, 161)] == [Lost, Kill]
     dead = replace(adopted, attempt=3, alive=False)  # it never came to take the study: not the study's fault
     assert reconcile([study("a", attempt=2)], {"a": dead}, ONE, 120)[0] == Lost(
-        "a", 0, "its process ended before it took the study", counted=False
+        "a", 2, "its process ended before it took the study", counted=False, early=True
     )
 
 

@@ -8,7 +8,8 @@ from driftline.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, S
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
-from service.launchers.base import Launch
+from service.launchers.base import Launch, Seen
+from service.scheduler.reconcile import Stop
 from service.store.leases import Driven
 from service.store.store import Store
 from tests.waiting import until
@@ -277,3 +278,44 @@ def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pyte
     loop.start()
     until(lambda: launcher.started)
     loop.close()
+
+
+def test_a_scheduler_whose_lock_went_to_another_one_while_it_looked_does_nothing(store: Store, clock: Clock) -> None:
+    running: dict[str, tuple[str, int]] = {}
+    slow, quick = FakeLauncher(running=running), FakeLauncher(running=running)
+    study, first = driving(store, clock, slow)
+    second = scheduler(store, quick)
+    running.clear()  # its driver dies
+    seen = slow.seen
+
+    def late(study_id: str) -> Seen:
+        answer = seen(study_id)
+        slow.seen = seen  # type: ignore[method-assign]
+        for _ in range(8):
+            clock.now += 5
+            second.step()
+        store.leases.acquire(study, "elsewhere/2")
+        return answer
+
+    slow.seen = late  # type: ignore[method-assign]
+    assert first.step() == []
+    assert not first.acting
+    assert (slow.stopped, list(running)) == ([], [study])
+    assert second.step() == []
+    assert (store.leases.driven()[0].held, store.leases.driven()[0].attempt) == (True, 2)
+
+
+def test_a_scheduler_that_looks_for_long_alone_goes_on_acting(store: Store, clock: Clock) -> None:
+    launcher = FakeLauncher()
+    study, loop = driving(store, clock, launcher)
+    seen = launcher.seen
+
+    def late(study_id: str) -> Seen:
+        clock.now += 45
+        return seen(study_id)
+
+    launcher.seen = late  # type: ignore[method-assign]
+    store.studies.intend(study, "cancel")
+    store.leases.release(study, 1, "CANCELLED")
+    launcher.running.clear()
+    assert [type(action) for action in loop.step()] == [Stop]

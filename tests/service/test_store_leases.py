@@ -194,8 +194,10 @@ def test_drivers_whose_trials_begin_anew_each_time_are_counted(store: Store) -> 
 
 def test_a_driver_that_never_came_is_counted(store: Store) -> None:
     study = make(store)
-    assert [store.leases.lost(study, 0, "no such program") for _ in range(2)] == [1, 2]
+    assert [store.leases.lost(study, 0, "no such program", early=True) for _ in range(2)] == [1, 2]
     assert store.leases.acquire(study, holder()).attempt == 1
+    assert store.leases.lost(study, 0, "no such program", early=True) == 2  # of the time before
+    assert store.leases.heartbeat(study, 1) == "run"
     assert store.leases.driven()[0].deaths == 2
     store.leases.lost(study, 1, "again")
     store.leases.settle(study, "FAILED", "three drivers were lost")

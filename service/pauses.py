@@ -1,4 +1,4 @@
-"""Pauses between attempts to start a driver that its launcher could not start for now."""
+"""Pauses of single studies, between attempts to do what could not be done for now."""
 
 from __future__ import annotations
 
