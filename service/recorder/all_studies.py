@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from driftline.errors import NotFound
 from driftline.wire.ids import holder
+from driftline.wire.records import StudyRecord
+from service.pauses import Pauses
 from service.recorder import study_recorder
 from service.recorder.run_contents import STUDY_TAG
 from service.recorder.study_recorder import Recorder, experiments, lock_name
@@ -29,6 +33,7 @@ class StudiesRecorder:
 
     Attributes:
         complete: Whether MLflow showed all studies in full after the last sync.
+        failed: Why studies could not be recorded or deleted in the last sync; they are tried again after a pause.
     """
 
     def __init__(
@@ -51,41 +56,54 @@ class StudiesRecorder:
         self._after = ""  # the last deleted study of the previous page of this round through all of them
         self._asks: Any = None
         self._holder = holder()
+        self._pauses = Pauses(time.monotonic)
         self.complete = False
+        self.failed: list[str] = []
 
     def sync(self) -> bool:
         """Write what is new in any study; an error in one does not hold up the others.
 
         Returns:
             Whether anything was written or deleted.
-
-        Raises:
-            Exception: The last error, after all studies have been tried.
         """
-        wrote, failure = False, None
-        self.complete = True
+        wrote = False
+        self.complete, self.failed = True, []
         for study in self._store.studies.find():
-            try:
-                if study.finished and self._shown(study.id) == study.version:
-                    self._recorders.pop(study.id, None)
-                    continue
-                if study.id not in self._recorders:
-                    self._recorders[study.id] = self._recorder(study.id)
-                wrote |= self._recorders[study.id].sync()
-                self.complete &= self._recorders[study.id].shows(study)
-            except NotFound:  # deleted in the meantime
-                self._recorders.pop(study.id, None)
-            except Exception as error:
-                failure = error
+            wrote |= self._tried(study.id, partial(self._sync, study))
         deletions = self._store.deletions.pending("mlflow", _FORGET, self._after)
         for deletion in deletions:
-            try:
-                wrote |= self._forget(deletion)
-            except Exception as error:
-                failure = error
+            wrote |= self._tried(deletion.study_id, partial(self._forget, deletion))
         self._after = deletions[-1].study_id if len(deletions) == _FORGET else ""
-        if failure is not None:
-            raise failure
+        return wrote
+
+    def _tried(self, study_id: str, work: Callable[[], bool]) -> bool:
+        """The outcome of `work`; False if it fails, or has failed and is in a pause."""
+        if self._pauses.holds(study_id):
+            self.complete = False
+            return False
+        try:
+            wrote = work()
+        except Exception as error:
+            self.complete = False
+            self.failed.append(f"study {study_id}: {error or type(error).__name__}")
+            self._pauses.lengthen(study_id)
+            return False
+        self._pauses.end(study_id)
+        return wrote
+
+    def _sync(self, study: StudyRecord) -> bool:
+        """Writes what is new in a study."""
+        try:
+            if study.finished and self._shown(study.id) == study.version:
+                self._recorders.pop(study.id, None)
+                return False
+            if study.id not in self._recorders:
+                self._recorders[study.id] = self._recorder(study.id)
+            wrote = self._recorders[study.id].sync()
+            self.complete &= self._recorders[study.id].shows(study)
+        except NotFound:  # deleted in the meantime
+            self._recorders.pop(study.id, None)
+            return False
         return wrote
 
     def _forget(self, deletion: Deletion) -> bool:

@@ -51,7 +51,7 @@ class RecorderLoop:
         self._shown: object = None  # state and version of all studies when MLflow showed them in full
 
     def run(self, stop: threading.Event) -> None:
-        """Sync repeatedly until `stop` is set; never raises. Waits longer while MLflow is unreachable."""
+        """Sync repeatedly until `stop` is set; never raises. Waits longer while its process cannot work."""
         retries = study_recorder.retries()
         while not stop.is_set():
             wait = study_recorder.EVERY_S
@@ -60,14 +60,14 @@ class RecorderLoop:
                 retries = study_recorder.retries()
             except Exception as error:
                 wait = next(retries)
-                _LOG.warning("not everything could be recorded, next attempt in %.0f s: %s", wait, error)
+                _LOG.warning("nothing could be recorded, next attempt in %.0f s: %s", wait, error)
             stop.wait(wait)
 
     def sync(self) -> None:
         """Lets the process write what is new in any study; does nothing if nothing is new.
 
         Raises:
-            Unavailable: Not everything could be written.
+            Unavailable: The process has died, or cannot read the store.
         """
         studies = self._store.studies.glances()
         if studies == self._shown and not self._store.deletions.pending("mlflow", 1):
@@ -79,6 +79,9 @@ class RecorderLoop:
         outcome = json.loads(answer)
         if "problem" in outcome:
             raise Unavailable(outcome["problem"])
+        if failed := outcome.get("failed"):
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            _LOG.warning("not everything could be recorded: %s%s", failed[0], more)
         if outcome["complete"]:
             self._shown = studies
 
@@ -99,7 +102,7 @@ def _answer(line: str) -> str:
         recorder.sync()
     except Exception as error:
         return json.dumps({"problem": f"{error}" or type(error).__name__})
-    return json.dumps({"complete": recorder.complete})
+    return json.dumps({"complete": recorder.complete, "failed": recorder.failed})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 
 from service.recorder import study_recorder
 from service.recorder.all_studies import StudiesRecorder
+from service.recorder.study_recorder import Recorder
 from service.store.store import Store
 
 from .test_study_recorder import Stored, connect, pytestmark, shown, trials
@@ -62,11 +63,32 @@ def test_finished_studies_are_recorded_again_in_a_new_mlflow(
     lost = f"sqlite:///{tmp_path / 'another.db'}"
     shutil.copy(migrated, tmp_path / "another.db")
     away = StudiesRecorder(store, lost, client=lambda _: None)  # no client at all: it cannot be asked
-    with pytest.raises(AttributeError):
-        away.sync()
+    assert not away.sync()
+    assert "NoneType" in away.failed[0]
     recorder = StudiesRecorder(store, lost, str(tmp_path / "artifacts"))
     assert recorder.sync()
     assert shown(connect(lost)).keys() == before.keys()
     assert {len(runs) for _, runs in shown(connect(lost)).values()} == {len(runs) for _, runs in before.values()}
     assert not recorder.sync()
     assert not StudiesRecorder(store, lost).sync()
+
+
+def test_a_study_that_cannot_be_recorded_delays_no_other(
+    store: Store, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, sound = (Stored(store, ["fedavg"], 20, name) for name in ("broken", "sound"))
+    sync, tries = Recorder.sync, []
+
+    def failing(recorder: Recorder) -> bool:
+        if recorder._study_id == broken.id:
+            tries.append(1)
+            raise ValueError("no such number")
+        return sync(recorder)
+
+    monkeypatch.setattr(Recorder, "sync", failing)
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
+    assert recorder.sync()
+    assert recorder.failed == [f"study {broken.id}: no such number"]
+    sound.add(trials("fedavg", 1))
+    assert recorder.sync()
+    assert (recorder.failed, recorder.complete, tries) == ([], False, [1])  # it is in a pause
