@@ -11,7 +11,7 @@ from driftline.wire.ids import trial_id
 from driftline.wire.records import Phase, TrialRecord, TrialState
 from service.store import curves, trial_rows
 from service.store.curves import RESTORED
-from service.store.leases import desired
+from service.store.leases import RETRIED, desired
 from service.store.schema import PACKS, TRIALS
 from service.store.session import StorePart, check_exists, moment
 from service.store.states import check_trial
@@ -35,6 +35,7 @@ class Trials(StorePart):
         self,
         study_id: str,
         *,
+        ids: Sequence[str] | None = None,
         label: str | None = None,
         phase: Phase | None = None,
         state: TrialState | None = None,
@@ -45,21 +46,29 @@ class Trials(StorePart):
 
         Args:
             study_id: Id of the study.
+            ids: Only these trials.
             label: Only trials of this label.
             phase: Only trials of this phase.
             state: Only trials in this state.
             after: Only trials after this (label, phase, number).
             limit: Maximum number of trials.
+
+        Raises:
+            NotFound: No such study, or the study has no trial of one of `ids`.
         """
         query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
         for name, value in (("label", label), ("phase", phase), ("state", state)):
             if value is not None:
                 query = query.where(TRIALS.c[name] == value)
+        if ids is not None:
+            query = query.where(TRIALS.c.id.in_(ids))
         if after is not None:
             query = query.where(_later(*after))
         query = query.order_by(TRIALS.c.label, TRIALS.c.phase.desc(), TRIALS.c.number).limit(limit)
         with self._session.read() as connection:
             check_exists(connection, study_id)
+            if ids is not None:
+                trial_rows.by_id(connection, study_id, ids)
             found = connection.execute(query)
             names = list(found.keys())
             return [_trial(dict(zip(names, row, strict=True))) for row in found]
@@ -161,7 +170,7 @@ class Trials(StorePart):
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, attempt)
             rows = {row.id: row for row in trial_rows.by_id(connection, study_id, [result.trial for result in results])}
-            changes = self._results(rows, results)
+            changes = self._results(rows, results, retried=_retried(self._session.driver(connection, study_id)))
             changed = bool(changes)
             if changed:
                 connection.execute(_FINISH, changes)
@@ -190,12 +199,16 @@ class Trials(StorePart):
             )
         )
 
-    def _results(self, rows: Mapping[str, sa.Row[Any]], results: Sequence[TrialResult]) -> list[dict[str, Any]]:
+    def _results(
+        self, rows: Mapping[str, sa.Row[Any]], results: Sequence[TrialResult], *, retried: bool
+    ) -> list[dict[str, Any]]:
         """The updates that store these results, in the same order, without results that are stored already.
 
         Args:
             rows: The trials' rows by id.
             results: The results; a trial may occur more than once.
+            retried: Whether the owner has retried trials under this driver. That a WAITING trial has failed is then
+                what the driver has said before, in case the answer was lost: the next driver runs the trial.
         """
         now = self._session.clock()
         stands = {trial: (row.state, row.values, row.error) for trial, row in rows.items()}
@@ -209,6 +222,8 @@ class Trials(StorePart):
                 raise Conflict(
                     f"trial {result.trial} is finished with another result; a finished trial is final", state=state
                 )
+            if retried and (state, result.state) == ("WAITING", "FAILED"):
+                continue
             check_trial(result.trial, state, result.state)
             stored, reported = rows[result.trial].rounds_done, result.rounds_done or 0
             if result.state != "WAITING" and stored < reported:
@@ -227,6 +242,10 @@ class Trials(StorePart):
                 }
             )
         return changes
+
+
+def _retried(driver: sa.Row[Any] | None) -> bool:
+    return driver is not None and driver.fingerprint == RETRIED
 
 
 def _later(label: str, phase: str, number: int) -> sa.ColumnElement[bool]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from driftline.errors import Conflict, Forbidden, NotFound
+from driftline.wire.ids import holder
 from service.store.store import Store
 from tests.waiting import together
 
@@ -46,7 +47,7 @@ def test_who_may_retry(service: Service) -> None:
 
 
 def test_bodies_and_keys(service: Service) -> None:
-    study, attempt, trials = mixed(service.store)
+    study, _, trials = mixed(service.store)
     path = f"/v1/studies/{study}:retry"
     with service.http() as http:
         for wrong in ({"trials": "x"}, {"trials": [1]}, {"trial": []}, []):
@@ -59,6 +60,7 @@ def test_bodies_and_keys(service: Service) -> None:
         assert (other.status_code, other.json()["path"]) == (422, "Idempotency-Key")
         assert http.post(path).status_code == 200  # no body: all of them
         assert http.post(path).status_code == 409
+        attempt = service.store.leases.acquire(study, holder()).attempt
         service.store.trials.finish(study, attempt, [failed(trials[0])])
         assert http.post(path, json={}).status_code == 200
 

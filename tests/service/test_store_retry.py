@@ -141,6 +141,17 @@ def test_a_driver_leaves_retried_trials_to_the_next_one(store: Store) -> None:
     assert store.leases.release(study, attempt, "SUCCEEDED", "1 of 4 trials have failed") == "SUCCEEDED"
 
 
+def test_a_result_that_is_sent_again_does_not_undo_a_retry(store: Store) -> None:
+    study, attempt, trials = mixed(store)
+    store.retries.request(study, trials[:1])
+    store.trials.finish(study, attempt, [failed(trials[0])])  # the driver has not heard the answer
+    assert store.trials.get(study, trials[0]).state == "WAITING"
+    store.leases.release(study, attempt, "SUCCEEDED")
+    attempt = store.leases.acquire(study, "h/2").attempt
+    store.trials.finish(study, attempt, [failed(trials[0])])
+    assert store.trials.get(study, trials[0]).state == "FAILED"
+
+
 def test_a_driver_that_dies_after_a_retry_counts_from_zero(store: Store) -> None:
     study, attempt, _ = mixed(store)
     store.leases.lost(study, attempt, "a test")
