@@ -129,12 +129,10 @@ class ApiClient(Connection):
         """Curves by trial id, one list per metric; of all trials unless some are named."""
         curves: dict[str, dict[str, list[Any]]] = {}
         path = study_path(study_id, "/curves")
-        if not trials:
-            for page in self._pages(path, {}, CurvesPage):
+        for start in range(0, max(1, len(trials)), _TRIALS_AT_ONCE):
+            some = {"trial": trials[start : start + _TRIALS_AT_ONCE]}
+            for page in self._pages(path, {**some, "page_size": "100"}, CurvesPage):
                 curves |= page.curves
-        for start in range(0, len(trials), _TRIALS_AT_ONCE):
-            some = trials[start : start + _TRIALS_AT_ONCE]
-            curves |= self._get(path, CurvesPage, params=[("trial", trial) for trial in some]).curves
         return curves
 
     def frontier(self, study_id: str) -> dict[str, Any]:

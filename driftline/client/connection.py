@@ -107,7 +107,7 @@ class Connection:
         )
         return model.model_validate_json(self._request("POST", path, content=content, **options).content)
 
-    def _pages(self, path: str, params: Mapping[str, str], model: type[_Model]) -> Iterator[_Model]:
+    def _pages(self, path: str, params: Mapping[str, Any], model: type[_Model]) -> Iterator[_Model]:
         token: str | None = None
         while True:
             page = self._get(path, model, params={**params, "page_token": token} if token else params)

@@ -96,6 +96,7 @@ def create_app(
         strangers=Rates(SIGN_INS_A_MINUTE / 60, SIGN_INS_AT_ONCE),
         parsing=Threads(2),
         checking=Checking(),
+        reading=Threads(2),
         probing=Threads(2),
         metrics=metrics,
         bodies=Bodies(),

@@ -44,6 +44,7 @@ class Context:
         strangers: How many requests without a known token each client address has left.
         parsing: Threads that parse large bodies.
         checking: Threads that check studies.
+        reading: Threads that read curves, of which each needs a lot of memory.
         probing: Threads that check whether the database answers.
         metrics: Counters of this process.
         bodies: Cache of results.
@@ -62,6 +63,7 @@ class Context:
     strangers: Rates
     parsing: Threads
     checking: Checking
+    reading: Threads
     probing: Threads
     metrics: Metrics
     bodies: Bodies

@@ -1,5 +1,6 @@
 """Studies in the store: created, changed at their owner's request, read as records."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from service.store.schema import DRIVERS, STUDIES
 from service.store.session import KEPT, Actor, Session, missing, moment
 from service.store.states import DRIVEN, intended
 from service.store.stored_spec import StoredSpec
+
+PAGE_CHARACTERS = 4_000_000
+"""Maximum length of the documents of a page of studies, as JSON."""
 
 _INSERT = sa.insert(STUDIES)
 
@@ -112,15 +116,27 @@ class StoredStudies:
             before: Only studies older than the one with this id.
             limit: Maximum number of studies.
         """
-        query = sa.select(STUDIES).where(KEPT).order_by(STUDIES.c.id.desc()).limit(limit)
-        if project is not None:
-            query = query.where(STUDIES.c.project == project)
-        if before is not None:
-            query = query.where(STUDIES.c.id < before)
+        query = _newest(sa.select(STUDIES), project, before).limit(limit)
         with self._session.read() as connection:
-            rows = connection.execute(query).all()
-            counted = progress.of(connection, {row.id: row.spec for row in rows})
-            return [_study(row, counted[row.id]) for row in rows]
+            return _studies(connection, connection.execute(query).all())
+
+    def page(
+        self, *, project: str | None = None, before: str | None = None, most: int
+    ) -> tuple[list[StudyRecord], bool]:
+        """The next studies, newest first, and whether there are more; at least one if there is any.
+
+        Args:
+            project: Only studies of this project.
+            before: Only studies older than the one with this id.
+            most: Maximum number of studies; fewer are returned if their documents are longer than `PAGE_CHARACTERS`.
+        """
+        length = sa.func.length(sa.cast(STUDIES.c.spec, sa.Text))
+        query = _newest(sa.select(length), project, before).limit(most + 1)
+        with self._session.read() as connection:
+            lengths = list(itertools.accumulate(connection.execute(query).scalars()))
+            fitting = max(1, sum(total <= PAGE_CHARACTERS for total in lengths[:most]))
+            rows = connection.execute(_newest(sa.select(STUDIES), project, before).limit(fitting)).all()
+            return _studies(connection, rows), len(lengths) > fitting
 
     def intend(
         self, study_id: str, intent: str, *, actor: Actor | None = None, limits: Quota | None = None, reason: str = ""
@@ -279,9 +295,22 @@ class StoredStudies:
             return {project: started for project, started in connection.execute(query) if started is not None}
 
 
+def _newest(query: sa.Select[Any], project: str | None, before: str | None) -> sa.Select[Any]:
+    """Of the studies that were not deleted, newest first."""
+    query = query.where(KEPT).order_by(STUDIES.c.id.desc())
+    if project is not None:
+        query = query.where(STUDIES.c.project == project)
+    return query if before is None else query.where(STUDIES.c.id < before)
+
+
 def study_record(connection: sa.Connection, row: sa.Row[Any]) -> StudyRecord:
     """The record of a study, from its row and the progress of its trials."""
-    return _study(row, progress.of(connection, {row.id: row.spec})[row.id])
+    return _studies(connection, [row])[0]
+
+
+def _studies(connection: sa.Connection, rows: Sequence[sa.Row[Any]]) -> list[StudyRecord]:
+    counted = progress.of(connection, {row.id: row.spec for row in rows})
+    return [_study(row, counted[row.id]) for row in rows]
 
 
 def _study(row: sa.Row[Any], labels: Mapping[str, LabelProgress]) -> StudyRecord:

@@ -66,8 +66,8 @@ def studies(asked: Asked, allowed: Allowed, request: Request, page_token: PageTo
     allowed.require("read")
     listing = ("studies page", allowed.project)
     before = position(listing, page_token, BY_ID)
-    rows = asked.store.studies.find(project=allowed.project, before=before, limit=STUDIES_A_PAGE + 1)
-    shown, older = pagination.page(listing, rows, STUDIES_A_PAGE, lambda study: study.id)
+    shown, more = asked.store.studies.page(project=allowed.project, before=before, most=STUDIES_A_PAGE)
+    older = pagination.token(listing, shown[-1].id) if more else None
     owners = asked.store.audit.owners(shown)
     listed = [(study, owners.get(study.id, ""), ProgressRow.of("", study.progress.values())) for study in shown]
     return page(request, "studies.html", listed=listed, older=older, newest=page_token is None)
@@ -113,7 +113,7 @@ def study(
 async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
     """The study's frontier.html as far as it has come, for the frame in its page."""
     glance: Glance = request.state.glance
-    key = (study_id, glance.state, "page")
+    key = ("page", study_id, glance.state)
     body = await asked.bodies.get(key, glance.version, lambda: _frontier_page(asked.store, study_id))
     return body.answer(request)
 

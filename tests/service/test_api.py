@@ -350,7 +350,7 @@ def test_what_fails_unexpectedly_is_a_problem_without_secrets(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(service.store.studies, "find", fail)
+    monkeypatch.setattr(service.store.studies, "page", fail)
     with service.http() as http:
         body = problem(http.get("/v1/studies"), 500, "error")
     assert "hunter2" not in json.dumps(body)

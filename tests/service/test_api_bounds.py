@@ -239,12 +239,12 @@ def test_probes_have_threads_of_their_own(sqlite_store: Store, monkeypatch: pyte
     """All of the pool that other requests share are held by reading that does not end."""
     held, go_on = threading.Semaphore(0), threading.Event()
 
-    def studies(**_: object) -> list[Any]:
+    def studies(**_: object) -> tuple[list[Any], bool]:
         held.release()
         assert go_on.wait(600)
-        return []
+        return [], False
 
-    monkeypatch.setattr(sqlite_store.studies, "find", studies)
+    monkeypatch.setattr(sqlite_store.studies, "page", studies)
     with running(sqlite_store) as service, ThreadPoolExecutor(45) as threads:
 
         def ask() -> int:

@@ -92,3 +92,18 @@ def test_a_page_of_long_curves_has_fewer_trials(sqlite_store: Store, monkeypatch
             assert list(first["curves"]) == trials[:held]
             assert first["next_page_token"]
             assert client.curves(study) == whole["curves"]
+
+
+def test_named_trials_come_in_pages_too(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = stored(sqlite_store, 0)
+    trials = [trial.id for trial in sqlite_store.trials.find(study)][:3]
+    path = f"/v1/studies/{study}/curves"
+    monkeypatch.setattr(routes, "ROUNDS_A_PAGE", 2 * ROUNDS + 2)
+    with running(sqlite_store) as service, service.http() as http, service.client() as client:
+        refused = http.get(path, params={"trial": trials})
+        assert (refused.status_code, refused.json()["path"]) == (400, "trial")
+        assert "page_size" in refused.json()["detail"]
+        first = http.get(path, params={"trial": trials, "page_size": 10}).json()
+        assert (list(first["curves"]), bool(first["next_page_token"])) == (trials[:2], True)
+        assert client.curves(study, trials) == sqlite_store.curves.columns(study, trials)
+        assert http.get(path, params={"trial": [*trials[:1], "x.fedavg.s0"]}).status_code == 404

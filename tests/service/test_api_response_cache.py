@@ -16,6 +16,7 @@ from service.store.store import Store
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
 from .store_setup import driven
+from .test_web_sign_in import signed_in
 
 
 @pytest.mark.parametrize("what", ["", "/frontier"])
@@ -57,6 +58,16 @@ def test_a_comparison_has_an_etag_too(sqlite_store: Store) -> None:
         assert http.get(path, params=params, headers=given).status_code == 304
         turned = http.get(path, params={"a": "fedprox", "b": "fedavg"}, headers=given)
         assert turned.json()["a"] == "fedprox"
+
+
+def test_a_comparison_is_not_the_cached_page_of_the_frontier(sqlite_store: Store) -> None:
+    study = sqlite_store.studies.create(SPEC, "f" * 64).id
+    with running(sqlite_store, frontier=None) as service:
+        with signed_in(service, "reader") as http:
+            assert http.get(f"/studies/{study}/frontier").status_code == 200
+        with service.http() as http:
+            labels = {"a": sqlite_store.studies.get(study).state, "b": "page"}
+            assert http.get(f"/v1/studies/{study}/compare", params=labels).status_code == 404
 
 
 def test_a_large_answer_is_compressed_once(sqlite_store: Store) -> None:

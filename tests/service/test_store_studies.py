@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
+from service.store import stored_studies
 from service.store.session import Actor
 from service.store.store import Store
 from tests.waiting import together
@@ -28,6 +29,23 @@ def test_a_new_study_is_pending_with_its_spec_and_times(store: Store, clock: Clo
 def test_records_are_frozen(store: Store) -> None:
     with pytest.raises(ValidationError):
         store.studies.get(make(store)).state = "RUNNING"  # type: ignore[misc]
+
+
+def test_a_page_of_long_studies_has_fewer(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for length in (10, 10, 5000, 10):
+        clock.now += 1
+        made.append(store.studies.create({**SPEC, "notes": "x" * length}, "f" * 64).id)
+    monkeypatch.setattr(stored_studies, "PAGE_CHARACTERS", 2000)
+    pages, before = [], None
+    for _ in range(4):
+        page, more = store.studies.page(project="default", before=before, most=3)
+        pages.append([study.id for study in page])
+        if not more:
+            break
+        before = page[-1].id
+    assert pages == [[made[3]], [made[2]], [made[1], made[0]]]
+    assert store.studies.page(most=3, before=made[0]) == ([], False)
 
 
 def test_owners_are_named_from_the_audit_trail(store: Store, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from driftline.wire.budgets import CheckedStudy, Extension, Retry
 from driftline.wire.records import StudyPage, StudyRecord
 from service.api.auth.tokens import Access
 from service.api.dependencies import Allowed, Asked, Context, ReadableStudy, WritableStudy
-from service.api.pagination import BY_ID, PageSize, PageToken, page, position
+from service.api.pagination import BY_ID, PageSize, PageToken, position, token
 from service.api.request_bodies import CheckedRoute, SubmissionRoute
 from service.api.response_cache import NOT_MODIFIED, Body
 from service.api.study_checks import extended, request_hash, with_pool_checked
@@ -91,12 +91,12 @@ def studies(
     page_token: PageToken = None,
     owners: Annotated[bool, Query(description="Also say who submitted each study.")] = False,
 ) -> StudyPage:
-    """The project's studies, newest first."""
+    """The project's studies, newest first. If their documents are long, a page holds fewer than requested."""
     allowed.require("read")
     listing = ("studies", allowed.project)
     before = position(listing, page_token, BY_ID)
-    rows = asked.store.studies.find(project=allowed.project, before=before, limit=page_size + 1)
-    shown, following = page(listing, rows, page_size, lambda study: study.id)
+    shown, more = asked.store.studies.page(project=allowed.project, before=before, most=page_size)
+    following = token(listing, shown[-1].id) if more else None
     names = asked.store.audit.owners(shown) if owners else {}
     return StudyPage(studies=shown, owners=names, next_page_token=following)
 

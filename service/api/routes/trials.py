@@ -2,21 +2,23 @@
 
 import itertools
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from driftline.errors import InvalidRequest
 from driftline.results import comparison
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
 from service.api.dependencies import Asked, Context, ReadableStudy
 from service.api.pagination import BY_TRIAL, PageSize, PageToken, page, position
 from service.api.response_cache import NOT_MODIFIED, Body
+from service.store.store import Store
 from service.store.stored_studies import Glance
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["trials"])
 ROUNDS_A_PAGE = 200_000
+_NAMED = 1000
 _COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
@@ -39,25 +41,18 @@ def trials(
 
 
 @ROUTER.get("/curves", operation_id="getCurves", response_model=CurvesPage)
-def curves(
+async def curves(
     study_id: ReadableStudy,
     asked: Asked,
-    trial: Annotated[
-        list[str] | None, Query(max_length=1000, description="Ids of trials; default: all, in pages.")
-    ] = None,
-    page_size: PageSize = 100,
+    trial: Annotated[list[str] | None, Query(max_length=_NAMED, description="Ids of trials; default: all.")] = None,
+    page_size: Annotated[PageSize | None, Query(description="100 by default, or all named trials.")] = None,
     page_token: PageToken = None,
 ) -> Response:
     """Curves by trial id, one list per metric; null where a round did not report it.
 
-    If curves are long, a page holds fewer trials than requested.
+    If curves are long, a page holds fewer trials than requested; without a page_size, as many named ones are refused.
     """
-    if trial:
-        return _curves(asked.store.curves.columns(study_id, trial), None)
-    listing = ("curves", study_id)
-    rows = asked.store.trials.find(study_id, after=position(listing, page_token, BY_TRIAL), limit=page_size + 1)
-    shown, following = page(listing, rows, _fitting(rows[:page_size]), _position)
-    return _curves(asked.store.curves.columns(study_id, [record.id for record in shown]), following)
+    return await asked.reading.run(lambda: _curves(asked.store, study_id, trial, page_size, page_token))
 
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
@@ -83,13 +78,17 @@ async def compare(
     """
     whole = await _frontier(study_id, asked, request)
     version: int = request.state.glance.version
-    body = await asked.bodies.get((study_id, a, b), version, lambda: comparison.compare(json.loads(whole.raw), a, b))
+    body = await asked.bodies.get(
+        ("compare", study_id, a, b), version, lambda: comparison.compare(json.loads(whole.raw), a, b)
+    )
     return body.answer(request)
 
 
 async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
     glance: Glance = request.state.glance  # the state is in the answer, and may change without a new version
-    return await asked.bodies.get((study_id, glance.state), glance.version, lambda: asked.frontier(study_id))
+    return await asked.bodies.get(
+        ("frontier", study_id, glance.state), glance.version, lambda: asked.frontier(study_id)
+    )
 
 
 def _fitting(records: list[TrialRecord]) -> int:
@@ -98,14 +97,26 @@ def _fitting(records: list[TrialRecord]) -> int:
     return max(1, sum(total <= ROUNDS_A_PAGE for total in rounds))
 
 
-def _curves(curves: Mapping[str, Any], following: str | None) -> Response:
+def _curves(
+    store: Store, study_id: str, trial: list[str] | None, page_size: int | None, page_token: str | None
+) -> Response:
     """A page of curves, not validated again: they were checked when they were stored.
 
     Encodes each trial separately, because the JSON encoder blocks all other threads while it runs.
     """
+    listing = ("curves", study_id, *(trial or ()))
+    after, most = position(listing, page_token, BY_TRIAL), page_size or (_NAMED if trial else 100)
+    rows = store.trials.find(study_id, ids=trial or None, after=after, limit=most + 1)
+    fitting = _fitting(rows[:most])
+    if trial and page_size is None and fitting < len(rows):
+        raise InvalidRequest(
+            "trial", f"these trials have more than {ROUNDS_A_PAGE:,} rounds: give page_size, and they come in pages"
+        )
+    shown, following = page(listing, rows, fitting, _position)
+    curves = store.curves.columns(study_id, [record.id for record in shown])
     texts = (f"{json.dumps(trial)}:{_COMPACT.encode(columns)}" for trial, columns in curves.items())
-    page = f'{{"curves":{{{",".join(texts)}}},"next_page_token":{json.dumps(following)}}}'
-    return Response(page, media_type="application/json")
+    whole = f'{{"curves":{{{",".join(texts)}}},"next_page_token":{json.dumps(following)}}}'
+    return Response(whole, media_type="application/json")
 
 
 def _position(record: TrialRecord) -> tuple[str, Phase, int]:
