@@ -34,6 +34,9 @@ NEWER_COUNTERS = frozenset({"examples", "slowest_examples"})
 WINDOW = 0.1
 """The window of `smooth` at round t spans the last max(1, t / 10) rounds."""
 
+LARGEST = 1e100
+"""The largest absolute value of a metric that counts as finite, so that sums and squares of values are finite too."""
+
 UNITS: dict[str, str] = {
     "rounds": "rounds",
     "bytes": "bytes, up and down",
@@ -120,7 +123,7 @@ class TrialCurve:
         return int(self.rounds[-1]) if self.rounds.size else 0
 
     def metric(self, name: str) -> tuple[Array, Array]:
-        """Rounds in which a metric was evaluated with a finite value, and these values.
+        """Rounds in which a metric was evaluated with a finite value (see `LARGEST`), and these values.
 
         Args:
             name: The metric.
@@ -131,13 +134,13 @@ class TrialCurve:
         values = self.columns.get(name)
         if values is None:
             return np.zeros(0), np.zeros(0)
-        there = np.isfinite(values)
+        there = numbers(values)
         return self.rounds[there], values[there]
 
     def reports(self, name: str) -> bool:
         """Whether it was ever evaluated to a finite value of this metric."""
         values = self.columns.get(name)
-        return values is not None and bool(np.isfinite(values).any())
+        return values is not None and bool(numbers(values).any())
 
     def smoothed(self, name: str) -> tuple[Array, Array, Array]:
         """Rounds in which a metric was evaluated with a finite value, its values, and the smoothed values."""
@@ -242,6 +245,11 @@ def smooth(rounds: Array, values: Array) -> Array:
     padded = np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
     sums = np.add.reduceat(padded, np.stack([first, after], axis=1).ravel(), axis=-1)[..., ::2]
     return np.asarray(sums / (after - first))
+
+
+def numbers(values: Array) -> NDArray[np.bool_]:
+    """Where a metric was evaluated to a number of at most `LARGEST`."""
+    return np.abs(values) <= LARGEST
 
 
 def finite(values: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftline.results.curves import Array, TrialCurve, costs, smooth
+from driftline.results.curves import Array, TrialCurve, costs, numbers, smooth
 from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import Axis, axis_of
 
@@ -107,13 +107,13 @@ def _key(metric: str, cost: str, curve: TrialCurve) -> str:
 
 def _pattern(curve: TrialCurve, metric: str) -> Hashable:
     """Equal for curves whose runs have arrays of the same form: divergence, rounds and evaluated rounds."""
-    return curve.state == "DIVERGED", curve.rounds.tobytes(), np.isfinite(curve.columns[metric]).tobytes()
+    return curve.state == "DIVERGED", curve.rounds.tobytes(), numbers(curve.columns[metric]).tobytes()
 
 
 def _runs(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str, cost: str) -> list[Runs]:
     """The runs of configurations with equal patterns of their curves."""
     firsts = groups[0][1]
-    there = [np.isfinite(curve.columns[metric]) for curve in firsts]
+    there = [numbers(curve.columns[metric]) for curve in firsts]
     at = [curve.rounds[evaluated] for curve, evaluated in zip(firsts, there, strict=True)]
     ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in firsts]
     rounds = np.unique(np.concatenate([*at, [end for end in ends if np.isfinite(end)]]))

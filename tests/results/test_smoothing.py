@@ -6,6 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.results.curves import smooth
+from driftline.results.document import frontier_document
+
+from .samples import Chosen, curve
 
 CURVES = st.lists(
     st.tuples(st.integers(0, 300), st.floats(-1e6, 1e6)), min_size=1, max_size=40, unique_by=lambda p: p[0]
@@ -58,3 +61,18 @@ def test_a_loss_is_smoothed_as_an_accuracy(curve: list[tuple[int, float]]) -> No
 def test_small_numbers_after_large_ones_keep_their_digits() -> None:
     values = np.array([1e12, 1e-9, 2e-9, 4e-9])
     assert smooth(np.array([0.0, 30.0, 31.0, 32.0]), values)[3] == pytest.approx(7e-9 / 3, rel=1e-12)
+
+
+def test_values_beyond_the_largest_are_as_infinite() -> None:
+    """Else their sums are infinite, which no answer of the API and no stored value may be."""
+    huge = [
+        curve([value, 2.0, value, value, 1.0], metric="test_loss", number=n) for n, value in enumerate((1e308, -1e101))
+    ]
+    finite = [curve([np.nan, 2.0, np.nan, np.nan, 1.0], metric="test_loss", number=n) for n in range(2)]
+    assert [one.smoothed("test_loss")[1].tolist() for one in huge] == [[2.0, 1.0]] * 2
+    chosen = Chosen(quality="test_loss")
+    found, expected = (frontier_document("s", curves, chosen, 4)["methods"] for curves in (huge, finite))
+    assert found == expected
+    never = curve([1e308] * 5, metric="test_loss")
+    assert not never.reports("test_loss")
+    assert curve([1e100] * 5, metric="test_loss").smoothed("test_loss")[2].tolist() == [1e100] * 5

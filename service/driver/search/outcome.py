@@ -7,7 +7,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results import objectives
-from driftline.results.curves import COSTS
+from driftline.results.curves import COSTS, LARGEST
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import Values
@@ -44,7 +44,9 @@ def trial_result(study: Study, row: Row, columns: Mapping[str, Sequence[Any]]) -
     except InvalidSpec as error:
         if objective.quality not in columns or error.path == "objective.cost":
             raise
-        return TrialResult(trial=row.id, state="FAILED", error=f"{objective.quality} was never a finite number")
+        return TrialResult(
+            trial=row.id, state="FAILED", error=f"{objective.quality} was never a number of at most {LARGEST:g}"
+        )
     return TrialResult(trial=row.id, state="COMPLETE", values=Values(**values))
 
 
