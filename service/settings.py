@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -46,6 +47,16 @@ def _place(place: str) -> str:
     return place if "://" in place else str(Path(place).absolute())
 
 
+def _without_account(url: str) -> str:
+    if url.startswith(("http://", "https://")) and "@" in urlsplit(url).netloc:
+        raise ValueError("must hold no account, because it is shown: use MLFLOW_TRACKING_USERNAME and _PASSWORD")
+    return url
+
+
+def _mlflow(url: str | None) -> str | None:
+    return None if url in (None, "", "none") else _without_account(str(url))
+
+
 class ServiceSettings(BaseModel):
     """The environment's settings for a service, as `read_service` reads them: `home` is DRIFTLINE_HOME, and so on.
 
@@ -73,12 +84,12 @@ class ServiceSettings(BaseModel):
     )
     launcher: str = Field("local", description="where drivers run: local, ray_jobs, kubernetes, or an installed one")
     launcher_config: Path | None = Field(None, description="YAML file with the launcher's settings")
-    mlflow_url: Annotated[str | None, BeforeValidator(lambda url: None if url in ("", "none") else url)] = Field(
+    mlflow_url: Annotated[str | None, BeforeValidator(_mlflow)] = Field(
         default_factory=lambda given: None if given["database_url"] else f"sqlite:///{given['home'] / 'mlflow.db'}",
         description='MLflow tracking URI; "none" or empty records nothing; by default SQLite in DRIFTLINE_HOME, or '
         "none if DRIFTLINE_DATABASE_URL is set",
     )
-    mlflow_public_url: Annotated[str, AfterValidator(lambda url: url.rstrip("/"))] = Field(
+    mlflow_public_url: Annotated[str, AfterValidator(lambda url: _without_account(url.rstrip("/")))] = Field(
         "", description="how people reach MLflow; DRIFTLINE_MLFLOW_URL by default"
     )
     limits: Path | None = Field(None, description="YAML or JSON file with limits, for the API and the scheduler")

@@ -175,6 +175,7 @@ class Streams:
                 self._leave(stream, stream.informer)
             if not self._open:
                 self._checks.cancel()
+                self._checks = None  # a cancelled task is not done before the loop's next turn
 
     def _admit(self, access: Access) -> None:
         per_token, per_process = self._limits.per_token, self._limits.per_process

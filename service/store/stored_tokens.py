@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
 
-from driftline.errors import NotFound
+from driftline.errors import NotFound, Unavailable
 from driftline.wire.access import MadeToken, NewToken, TokenRecord
 from driftline.wire.ids import new_study_id
 from service.store.schema import TOKENS
-from service.store.session import Actor, StorePart, moment
+from service.store.session import Actor, Session, StorePart, moment
 from trainers import shown
 
 PREFIX = "dl_"
@@ -29,6 +30,10 @@ def digest(token: str) -> str:
 
 class StoredTokens(StorePart):
     """The digests of tokens, and what each token allows."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._noted: dict[str, float] = {}  # token's id to the last use that was stored, or could not be
 
     def create(self, new: NewToken, actor: Actor | None = None) -> MadeToken:
         """Make a token.
@@ -91,7 +96,7 @@ class StoredTokens(StorePart):
     def valid(self, token: str) -> TokenRecord | None:
         """The record of a valid token; None if the token is unknown, expired or revoked.
 
-        Updates the time of last use, at most every five minutes.
+        Updates the time of last use, at most every five minutes, and not if the database cannot be written.
         """
         return self._valid(TOKENS.c.digest == digest(token))
 
@@ -105,8 +110,10 @@ class StoredTokens(StorePart):
         now = self._session.clock()
         if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
             return None
-        if row.last_used_at is None or not 0 <= now - row.last_used_at < _USED_EVERY_S:
-            with self._session.write() as connection:
+        used_at = max(row.last_used_at or 0.0, self._noted.get(row.id, 0.0))
+        if not 0 <= now - used_at < _USED_EVERY_S:
+            self._noted[row.id] = now  # first, so that other requests do not wait for the same write
+            with suppress(Unavailable), self._session.write() as connection:
                 connection.execute(sa.update(TOKENS).where(TOKENS.c.id == row.id).values(last_used_at=now))
         return _token(row)
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from driftline.errors import Forbidden, InvalidSpec, NotFound, QuotaExceeded, RateLimited, Unauthorized
+from driftline.errors import Forbidden, InvalidSpec, NotFound, QuotaExceeded, RateLimited, Unauthorized, Unavailable
 from driftline.wire.access import NewToken
 from service.api import app
 from service.api.rate_limits import Limits, Rates
@@ -123,6 +123,27 @@ def test_when_a_token_was_used_is_noted_now_and_then(either: Service, clock: Clo
         assert first is not None
         assert later is not None
         assert (later - first).total_seconds() == 360
+
+
+def test_a_token_is_valid_while_nothing_can_be_written(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, writes = made(service), []
+
+    def write() -> Any:
+        writes.append(1)
+        raise Unavailable("the disk is full")
+
+    monkeypatch.setattr(service.store.session, "write", write)
+    for _ in range(2):
+        assert service.store.tokens.valid(token["token"]) is not None
+    assert writes == [1]
+
+
+@pytest.mark.parametrize("name", ["DRIFTLINE_MLFLOW_URL", "DRIFTLINE_MLFLOW_PUBLIC_URL"])
+def test_an_account_in_mlflows_address_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSpec, match=rf"^{name}: must hold no account, because it is shown") as caught:
+        read_service({name: "https://ann:s3cret@mlflow.example.org"})
+    assert "s3cret" not in str(caught.value)
+    assert read_service({name: "https://mlflow.example.org/a@b"})
 
 
 def test_only_admins_make_tokens_set_quotas_and_see_the_trail(service: Service) -> None:

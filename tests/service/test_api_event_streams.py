@@ -1,5 +1,6 @@
 """Many event streams at once: how many there may be, what they cost, who ends them, and that none loses an event."""
 
+import asyncio
 import json
 import random
 import threading
@@ -18,7 +19,7 @@ from driftline.wire.records import Event
 from service.api import event_streams, study_polls
 from service.api.auth import oidc
 from service.api.auth.oidc import Oidc
-from service.api.auth.tokens import Access
+from service.api.auth.tokens import Access, Tokens
 from service.api.event_streams import Stream, StreamLimits, Streams
 from service.api.rate_limits import Limits
 from service.store.schema import TOKENS
@@ -294,6 +295,24 @@ def test_a_stream_whose_token_was_revoked_ends_with_an_error(sqlite_store: Store
     ):
         follow()
     assert len(seen) == 1
+
+
+def test_a_stream_that_opens_as_the_last_one_closes_is_checked(sqlite_store: Store) -> None:
+    study, made = make(sqlite_store), sqlite_store.tokens.create(NewToken(name="ann", project="default"))
+    tokens = Tokens(secret=b"x", store=sqlite_store)
+
+    async def read() -> None:
+        streams = Streams(sqlite_store, tokens, threading.Event(), StreamLimits(), check_s=0.05, poll_s=0.02)
+        access = tokens.access(made.token)
+        with streams.opened(study, access, made.token, 0):
+            await asyncio.sleep(0.01)
+        with streams.opened(study, access, made.token, 0) as text:
+            sqlite_store.tokens.revoke(made.id)
+            async with asyncio.timeout(60):
+                async for _ in text:
+                    pass
+
+    asyncio.run(read())
 
 
 def test_a_token_that_cannot_be_checked_ends_its_stream(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
