@@ -23,7 +23,7 @@ def test_what_is_not_built_says_why_and_where() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", sorted(set(re.findall(r"`((?:trainers|search_spaces|service|tests|examples)/[^`]+)`", PAGE)))
+    "place", sorted(set(re.findall(r"`((?:driftline|trainers|search_spaces|service|tests|examples)/[^`]+)`", PAGE)))
 )
 def test_every_file_is_there(place: str) -> None:
     assert (ROOT / place).exists()

@@ -61,7 +61,9 @@ def test_the_service_starts_with_nothing_heavy() -> None:
 
 def test_the_front_door_loads_no_server_code() -> None:
     heavy = (*HEAVY, "uvicorn", "kubernetes", "service")
-    code = f"import sys; from driftline import Client, Study; print([name for name in {heavy} if name in sys.modules])"
+    text = "{name: a, task: digits, methods: [fedavg], budget: {trials_per_method: 8, rounds: 9}}\n"
+    read = f"from driftline import Client, Study; Study.from_yaml({text!r})"
+    code = f"import sys\n{read}\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 

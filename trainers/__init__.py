@@ -8,7 +8,7 @@ The public interface, and all that `service`, `driftline` and `search_spaces` ne
                                             Pack.split(data) by member, Pack.join(parts) for another pack
     Plan                                    how a pack is computed; enforced when a pack is restored
     estimate_curvature(spec)                curvature and gradient noise of a task at its initial model
-    run(document)                           the report lines of a whole trial
+    run.run(document)                       the report lines of a whole trial
 
 The path of one round, from the document to the arithmetic:
 

@@ -1,7 +1,7 @@
 """The contracts of methods, optimizers and schedules: what a plug-in must define, and defaults of what it may define.
 
 Contracts of other kinds are in `problem.Task`, `engine.oracles.oracle.ModelBuilder` and
-`engine.evaluation.views.Report`.
+`engine.evaluation.views.ReportModule`.
 """
 
 from __future__ import annotations

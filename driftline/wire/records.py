@@ -36,7 +36,7 @@ class Values(Record):
     """The values of a complete trial that the sampler maximises.
 
     Attributes:
-        quality: Tail of the chosen metric, negated for metrics that fall.
+        quality: Last smoothed value of the chosen metric, negated for metrics that fall.
         speed: Mean of that quality over log10 cost.
     """
 

@@ -1,0 +1,1 @@
+"""The default space of each optimizer, and the papers' grids, in a module with the optimizer's name."""

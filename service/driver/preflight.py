@@ -13,7 +13,7 @@ UNFIT = 79
 """Exit code if something is missing or too old: another start would fail in the same way."""
 
 PYTHON = (3, 11)
-NEEDED = ("ray", "torch", "numpy", "scipy", "optuna", "pydantic", "httpx", "fsspec", "pyyaml")
+NEEDED = ("ray", "torch", "numpy", "scipy", "optuna", "cmaes", "pydantic", "httpx", "fsspec", "pyyaml")
 """Packages that drivers and workers import; their lowest versions come from Driftline's own metadata."""
 
 

@@ -1,4 +1,5 @@
-"""Launchers start drivers, one folder each: `local` processes, `ray_jobs`, `kubernetes`. `base` has the contract.
+"""Launchers start drivers, one folder each: `local` processes, `ray_jobs`, `kubernetes`.
 
-Packages add their own through entry points of the group driftline.launchers.
+`base` has the contract, `worker_pools` the pools of workers among which studies choose. Packages add launchers of their
+own through entry points of the group driftline.launchers.
 """

@@ -18,6 +18,13 @@ _BEFORE_THE_END = frozenset({"PENDING", "QUEUED", "RUNNING"})
 MAX_DEATHS = 3
 """A study fails if this many of its drivers are lost in a row without a finished trial or checkpoint of new rounds."""
 
+END_SECONDS = 60.0
+"""How long a driver may take to clean up after it has released its study; then it is stopped."""
+
+PATIENCE_SECONDS = 900.0
+"""A driver that is silent for this long hangs whether the API answers or not: one that cannot reach the API ends by
+itself before that."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launched(Seen):
@@ -135,9 +142,7 @@ def reconcile(
     *,
     max_deaths: int = MAX_DEATHS,
     start_seconds: float = 600.0,
-    end_seconds: float = 60.0,
     back_seconds: float = 60.0,
-    patience_seconds: float = 900.0,
     unanswered: float = float("-inf"),
     served: Mapping[str, float] | None = None,
     per_project: int | None = None,
@@ -154,11 +159,8 @@ def reconcile(
         now: Seconds since 1970.
         max_deaths: A study fails when this many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study within this time is lost.
-        end_seconds: How long a driver may take to clean up after it has released its study; then it is stopped.
         back_seconds: How long a live driver whose lease has expired may stay silent while the API answers; then it
             hangs, and is killed.
-        patience_seconds: A driver that is silent for this long hangs whether the API answers or not: one that cannot
-            reach the API ends by itself before that.
         unanswered: When the API last failed to answer, in seconds since 1970.
         served: When a study of each project was last started; projects that waited longer come first.
         per_project: How many studies of one project may run at once; None sets no limit.
@@ -175,8 +177,8 @@ def reconcile(
         if study.held or (ours is not None and ours.alive):
             busy[clusters.get(study.id, study.id)] = study.project, study.name
             running[study.project] = running.get(study.project, 0) + 1
-        hangs = ours is not None and _hangs(ours, now, back_seconds, patience_seconds, unanswered)
-        trouble = _trouble(study, ours, now, start_seconds, end_seconds, hangs)
+        hangs = ours is not None and _hangs(ours, now, back_seconds, unanswered)
+        trouble = _trouble(study, ours, now, start_seconds, hangs)
         if trouble:
             actions += trouble
         elif not study.held and ours is None:
@@ -184,7 +186,7 @@ def reconcile(
     unfinished = {study.id for study in studies}
     for study_id, ours in launched.items():
         if study_id not in unfinished:
-            actions += _ended(study_id, ours, now, end_seconds)
+            actions += _ended(study_id, ours, now)
     waiting: list[Driven] = []
     for study in free:
         settled = _settled(study, max_deaths)
@@ -211,27 +213,25 @@ def _queue(study: Driven, reason: str) -> list[Action]:
     return [] if (study.state, study.reason) == ("QUEUED", reason) else [Queue(study.id, reason)]
 
 
-def _ended(study_id: str, ours: Launched, now: float, end_seconds: float) -> list[Action]:
+def _ended(study_id: str, ours: Launched, now: float) -> list[Action]:
     """Stops a driver that has released its study, if it has ended, waits in a queue, or takes too long to end."""
     if not ours.alive:
         return [Stop(study_id, "it has ended")]
     if ours.waiting:
         return [Stop(study_id, "its study needs no driver")]
-    if ours.idle_since is not None and now - ours.idle_since > end_seconds:
-        return [Stop(study_id, f"it released its study, but did not end within {end_seconds:.0f} s")]
+    if ours.idle_since is not None and now - ours.idle_since > END_SECONDS:
+        return [Stop(study_id, f"it released its study, but did not end within {END_SECONDS:.0f} s")]
     return []
 
 
-def _hangs(ours: Launched, now: float, back_seconds: float, patience_seconds: float, unanswered: float) -> bool:
+def _hangs(ours: Launched, now: float, back_seconds: float, unanswered: float) -> bool:
     """Whether a live driver has been silent for too long to be merely cut off from the API."""
     if not ours.alive or ours.silent_since is None:
         return False
-    return now - max(ours.silent_since, unanswered) > back_seconds or now - ours.silent_since > patience_seconds
+    return now - max(ours.silent_since, unanswered) > back_seconds or now - ours.silent_since > PATIENCE_SECONDS
 
 
-def _trouble(
-    study: Driven, ours: Launched | None, now: float, start_seconds: float, end_seconds: float, hangs: bool
-) -> Collection[Action]:
+def _trouble(study: Driven, ours: Launched | None, now: float, start_seconds: float, hangs: bool) -> Collection[Action]:
     """What to do about a driver that is lost or does not come up; nothing if there is none, or no problem."""
     if ours is not None and ours.killed:
         if not ours.alive:
@@ -259,7 +259,7 @@ def _trouble(
             lost = Lost(study.id, study.attempt, ours.reason or "its process has ended")
             return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
         if acquired:
-            return _ended(study.id, ours, now, end_seconds)
+            return _ended(study.id, ours, now)
         reason = ours.reason or "its process ended before it took the study"
         lost = Lost(study.id, study.attempt, reason, counted=not ours.adopted, early=True)
         return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
@@ -267,7 +267,7 @@ def _trouble(
         told = acquired and study.state == "RUNNING" and study.reason != ours.reason
         return [Note(study.id, study.attempt, ours.reason)] if told else []
     if acquired:
-        return _ended(study.id, ours, now, end_seconds)
+        return _ended(study.id, ours, now)
     if ours.hopeless:
         return [Stop(study.id, ours.reason), *_hopeless(study, ours)]
     if now - ours.since > start_seconds:

@@ -237,7 +237,7 @@ def test_an_old_ray_is_refused(ray: FakeRay) -> None:
 
 def test_a_python_without_what_a_driver_needs_is_hopeless(ray: FakeRay) -> None:
     launcher(ray).start(STUDY)
-    ray.jobs["driftline-s1-1"] |= {"status": "FAILED", "message": "exit code 79", "driver_exit_code": 79}
+    ray.jobs["driftline-s1-1"] |= {"status": "FAILED", "message": "exit code 79", "driver_exit_code": preflight.UNFIT}
     ray.logs["driftline-s1-1"] = (
         "...\nthe Ray cluster must have what a driver needs: torch 2.13 or newer, it has none\n"
     )

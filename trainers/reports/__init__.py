@@ -1,1 +1,4 @@
-"""Optional metrics of report lines, one module each. The contract is `trainers.engine.evaluation.views.Report`."""
+"""Optional metrics of report lines, one module each.
+
+`trainers.engine.evaluation.views.ReportModule` is the contract.
+"""

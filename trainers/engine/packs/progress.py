@@ -57,7 +57,7 @@ class Progress:
 
     def rows(self) -> list[dict[str, Any]]:
         """The contents of a checkpoint for each member, by slot: copied tensors and plain types."""
-        return [self._row(place) for place in range(self.members)]
+        return [self._row(slot) for slot in range(self.members)]
 
     def load(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Restores the state in `rows`.
@@ -82,16 +82,16 @@ class Progress:
         self.schedule = _filled(self.schedule, [row["schedule"] for row in rows])
         self.clients.load([row["clients"] for row in rows])
         self.alive, self.first_loss = self.alive.copy(), self.first_loss.copy()
-        for place, row in enumerate(rows):
-            self.alive[place], self.first_loss[place] = row["alive"], row["first_loss"]
+        for slot, row in enumerate(rows):
+            self.alive[slot], self.first_loss[slot] = row["alive"], row["first_loss"]
             for name, total in row["counters"].items():
-                self.counters.totals[name][place] = total
+                self.counters.totals[name][slot] = total
 
     def follow(self, leader: Progress, schedule: dict[str, Tensor]) -> None:
         """Advances by the round that `leader` has trained; both were the same before.
 
         Args:
-            leader: progress after the round. Its tensors are shared, since rounds change none in place.
+            leader: progress after the round. Its tensors are shared, since rounds change none in slot.
             schedule: own state of the schedule after the round.
         """
         self.counters.follow(leader.counters)
@@ -100,19 +100,19 @@ class Progress:
             self.schedule = schedule
         self.alive = leader.alive
 
-    def _row(self, place: int) -> dict[str, Any]:
+    def _row(self, slot: int) -> dict[str, Any]:
         def own(held: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor[place].clone() for name, tensor in held.items()}
+            return {name: tensor[slot].clone() for name, tensor in held.items()}
 
         return {
-            "params": self.state.params[place].clone(),
+            "params": self.state.params[slot].clone(),
             "optimizers": {role: own(held) for role, held in self.state.optimizer_memory.items()},
             "memory": own(self.state.memory),
-            "clients": self.clients.row(place),
+            "clients": self.clients.row(slot),
             "schedule": own(self.schedule),
-            "alive": bool(self.alive[place]),
-            "first_loss": float(self.first_loss[place]),
-            "counters": {name: int(total[place]) for name, total in self.counters.totals.items()},
+            "alive": bool(self.alive[slot]),
+            "first_loss": float(self.first_loss[slot]),
+            "counters": {name: int(total[slot]) for name, total in self.counters.totals.items()},
         }
 
     def survivors(self, shown: NDArray[np.float64], explosion: float) -> NDArray[np.bool_]:
@@ -169,9 +169,9 @@ def _where(alive: NDArray[np.bool_], new: Mapping[str, Tensor], old: Mapping[str
 def _filled(fresh: Mapping[str, Tensor], rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Copies of the tensors (T, ...) of a new pack, filled with the rows of its members as far as shapes overlap."""
     filled = {name: held.clone() for name, held in fresh.items()}
-    for place, row in enumerate(rows):
+    for slot, row in enumerate(rows):
         for name in filled.keys() & row.keys():
             held, own = filled[name], row[name]
             part = tuple(slice(min(sizes)) for sizes in zip(held.shape[1:], own.shape, strict=True))
-            held[place][part].copy_(own[part])
+            held[slot][part].copy_(own[part])
     return filled
