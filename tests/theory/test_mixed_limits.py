@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from trainers.errors import SpecError
+from trainers.run import run
 from trainers.theory.clients import client_quadratics
 from trainers.theory.mixed_limits import Difficulty, dissimilarity, least_delta_lr, parts, rate_limit, rounds_to
 from trainers.theory.rounds.central import central_quadratic
@@ -173,6 +174,51 @@ def test_trials_remark_on_unstable_rounds():
             assert any(f"make rounds of {name} unstable" in line for line in lines) == unstable, (name, share)
     heavy = remarks({"name": "parallel_training", "client_lr": 0.2, "tied": True, "merge_lr": 5.0})
     assert any("unstable" in line for line in heavy)
+
+
+OVERFLOWING = (
+    {"client_lr": 10.0, "local_steps": 400},
+    {"server_lr": 1e160},
+    {"server_lr": 1e308},
+    {"weight_decay": 1e200},
+    {"weight_decay": 1e308},
+    {"central_lr": 1e300},
+    {"merge_lr": 1e300},
+)
+
+
+@pytest.mark.parametrize("curvature", [1.0, 1e200, 1e307])
+@pytest.mark.parametrize("name", [*METHODS, "pooled_training", "all_on_client"])
+def test_trials_whose_rounds_overflow_run_and_diverge(name, curvature):
+    task = {"name": "quadratic", "hessians": [[[curvature]], [[curvature / 2]]], "centers": [[1.0], [3.0]]}
+    task |= {"central": {"hessian": [[curvature]], "center": [1.0]}}
+    for rates in OVERFLOWING:
+        if name not in ("parallel_training", "two_way_transfer") and rates.keys() & {"central_lr", "merge_lr"}:
+            continue
+        method = {"name": name, "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3} | rates
+        for momentum in (0.0, 0.9):
+            server = {"name": "sgd", "momentum": momentum}
+            *_, last = run({"task": task, "method": method, "server": server, "rounds": 10}, device="cpu")
+            assert last["diverged"], (rates, momentum)
+
+
+def test_rounds_that_overflow_are_called_unstable():
+    for name in (*METHODS, "pooled_training", "all_on_client"):
+        lines = remarks({"name": name, "client_lr": 10.0, "server_lr": 0.1, "local_steps": 400})
+        assert any(f"make rounds of {name} unstable" in line for line in lines), name
+
+
+def test_the_largest_curvatures_can_be_parsed():
+    task = {"name": "quadratic", "hessians": [[[1.7e308]]], "centers": [[1.0]]}
+    task |= {"central": {"hessian": [[1.7e308]], "center": [1.0]}}
+    assert remarks({"name": "two_way_transfer", "client_lr": 0.1, "server_lr": 0.1}, task)
+
+
+def test_the_least_factor_does_not_depend_on_the_scale_of_the_losses():
+    for scale in (1e-200, 1.0, 1e200):
+        clients = client_quadratics([np.diag([1.0, 1.0]) * scale], [[0.0, 0.0]])
+        held = parts(clients, central_quadratic(np.diag([3.0, 1.0]) * scale, [0.0, 0.0]), 0.5)
+        assert held.least_factor_sq == pytest.approx((1 + 9) * 2 / 16)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.tasks import quadratic
 from trainers.theory import prediction
+from trainers.theory.families import two_clients
 from trainers.theory.prediction import METRICS, predictor
 from trainers.theory.setting_point import setting_point
 from trainers.trial.document import parse
@@ -156,6 +157,17 @@ def test_a_diverging_setting_is_followed_beyond_all_numbers():
     curve = about.curves([wild], [1.0], 200, "loss")[0]
     assert np.isfinite(curve[:20]).all()
     assert not np.isfinite(curve[-1])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_round_that_overflows_has_an_infinite_rate(momentum):
+    method = {"name": "fedavg", "client_lr": 2.0, "server_lr": 0.5, "local_steps": 1000}
+    server = {"name": "sgd", "momentum": momentum}
+    wild = known({"name": "quadratic", "problem": "two_clients"}).setting(method, server)
+    assert wild.rate == np.inf
+    assert np.isnan(wild.limit).all()
+    point = setting_point(two_clients(), method, server)
+    assert (point.rate, point.best_rate) == (np.inf, None)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def _check_definite(matrix: NDArray[np.float64], place: str) -> None:
 
 
 def _symmetric(stacked: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray((stacked + stacked.transpose(0, 2, 1)) / 2, dtype=np.float64)
+    return np.asarray(stacked / 2 + stacked.transpose(0, 2, 1) / 2, dtype=np.float64)
 
 
 def _matrix(value: Any, path: str) -> NDArray[np.float64]:

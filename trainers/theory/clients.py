@@ -127,7 +127,7 @@ def client_quadratics(hessians: Any, centers: Any, client_weights: Any = None) -
     if crooked.any():
         client = int(np.argwhere(crooked)[0][-3])
         raise SpecError(f"hessians must be symmetric, got client {client} with an asymmetric one", f"hessians.{client}")
-    matrices = (matrices + transposed) / 2
+    matrices = matrices / 2 + transposed / 2
     eigenvalues, eigenvectors = np.linalg.eigh(matrices)
     low = eigenvalues[..., 0]
     if not np.all(low > 0):

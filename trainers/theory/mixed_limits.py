@@ -223,7 +223,9 @@ class QuadraticParts:
 
         The largest eigenvalue of A^2 / w + C^2 / (1 - w) relative to (A + C)^2; 1 if both parts have equal Hessians.
         """
-        first, second, weight = self.clients.hessian, self.central.hessian, self.federated_weight
+        largest = max(self.clients.hessian.max(), self.central.hessian.max())  # without it, squares may overflow
+        first, second = self.clients.hessian / largest, self.central.hessian / largest
+        weight = self.federated_weight
         whole = np.linalg.inv(first + second)
         parts = first @ first / weight + second @ second / (1 - weight)
         return float(np.linalg.eigvals(whole @ whole @ parts).real.max())

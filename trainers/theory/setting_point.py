@@ -91,6 +91,8 @@ def setting_point(
 
 def _best_rate(affine: AffineRound, server: Mapping[str, Any]) -> float | None:
     """The best rate by [A] Table 2, if a round is gradient descent on a surrogate function; else None."""
+    if not np.isfinite(affine.gradient).all():
+        return None
     symmetric = affine.carry is None and np.allclose(affine.gradient, affine.gradient.T, rtol=0, atol=_size(affine))
     if server.get("name", "sgd") != "sgd" or not symmetric:
         return None

@@ -5,6 +5,7 @@ Imported only for such trials, because it imports trainers.theory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -90,8 +91,9 @@ def _beyond(method: Part[Method], members: list[dict[str, Any]], task: Any, coho
             strong_convexity=held.strong_convexity,
         )
         rate = max(values["server_lr"], values.get("central_lr") or 0.0)
-        if rate > limit * (1 + 1e-12) and (most is None or rate / limit > most[0]):
-            most = (rate / limit, rate, limit)
+        excess = rate / limit if limit > 0 else math.inf
+        if excess > 1 + 1e-12 and (most is None or excess > most[0]):
+            most = (excess, rate, limit)
         least = least_delta_lr(cohort)
         delta_lr = values["server_lr"] / values["client_lr"] if values["client_lr"] else None
         if method.name == "one_way_transfer" and delta_lr is not None and delta_lr <= least:

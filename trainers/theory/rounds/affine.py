@@ -11,6 +11,7 @@ The state z starts with the model parameters; two-way gradient transfer keeps tw
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from trainers.theory.clients import solve
 
 Array = NDArray[np.float64]
+overflows = np.errstate(over="ignore", invalid="ignore")
+"""For code that may compute a round map that overflows: such a map is diverging, and no warning is due."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class AffineRound:
 class RoundMap:
     """state next = matrix state + offset; the first `dimension` entries of the state are the model.
 
+    A matrix that overflowed has rate inf and a fixed point of nan.
+
     Args:
         matrix: (s, s).
         offset: (s,).
@@ -60,8 +65,15 @@ class RoundMap:
     begin: tuple[Array, Array] | None = None
 
     @property
+    def finite(self) -> bool:
+        """Whether all entries of the matrix are finite."""
+        return bool(np.isfinite(self.matrix).all())
+
+    @property
     def fixed_state(self) -> Array:
         """The fixed point of the state, (s,); SpecError unless there is exactly one."""
+        if not self.finite:
+            return np.full(len(self.offset), np.nan)
         return solve(np.eye(len(self.offset)) - self.matrix, self.offset)
 
     @property
@@ -72,7 +84,7 @@ class RoundMap:
     @property
     def rate(self) -> float:
         """Spectral radius: the asymptotic linear rate; 1 or more does not converge."""
-        return float(np.abs(np.linalg.eigvals(self.matrix)).max())
+        return float(np.abs(np.linalg.eigvals(self.matrix)).max()) if self.finite else math.inf
 
     def start(self, params: Array) -> Array:
         """The state (s,) of a run that starts at `params` (d,); other entries are 0 unless the method sets them."""
@@ -91,6 +103,7 @@ class RoundMap:
         return np.array(models)
 
 
+@overflows
 def with_server(affine: AffineRound, server_lr: float, momentum: float = 0.0, nesterov: bool = False) -> RoundMap:
     """The whole round, including the server optimizer.
 

@@ -18,7 +18,7 @@ from trainers.problem import Problem, Quadratics
 from trainers.spelling import hint
 from trainers.theory.clients import ClientQuadratics, client_quadratics, clients_of
 from trainers.theory.rounds import aligned, local, mixed, remembered
-from trainers.theory.rounds.affine import AffineRound, RoundMap, with_server
+from trainers.theory.rounds.affine import AffineRound, RoundMap, overflows, with_server
 from trainers.theory.rounds.central import CentralQuadratic, scaled, weighted_central
 from trainers.values import integer, number, shown
 
@@ -132,6 +132,7 @@ def fixed_point(
     return with_server(affine, server_lr).fixed_point
 
 
+@overflows
 def affine_round(
     method: Mapping[str, Any],
     problem: ClientQuadratics | Quadratics | Problem,
