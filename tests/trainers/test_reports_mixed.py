@@ -87,6 +87,29 @@ def test_drift_in_a_pack_is_as_alone_and_by_any_oracle(more, oracle):
             assert found[0] > 0
 
 
+def test_drift_without_weight_on_the_clients_losses_is_that_of_the_correction():
+    _, _, _, own, center = problem()
+    asked = {"trial": {"report": ["drift", "params"]}}
+    for before, line in itertools.pairwise(train("one_way_transfer", 3, federated_weight=0.0, **asked)):
+        added = own @ (np.array(before["params"]) - center)
+        assert line["drift"] == pytest.approx(walked(np.array(before["params"]), 0.0, added=added), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["parallel_training", "one_way_transfer", "two_way_transfer"])
+def test_drift_in_a_pack_with_and_without_weight_on_the_clients_losses(name):
+    method = {"name": name, **HYPER}
+    document = {"task": {**DIGITS, "clients": 6}, "method": method, "rounds": 3, "dtype": "float64", "batch_size": 7}
+    document |= {"clients_per_round": 4, "eval_every": 1}
+    members = [{"federated_weight": weight, "local_steps": steps} for weight, steps in ((0.0, 4), (0.6, 2), (0.0, 1))]
+    for report in ([], ["drift"]):
+        lines = Pack.from_spec(parse({**document, "report": report, "members": members})).advance()
+        for number, member in enumerate(members):
+            alone = Pack.from_spec(parse({**document, "report": report, "method": {**method, **member}})).advance()
+            for key in ("train_loss", "test_loss", *report):
+                found = [line[key] for line in lines if line["member"] == number and line["round"]]
+                assert found == pytest.approx([line[key] for line in alone[1:]], rel=1e-10), key
+
+
 @pytest.mark.parametrize("name", ["parallel_training", "two_way_transfer", "pooled_training"])
 def test_dissimilarity_is_that_of_both_gradients(name):
     given, hessians, centers, own, center = problem()

@@ -70,6 +70,10 @@ def run_local_steps(
     """
     if work.gradient_scale is None or _gradient_by_gradient(work):
         return _run(gradients, batches, params, work, alive, observe)
+    matters = observe is not None or work.correction is not None
+    vanishes = matters and bool((work.gradient_scale == 0).any())
+    if vanishes and observe is not None:  # below, the models of a trial with scale 0 would stay at the start
+        return _run(gradients, batches, params, work, alive, observe)
     # The scale moves into the rate (module docstring). If the scale is 0, only the correction is left.
     scale = torch.where(work.gradient_scale > 0, work.gradient_scale, 1)
     correction = None if work.correction is None else work.correction / scale
@@ -77,7 +81,7 @@ def run_local_steps(
     inner = replace(work, client_lr=rate, correction=correction, gradient_scale=None)
     done = _run(gradients, batches, params, inner, alive, observe)
     total = work.gradient_scale * done.pseudo_gradient
-    if correction is not None and bool((work.gradient_scale == 0).any()):
+    if correction is not None and vanishes:
         steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
         total = torch.where(work.gradient_scale > 0, total, steps * correction)
     return replace(done, lift=lambda: total, average=None)
@@ -156,7 +160,7 @@ def _frame(
     scale = None if pull is None else 1 - work.client_lr * pull
     rate = _rate(work, start) if moving else None
     motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest, rate)
-    if _gradient_by_gradient(work):
+    if work.gradient_scale is not None or _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
     frame = gradients.frame(batches, motion)
     if frame is None and motion.rate is not None and gradients.descends:
