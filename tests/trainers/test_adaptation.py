@@ -56,6 +56,14 @@ def test_by_hand_on_quadratics():
     assert "adapted_accuracy_1" not in line
 
 
+def test_a_rate_above_the_range_of_the_dtype_diverges():
+    adaptation = {"steps": [0, 1], "client_lr": 1e39}
+    line = trained(HAND, adaptation, dtype="float32")[-1]
+    assert line["adapted_loss_0"] > 0
+    assert line["adapted_loss_1"] is None
+    assert not line["diverged"]
+
+
 def test_without_a_rate_of_its_own_it_takes_the_trials_as_the_schedule_has_it():
     schedule = {"name": "theory_1_over_t", "strong_convexity": 1.0, "smoothness": 3.0}
     lines = trained(HAND, {"steps": [1]}, schedule=schedule, rounds=4, report=["params"])

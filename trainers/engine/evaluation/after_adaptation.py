@@ -57,7 +57,7 @@ class Adapted:
             client_lr: (T, 1, 1) rates of the trials; used if the adaptation sets none.
         """
         own = self._settings.client_lr
-        rate = client_lr if own is None else torch.full_like(client_lr, own)
+        rate = client_lr if own is None else torch.as_tensor(np.float64(own)).to(client_lr).expand_as(client_lr)
         means: dict[str, Tensor] = {}
         for clients in self._chunks(params):
             for name, values in self._adapt(params, rate, clients).items():
