@@ -210,6 +210,10 @@ WRONG = [
         {"problem": "two_clients", "client_weights": [0.5, 0.6]},
         "task.client_weights must sum to 1, got a sum of 1.1: divide each weight by it",
     ),
+    (
+        {"problem": "two_clients", "client_weights": [1e308, 1e308]},
+        "task.client_weights must sum to 1, got a sum above the largest float",
+    ),
     ({"problem": "two_clients", "client_weights": [1.5, -0.5]}, "task.client_weights.1 must be at least 0, got -0.5"),
     ({"problem": "two_clients", "client_weights": 1}, "task.client_weights must be a list of 2 numbers, got 1"),
     ({"problem": "worst_case", "client_lr": 0.1}, "task.gradient_weights must be given (numbers at least 0)"),

@@ -35,7 +35,10 @@ def client_weights(value: Any, clients: int, path: str) -> NDArray[np.float64]:
     if weights.min() < 0:
         index = int(weights.argmin())
         raise SpecError(f"{path}.{index} must be at least 0, got {weights[index]:g}", f"{path}.{index}")
-    total = math.fsum(weights)
+    try:
+        total = math.fsum(weights)
+    except OverflowError:
+        raise SpecError(f"{path} must sum to 1, got a sum above the largest float", path) from None
     if abs(total - 1) > _ROUNDING:
         raise SpecError(f"{path} must sum to 1, got a sum of {total:.9g}: divide each weight by it", path)
     return np.asarray(weights / total, dtype=np.float64)
