@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 
 from trainers.problem import Problem, Quadratics
+from trainers.registry import optimizers
 from trainers.theory.clients import client_quadratics
 from trainers.theory.families import two_clients, worst_case
 from trainers.theory.interval import Curvature
 from trainers.theory.rates import best_parameters
 from trainers.theory.rounds.central import central_quadratic
+from trainers.theory.rounds.methods import round_map
 from trainers.theory.setting_point import setting_point
 from trainers.theory.spectrum import phi
 from trainers.theory.tradeoff import tradeoff_point
@@ -33,10 +35,23 @@ def test_the_worst_case_at_the_best_server_parameters(server):
 
 def test_adaptive_servers_keep_the_point_and_have_no_rate():
     method = {"name": "fedavg", "client_lr": 0.25, "server_lr": 0.5, "local_steps": 2}
-    plain, adam = (setting_point(two_clients(), method, server) for server in (None, {"name": "adam"}))
-    assert adam.surrogate_optimum == pytest.approx(plain.surrogate_optimum)
-    assert (adam.rate, adam.best_rate) == (None, None)
+    plain = setting_point(two_clients(), method)
+    for name in optimizers():
+        if name not in ("sgd", "momentum", "nesterov"):
+            other = setting_point(two_clients(), method, {"name": name})
+            assert other.surrogate_optimum == pytest.approx(plain.surrogate_optimum)
+            assert (other.rate, other.best_rate) == (None, None), name
     assert plain.rate == pytest.approx(abs(1 - 0.5 * (1.75 * 1 + 1.5 * 2) / 2))  # Q_i = 2 - client_lr i
+
+
+@pytest.mark.parametrize(("name", "nesterov"), [("momentum", False), ("nesterov", True)])
+@pytest.mark.parametrize("given", [{}, {"momentum": 0.5}, {"momentum": 0.0}])
+def test_momentum_by_name_is_that_of_sgd(name, nesterov, given):
+    method = {"name": "fedavg", "client_lr": 0.25, "server_lr": 0.5, "local_steps": 2}
+    named = setting_point(two_clients(), method, {"name": name, **given})
+    same = setting_point(two_clients(), method, {"name": "sgd", "momentum": 0.9, "nesterov": nesterov, **given})
+    assert (named.rate, named.best_rate, named.distance) == (same.rate, same.best_rate, same.distance)
+    assert named.rate == round_map(method, two_clients(), {"momentum": 0.9, "nesterov": nesterov, **given}).rate
 
 
 def test_messages_instead_of_warnings():

@@ -15,11 +15,13 @@ from trainers.theory.clients import ClientQuadratics
 from trainers.theory.rates import rate as best_rate_of
 from trainers.theory.rounds.affine import AffineRound, with_server
 from trainers.theory.rounds.central import CentralQuadratic
-from trainers.theory.rounds.methods import ADAPTIVE_SERVERS, affine_round, fixed_point, optimum, server_rate
+from trainers.theory.rounds.methods import affine_round, fixed_point, optimum, server_rate
 from trainers.theory.warning import TheoryWarning
 
 Array = NDArray[np.float64]
 SYMMETRY = 1e-10
+_NESTEROV = {"momentum": False, "nesterov": True}
+"""Names of servers that are sgd with momentum -> whether in Nesterov's form."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class SettingPoint:
 
     Args:
         rate: spectral radius of the round with this server, 1 or more if it diverges; None for servers that are not
-            linear (Adam, Yogi).
+            linear (Adagrad, Adam, ...).
         best_rate: the rate with the best server_lr and momentum of the same kind of server; None if unknown.
         distance: distance between the method's fixed point and the optimum of the loss.
         surrogate_optimum: (d,) the fixed point.
@@ -56,7 +58,7 @@ def setting_point(
         problem: quadratic clients, with the weights of the trial (those of the task with all clients, equal weights
             if clients are sampled uniformly).
         method: name and hyperparameters as in a trial document, server_lr or delta_lr included.
-        server: {"name": "sgd", "momentum": 0.9, "nesterov": True} or an adaptive server; None is plain SGD.
+        server: {"name": "sgd", "momentum": 0.9, "nesterov": True} or another server; None is plain SGD.
         central: the server's own loss, for mixed methods.
 
     Raises:
@@ -76,30 +78,46 @@ def setting_point(
         affine = affine_round(method, problem, central)
         limit = fixed_point(method, problem, central)
         true = optimum(method, problem, central)
-    adaptive = server.get("name", "sgd") in ADAPTIVE_SERVERS
     messages = tuple(dict.fromkeys(str(entry.message) for entry in caught if entry.category is TheoryWarning))
     rate: float | None = None
-    if not adaptive:
-        momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
-        whole = with_server(affine, server_rate(method), momentum, nesterov)
+    best: float | None = None
+    form = _momentum(server)
+    if form is not None:
+        whole = with_server(affine, server_rate(method), *form)
         rate = whole.rate
         if affine.carry is not None:  # if other steps move the model too, the limit depends on the server's momentum
             limit = whole.fixed_point
-    best = _best_rate(affine, server)
+        best = _best_rate(affine, *form)
     return SettingPoint(rate, best, float(np.linalg.norm(limit - true)), limit, true, messages)
 
 
-def _best_rate(affine: AffineRound, server: Mapping[str, Any]) -> float | None:
+def _momentum(server: Mapping[str, Any]) -> tuple[float, bool] | None:
+    """(momentum, whether in Nesterov's form) of a server whose step is linear; None for other servers."""
+    name = server.get("name", "sgd")
+    if name == "sgd":
+        return float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
+    if name not in _NESTEROV:
+        return None
+    given = server.get("momentum")
+    if given is None:
+        from trainers.registry import optimizers  # imported here: optimizers load torch
+        from trainers.trial.roles import settings
+
+        given = next(item.default for item in settings(optimizers()[name], "server") if item.name == "momentum")
+    return float(given), _NESTEROV[name]
+
+
+def _best_rate(affine: AffineRound, momentum: float, nesterov: bool) -> float | None:
     """The best rate by [A] Table 2, if a round is gradient descent on a surrogate function; else None."""
     if not np.isfinite(affine.gradient).all():
         return None
     symmetric = affine.carry is None and np.allclose(affine.gradient, affine.gradient.T, rtol=0, atol=_size(affine))
-    if server.get("name", "sgd") != "sgd" or not symmetric:
+    if not symmetric:
         return None
     eigenvalues = np.linalg.eigvalsh((affine.gradient + affine.gradient.T) / 2)
     if not eigenvalues[0] > 0:
         return None
-    kind = "sgd" if not server.get("momentum") else "nesterov" if server.get("nesterov") else "heavy_ball"
+    kind = "sgd" if momentum == 0 else "nesterov" if nesterov else "heavy_ball"
     return float(best_rate_of(kind, eigenvalues[-1] / eigenvalues[0]))
 
 
