@@ -92,7 +92,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     methods = result["methods"]
     first, second = (_method(methods, label) for label in (a, b))
     parameters = result["definitions"]["parameters"]
-    unfair = _unfair(a, b, first, second, parameters["cost"])
+    unfair = _unfair(result, a, b)
     corrected = family_of(result) if family is None else family
     claims = {claim.name: _claim(result, claim, a, b, unfair, corrected[claim.name]) for claim in CLAIMS}
     verdicts = [(claims[claim.name]["verdict"], claim.name) for claim in reversed(CLAIMS)]
@@ -225,12 +225,13 @@ def _pairs(result: Json, claim: _Claim, a: str, b: str) -> list[dict[str, Any]]:
     ]
 
 
-def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:
+def _unfair(result: Json, a: str, b: str) -> list[str]:
     """The reasons against any verdict."""
+    first, second = result["methods"][a], result["methods"][b]
     reasons = []
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
-    if cost == "seconds":
+    if result["definitions"]["parameters"]["cost"] == "seconds":
         reasons.append("seconds depend on the machine and its load: choose rounds, bytes, client_gradients or time")
     for name in ("trials", "rounds"):
         left, right = first["granted"][name], second["granted"][name]
@@ -243,6 +244,8 @@ def _unfair(a: str, b: str, first: Json, second: Json, cost: str) -> list[str]:
     phases = first["reported"]["phase"], second["reported"]["phase"]
     if phases[0] != phases[1] and all(phases):
         reasons.append(f"{a} is reported from its {phases[0]} trials, {b} from its {phases[1]} trials: wait for both")
+    elif phases[0] == "search" and not result["deterministic"]:
+        reasons.append("both labels are reported from search trials, which no fresh seed has judged (budget.seeds)")
     return reasons
 
 

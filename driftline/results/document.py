@@ -16,7 +16,7 @@ explains every term.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -174,7 +174,10 @@ class _Summary:
             for search, reported in pairs
             for seed, each in zip(search.seeds, reported, strict=True)
         ]
+        judged = label.phase == "confirmation" or self.deterministic
         numbers = [row["area"] for row in areas]
+        mean = float(np.mean(numbers)) if numbers else None
+        low, high = (min(numbers), max(numbers)) if judged and numbers else (mean, mean)
         some = label.searches[0] if label.searches else None
         return {
             "reported": {
@@ -186,17 +189,17 @@ class _Summary:
                 "searches": len(label.searches),
             },
             "recommendations": self._recommendations(label, steps) if some else [],
-            "frontier": self._frontier(steps) if some else [],
-            "area": float(np.mean(numbers)) if numbers else None,
-            "area_band": {"low": min(numbers), "high": max(numbers)} if numbers else None,
+            "frontier": self._frontier(steps, judged) if some else [],
+            "area": mean,
+            "area_band": {"low": low, "high": high} if numbers else None,
             "areas": areas,
             "configurations": self._configurations(label, settlings),
             "claims": {
-                "configurations": self._found(label.searches)
-                if label.phase == "confirmation" or self.deterministic
-                else [],
+                "configurations": self._found(label.searches),
                 "methods": [{"search": search.search, **self._along(reported)} for search, reported in pairs],
-            },
+            }
+            if judged
+            else {"configurations": [], "methods": []},
             "diverged": sum(curve.state == "DIVERGED" for curve in trials),
             "failed": sum(curve.state == "FAILED" for curve in trials),
             "ledger": ledger(trials),
@@ -213,15 +216,17 @@ class _Summary:
             if which != UNTRAINED
         ]
 
-    def _frontier(self, steps: Sequence[Sequence[Steps]]) -> list[Json]:
+    def _frontier(self, steps: Sequence[Sequence[Steps]], judged: bool) -> list[Json]:
         whole = band([each for search in steps for each in search])
+        if not judged:  # no fresh seed, so no band
+            whole = replace(whole, low=whole.middle, high=whole.middle)
         rows: list[Json] = [
             {"cost": cost, "quality": middle, "low": low, "high": high}
             for cost, middle, low, high in zip(
                 *(part.tolist() for part in (whole.cost, whole.middle, whole.low, whole.high)), strict=True
             )
         ]
-        if len(steps) > 1:
+        if judged and len(steps) > 1:
             middles = np.stack([_median_at(search, whole.cost) for search in steps])
             for row, low, high in zip(rows, middles.min(axis=0).tolist(), middles.max(axis=0).tolist(), strict=True):
                 row |= {"search_low": low, "search_high": high}

@@ -129,6 +129,8 @@ def _claims(study: Study) -> list[str]:
     if len(study.methods) < 2 or cost_remark(study):
         return []
     seeds = study.budget.seeds
+    if not seeds and not nothing_random(study):
+        return ["Claims: with seeds: 0 the search trials are the result, and compare gives no verdict (budget.seeds)."]
     if nothing_random(study):
         saved = f"; seeds: 0 saves {study.budget.confirmation_trials} trials of each label" if seeds else ""
         basis = f"exactly, because nothing is random: one run stands for all seeds{saved}"

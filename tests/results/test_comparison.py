@@ -225,3 +225,27 @@ def test_comparison_is_antisymmetric(left: list[float], right: list[float]) -> N
         assert claim["difference"]["low"] == pytest.approx(-other["difference"]["high"])
         if claim["verdict"]:
             assert claim["difference"]["low"] * claim["difference"]["high"] > 0
+
+
+def test_search_trials_alone_give_neither_a_verdict_nor_a_band() -> None:
+    """With `seeds: 0` the search reports the trials that it has chosen, so that luck looks like quality."""
+    trials = {
+        name: [
+            replace(curve([0.0, end, end], label=name, number=number, seed=number), search=number)
+            for number, end in enumerate(ends)
+        ]
+        for name, ends in (("a", HIGH), ("b", LOW))
+    }
+    curves = [*trials["a"], *trials["b"]]
+    result = frontier_document("s", curves, Chosen(), 2)
+    found = compare(result, "a", "b")
+    assert found["why"] == (
+        "No verdict: both labels are reported from search trials, which no fresh seed has judged (budget.seeds)."
+    )
+    assert (found["verdict"], found["ranges"]) == (None, [])
+    method = result["methods"]["a"]
+    assert method["claims"] == {"configurations": [], "methods": []}
+    assert method["area_band"] == {"low": method["area"], "high": method["area"]}
+    assert all(row["low"] == row["quality"] == row["high"] and "search_low" not in row for row in method["frontier"])
+    certain = frontier_document("s", curves, Chosen(), 2, certain=True)
+    assert compare(certain, "a", "b")["claim"] == "methods"

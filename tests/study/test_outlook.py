@@ -91,6 +91,10 @@ def test_a_budget_says_what_it_can_claim() -> None:
     (both,) = claims(budget=BUDGET | {"trials_per_method": 48, "searches": 6})
     assert both.endswith("over 6 seeds. It can judge the methods themselves over 6 independent searches.")
     assert claims(methods=[{"name": "fedavg"}]) == []
+    (none,) = claims(budget=BUDGET | {"trials_per_method": 48, "searches": 6, "seeds": 0})
+    assert none == (
+        "Claims: with seeds: 0 the search trials are the result, and compare gives no verdict (budget.seeds)."
+    )
 
 
 def test_seconds_get_a_remark_and_no_claim() -> None:
