@@ -68,6 +68,10 @@ class Registry(Mapping[str, P]):
     def __len__(self) -> int:
         return len({*self._own, *self._added})
 
+    def built_in(self, name: object) -> bool:
+        """Whether it is a module of the folder, not of an installed package."""
+        return name in self._own
+
     def find(self, name: object, path: str) -> P:
         """The plug-in with a name from a document.
 

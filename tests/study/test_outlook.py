@@ -116,6 +116,10 @@ def test_where_nothing_is_random_one_run_is_enough() -> None:
     assert "one run stands for all seeds; seeds: 0 saves 24 trials of each label" in said
 
 
+def central(size: object, name: str = "one_way_transfer") -> dict[str, object]:
+    return {"name": name, "space": {"client_lr": 0.1, "central_batch_size": size}}
+
+
 @pytest.mark.parametrize(
     ("changes", "random"),
     [
@@ -128,6 +132,13 @@ def test_where_nothing_is_random_one_run_is_enough() -> None:
         ({"task": QUADRATIC | {"gradient_noise": 0.1}}, True),
         ({"methods": [{"name": "lookahead"}]}, True),
         ({"evaluation": {"clients": 2}}, True),
+        ({"methods": [central(size=None)]}, False),
+        ({"methods": [central(size=20)]}, True),
+        ({"methods": [central(size={"choice": [None, 20]})]}, True),
+        ({"methods": [central(size={"int": [1, 20]}, name="pooled_training")]}, True),
+        ({"task": "from_a_package"}, True),
+        ({"methods": [{"name": "from_a_package", "space": {}}]}, True),
+        ({"methods": [{"name": "fedavg", "server": {"name": "from_a_package", "space": {}}}]}, True),
     ],
 )
 def test_what_is_random_follows_from_the_document(changes: dict[str, object], random: bool) -> None:
