@@ -21,8 +21,8 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
     They are those that together dominate the largest area in the search: mean merit over log10 cost of the best that
     any of them reaches within a cost. Trials that were stopped at a rung count as far as they went. Configurations are
     added greedily. When none adds area, the chosen ones are set aside and it begins again on the rest. Of equals, the
-    one with the lower number. Diverged and then failed ones follow only if there are too few others, so that every
-    label confirms the same number.
+    one with the lower number. Those without a finite evaluation after round 0, then diverged and failed ones, follow
+    only if there are too few others, so that every label confirms the same number.
 
     Args:
         search: The finished search trials of one label.
@@ -35,7 +35,9 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
     with_runs = zip(ordered, all_runs, strict=True)
     runs = [each for curve, each in with_runs if curve.state in _CHOSEN and each is not None and len(each.rounds)]
     chosen = greedy(runs, count, axis_of_runs(metric, runs)) if runs else []
-    rest = [curve.configuration for state in _LAST for curve in ordered if curve.state == state]
+    judged = {each.configuration for each in runs}
+    left = [curve for curve in ordered if curve.configuration not in judged]
+    rest = [curve.configuration for state in (*_CHOSEN, *_LAST) for curve in left if curve.state == state]
     return [*chosen, *rest][:count]
 
 
@@ -48,7 +50,7 @@ def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:
         axis: Gives the merit of a quality.
     """
     cost = decision_costs([each.cost[0] for each in runs])
-    widths = np.log10(np.append(cost[1:], cost[-1]) / cost)
+    widths = np.log10(np.append(cost[1:], cost[-1]) / cost) if len(cost) > 1 else np.ones(1)  # one cost: its quality
     start = float(np.mean([axis.merit(each.start) for each in runs]))
     reached = np.stack([_best_within(each, cost, start, axis) for each in runs])  # (configurations, costs)
     chosen: list[int] = []

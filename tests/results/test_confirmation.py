@@ -63,6 +63,17 @@ def test_every_label_confirms_the_same_number() -> None:
     assert to_confirm([], "test_accuracy", "rounds", 3) == []
 
 
+def test_with_one_cost_the_quality_decides() -> None:
+    found = [curve([2.3, loss], metric="test_loss", rounds=[0, 100], number=n) for n, loss in enumerate((2, 0.1, 1, 3))]
+    assert to_confirm(found, "test_loss", "rounds", 4) == [1, 2, 0, 3]
+
+
+def test_trials_without_a_finite_evaluation_are_confirmed_after_all_others() -> None:
+    silent = [curve([0.1, np.nan], number=number) for number in (0, 1)]
+    lost = curve([0.1], number=2, state="DIVERGED")
+    assert to_confirm([*silent, lost, curve([0.1, 0.5], number=3)], "test_accuracy", "rounds", 4) == [3, 0, 1, 2]
+
+
 def test_losses_are_judged_on_the_logarithm() -> None:
     """Linearly the first gains most; on the logarithm the slow one that ends at 1e-4 does."""
     fast = curve([1.0, 0.1, 0.1, 0.1, 0.1], metric="test_loss", number=0)
