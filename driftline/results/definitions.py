@@ -39,7 +39,7 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "keeps its last quality",
         "cost": f"{counted}, counted from the start of a trial. The cost of a configuration at a round is the mean "
         "over the seeds that choose. Costs run from the cheapest first round to the largest cost that configurations "
-        "of every label reach (scale: first, last)",
+        "of every label reach, without labels all of whose runs diverged (scale: first, last)",
         "axis": "qualities are compared on a logarithm if the metric falls and is positive (scale: logarithmic), "
         "otherwise as they are",
         "recommendations": "for each cost, the configuration to run and the round to stop at, among the confirmed "

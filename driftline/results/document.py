@@ -126,16 +126,21 @@ def grid(span: Span) -> Array:
 
 
 def _span(labels: Sequence[LabelRuns], cost: str) -> Span:
-    """From the cheapest first round to the largest cost that configurations of every label reach."""
+    """From the cheapest first round to the largest cost that configurations of every label reach.
+
+    A label all of whose runs diverged limits the costs only if there is no other one.
+    """
     firsts = [
         float(curve.cost(cost)[np.argmax(curve.rounds > 0)])
         for label in labels
         for curve in label.trials
         if curve.rounds_done
     ]
-    ends = [[float(each.cost[:, -1].mean()) for each in label.runs if len(each.rounds)] for label in labels]
+    trained = [[each for each in label.runs if len(each.rounds)] for label in labels]
+    whole = [runs for runs in trained if any((each.diverged == len(each.rounds)).any() for each in runs)]
+    ends = [max(float(each.cost[:, -1].mean()) for each in runs) for runs in whole or trained if runs]
     first = max(min(firsts, default=FIRST_COST[cost]), FIRST_COST[cost])
-    last = min((max(costs) for costs in ends if costs), default=first)
+    last = min(ends, default=first)
     return Span(first, max(last, first))
 
 

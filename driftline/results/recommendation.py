@@ -31,7 +31,7 @@ class Span:
 
     Attributes:
         first: Cost of the cheapest first round.
-        last: Largest cost that configurations of every label reach.
+        last: Largest cost that configurations of every label reach, those left out all of whose runs diverged.
     """
 
     first: float

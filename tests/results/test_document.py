@@ -304,6 +304,21 @@ def test_costs_end_where_every_label_has_configurations() -> None:
     assert result["methods"]["dear"]["recommendations"] == []
 
 
+def test_a_label_all_of_whose_runs_diverged_does_not_limit_the_costs() -> None:
+    """Its frontier holds the round before the divergence up to the last cost of the others."""
+    good = confirmed([np.minimum(np.arange(11) / 10, 0.9)] * 4, label="a")
+    for rounds, kept in ((1, 0.0), (3, 0.2)):
+        states = ["COMPLETE", *["DIVERGED"] * 3]
+        bad = confirmed([np.arange(rounds + 1) / 10] * 4, label="b", states=states)
+        result = frontier_document("s", [*good, *bad], Chosen(), 10)
+        assert (result["scale"]["last"], result["scale"]["best"]) == (10, 0.9)
+        lost = result["methods"]["b"]
+        assert (lost["frontier"][-1]["cost"], lost["frontier"][-1]["quality"]) == (10, kept)
+        assert lost["area"] == pytest.approx(0.0 if rounds == 1 else (np.log10(2) * 0.1 + np.log10(5) * 0.2) / 0.9)
+    alone = frontier_document("s", bad, Chosen(), 10)
+    assert alone["scale"]["last"] == 3
+
+
 def test_studies_without_results() -> None:
     empty = frontier_document("s", [], Chosen(), 10, ["fedavg", "fedprox"])
     assert list(empty["methods"]) == ["fedavg", "fedprox"]
