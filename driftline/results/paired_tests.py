@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from driftline.results.curves import Array
+from driftline.results.scale import ROUNDING
 from driftline.study.spec import LEAST_PAIRS
 
 LEVEL = 0.95
@@ -60,7 +61,7 @@ def paired(differences: Sequence[float]) -> Paired | None:
     from scipy.special import stdtr  # slow to import
 
     sums = np.abs(_signs(count) @ values)
-    p_signs = float(np.mean(sums >= sums[0] * (1 - 1e-9)))  # equal sums are not rarer
+    p_signs = float(np.mean(sums >= sums[0] * (1 - ROUNDING)))  # equal sums are not rarer
     return Paired(mean, error, count, p=float(2 * stdtr(count - 1, -abs(mean) / error)), p_signs=p_signs)
 
 
@@ -109,7 +110,7 @@ def band(differences: Array) -> tuple[Array, Array] | None:
     size = np.sqrt((differences**2).sum(axis=0))
     shares = np.divide(differences, size, out=np.zeros_like(differences), where=size > 0)
     largest = np.sort(np.abs(signs @ shares).max(axis=1))
-    limit = float(largest[int(np.ceil(LEVEL * len(largest))) - 1]) * (1 + 1e-9)  # equal statistics are not rarer
+    limit = float(largest[int(np.ceil(LEVEL * len(largest))) - 1]) * (1 + ROUNDING)  # equal statistics are not rarer
     mean, error = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(pairs)
     rest = pairs - limit**2
     half = np.sqrt((pairs - 1) / rest) * limit * error if rest > 1e-9 else np.where(error > 0, np.inf, 0.0)

@@ -14,6 +14,9 @@ from driftline.results.directions import direction
 RESOLUTION = 1e-12
 """On a logarithm, qualities below this share of the untrained model's count as equal to it: they are rounding."""
 
+ROUNDING = 1e-9
+"""Numbers that differ by less than this share are equal: the rest is rounding."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -77,8 +80,8 @@ class Scale:
     best: float
 
     def scaled(self, quality: Array) -> Array:
-        """(q - start) / (best - start) on the axis, not clipped; 0 everywhere unless the best is above the start."""
+        """(q - start) / (best - start) on the axis, not clipped; 0 everywhere if nothing was learned."""
         start, best = (float(self.axis.merit(np.array(value))) for value in (self.start, self.best))
-        if not best > start:
+        if best - start <= ROUNDING * max(1.0, abs(start)):
             return np.zeros_like(np.asarray(quality, dtype=np.float64))
         return np.asarray((self.axis.merit(quality) - start) / (best - start))

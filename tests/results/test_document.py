@@ -319,6 +319,14 @@ def test_a_label_all_of_whose_runs_diverged_does_not_limit_the_costs() -> None:
     assert alone["scale"]["last"] == 3
 
 
+def test_where_nothing_is_learned_areas_are_0_and_not_rounding() -> None:
+    """The mean of eight accuracies of 0.1 and their median differ in the last digit."""
+    frozen = [one for number in range(8) for one in confirmed([[0.1] * 5] * 7, label="a", configuration=number)]
+    worse = [one for number in range(8) for one in confirmed([[0.1] + [0.09] * 4] * 7, label="b", configuration=number)]
+    result = frontier_document("s", [*frozen, *worse], Chosen(), 4)
+    assert [result["methods"][label]["area"] for label in "ab"] == [0, 0]
+
+
 def test_studies_without_results() -> None:
     empty = frontier_document("s", [], Chosen(), 10, ["fedavg", "fedprox"])
     assert list(empty["methods"]) == ["fedavg", "fedprox"]
