@@ -83,8 +83,8 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
         `p_signs` (of the test by sign flips), `detectable` (the difference for which the interval would have excluded 0
         with a probability of 80 %), and `pairs`. The verdict of the whole is that about the methods if there is one,
         otherwise that about the configurations found; `claim` says which. `ranges` says at which costs the band of the
-        difference excludes 0, and which label is better there. Exchanging a and b keeps verdicts and ranges and changes
-        the sign of the differences.
+        difference excludes 0, and which label is better there; it is empty if the comparison is not fair. Exchanging a
+        and b keeps verdicts and ranges and changes the sign of the differences.
 
     Raises:
         NotFound: No such label.
@@ -97,7 +97,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     claims = {claim.name: _claim(result, claim, a, b, unfair, corrected[claim.name]) for claim in CLAIMS}
     verdicts = [(claims[claim.name]["verdict"], claim.name) for claim in reversed(CLAIMS)]
     verdict, claim = next((pair for pair in verdicts if pair[0]), (None, None))
-    apart = ranges(result, a, b)
+    apart = [] if unfair else ranges(result, a, b)
     why = " ".join(claims[claim.name]["why"] for claim in CLAIMS)
     if unfair:
         why = f"No verdict: {'; '.join(unfair)}."

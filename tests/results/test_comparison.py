@@ -157,6 +157,7 @@ def test_unequal_budgets_have_no_verdict() -> None:
     found = compared([*label("a", HIGH), *label("a", HIGH, configuration=1)[:1]], label("b", LOW))
     assert found["verdict"] is None
     assert found["why"] == "No verdict: budgets differ: a had 8 trials, b had 7."
+    assert found["ranges"] == []
     dear = compared(label("a", HIGH, gradients=11), label("b", LOW), cost="client_gradients")
     assert dear["verdict"] == "b", "budgets are trials and rounds: a, which is dearer, comes too late"
 
@@ -189,7 +190,9 @@ def test_labels_of_which_rungs_left_different_rounds_have_no_verdict() -> None:
 
 def test_seconds_and_oneself_have_no_verdict() -> None:
     timed = (label(name, ends, wall_seconds=[0, 1, 2]) for name, ends in (("a", HIGH), ("b", LOW)))
-    assert "seconds depend on the machine" in compared(*timed, cost="seconds")["why"]
+    found = compared(*timed, cost="seconds")
+    assert "seconds depend on the machine" in found["why"]
+    assert found["ranges"] == []
     result = frontier_document("s", label("a", HIGH), Chosen(), 2)
     assert compare(result, "a", "a")["verdict"] is None
 
