@@ -154,9 +154,8 @@ def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
         table = np.array([np.subtract(row["along"][0], row["along"][1]) for row in rows])
         if result["deterministic"] and claim.name == "configurations":
             mean = table.mean(axis=0)
-            return _ranges(
-                scale, a, b, np.where(np.abs(mean) < TIE, 0.0, mean), np.where(np.abs(mean) < TIE, 0.0, mean)
-            )
+            known = np.where(np.abs(mean) < TIE, 0.0, mean)
+            return _ranges(scale, a, b, known, known)
         bounds = band(table)
         if bounds is not None:
             return _ranges(scale, a, b, *bounds)
@@ -194,7 +193,7 @@ def _claim(
     if exact:
         reasons += _exact_reasons(mean)
     else:
-        reasons += _reasons(claim, test, len(rows), p_holm, (low, high))
+        reasons += _reasons(claim, test, len(rows), p_holm)
     verdict = None if reasons or mean is None else a if mean > 0 else b
     outcome = {
         "verdict": verdict,
@@ -249,9 +248,7 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
     return reasons
 
 
-def _reasons(
-    claim: _Claim, test: Paired | None, pairs: int, p_holm: float, interval: tuple[float | None, float | None]
-) -> list[str]:
+def _reasons(claim: _Claim, test: Paired | None, pairs: int, p_holm: float) -> list[str]:
     """The reasons against a verdict of a paired test."""
     if pairs < LEAST_PAIRS or test is None:
         return [f"it needs at least {LEAST_PAIRS} {claim.source}, and both labels have {pairs}"]
