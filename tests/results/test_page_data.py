@@ -175,11 +175,13 @@ def test_copies_are_a_trial_and_a_study_of_one_entry() -> None:
                 "name": "fedavg",
                 "constraints": ["client_lr <= 1"],
                 "start": [{"client_lr": 0.1}],
+                "prior": [{"client_lr": 0.2}],
                 "server": {"name": "sgd", "space": {"momentum": 0.9}},
+                "schedule": {"name": "plateau", "space": {"window": {"int": [5, 50]}}},
             },
-            {"name": "fedprox"},
+            {"name": "fedprox", "space": "theory"},
         ],
-        budget={"trials_per_method": 12, "rounds": 60, "searches": 2, "seeds": 3},
+        budget={"trials_per_method": 12, "rounds": 60, "searches": 2, "seeds": 3, "branches": 2},
         seed=7,
         evaluation={"clients": 3},
     )
@@ -189,15 +191,16 @@ def test_copies_are_a_trial_and_a_study_of_one_entry() -> None:
         "task": {"name": "digits"},
         "method": {"name": "fedavg"},
         "server": {"name": "sgd"},
-        "schedule": {"name": "constant"},
+        "schedule": {"name": "plateau"},
         "rounds": 60,
         "seed": 7,
     }
-    one = Study.from_json(copies["fedavg"]["study"])
+    one, measured = (Study.from_json(copy["study"]) for copy in copies.values())
     assert one.labels == ("fedavg",)
+    assert measured.methods[0].theory is None
     assert one.methods[0].parameters() == {}
-    assert one.methods[0].start == one.methods[0].constraints == []
-    assert (one.budget.trials_per_method, one.budget.searches, one.budget.seeds) == (1, 1, 3)
+    assert one.methods[0].start == one.methods[0].prior == one.methods[0].constraints == []
+    assert (one.budget.trials_per_method, one.budget.searches, one.budget.branches, one.budget.seeds) == (1, 1, 1, 3)
 
 
 def test_a_page_is_small_and_leaves_out_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

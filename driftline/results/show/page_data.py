@@ -143,6 +143,10 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
     }
 
 
+_OF_SPACES = ("constraints", "start", "prior", "theory")
+"""Keys of an entry that mean nothing without its search spaces."""
+
+
 def _copies(result: Json) -> dict[str, Json] | None:
     """For each label a trial and a study without hyperparameters, to be filled in; None if the study is not known."""
     if "specification" not in result:
@@ -150,13 +154,14 @@ def _copies(result: Json) -> dict[str, Json] | None:
     study = Study.from_json(result["specification"])
     document = study.to_json()
     budget = document["budget"] | {"trials_per_method": 1, "confirm": 1}
-    budget.pop("searches", None)
+    for name in ("searches", "branches"):
+        budget.pop(name, None)
     copied: dict[str, Json] = {}
     for entry in document["methods"]:
         trial = trial_document(study, entry["label"], [{}], study.seed, phase="confirmation")
         del trial["members"]
         parts = {key: part | {"space": {}} if isinstance(part, dict) else part for key, part in entry.items()}
-        parts = {key: part for key, part in parts.items() if key not in ("constraints", "start")}
+        parts = {key: part for key, part in parts.items() if key not in _OF_SPACES}
         copied[entry["label"]] = {
             "trial": trial,
             "study": document | {"methods": [parts | {"space": {}}], "budget": budget},
