@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from driftline.results.curves import Array
 from driftline.results.runs import Runs, together
-from driftline.results.scale import Axis, Scale
+from driftline.results.scale import ROUNDING, Axis, Scale
 
 LEAST_FOR_ERRORS = 3
 """With fewer choosing seeds there is no standard error, and any difference counts."""
@@ -207,14 +207,14 @@ def _paid(candidates: Sequence[_Candidate], costs: Array) -> NDArray[np.int64]:
 
 
 def _paired(differences: Array, axis: int) -> tuple[Array, Array]:
-    """Mean of paired differences over the seeds, and its standard error."""
+    """Mean of paired differences over the seeds, and its standard error, which a mean equal to it does not exceed."""
     count = differences.shape[axis]
     mean = differences.sum(axis=axis, keepdims=True) / count
     flat = mean.squeeze(axis)
     if count < LEAST_FOR_ERRORS:
         return flat, np.zeros_like(flat)
     rest = differences - mean
-    return flat, np.sqrt((rest * rest).sum(axis=axis) / (count - 1)) / np.sqrt(count)
+    return flat, np.sqrt((rest * rest).sum(axis=axis) / (count - 1)) * ((1 + ROUNDING) / np.sqrt(count))
 
 
 def _scan(merits: Array, paid: NDArray[np.bool_]) -> NDArray[np.int64]:
