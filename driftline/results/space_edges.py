@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from search_spaces.parameters import Choice, from_json
 
 Json = Mapping[str, Any]
 
@@ -54,26 +55,19 @@ def _edge(form: Json, value: Any) -> str:
     """Which edge of its space a value is at: smallest or largest; empty in between."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
-    bounds = form.get("float") or form.get("int")
-    if bounds:
-        low, high = bounds
-        if not low <= value <= high or low == high:  # one of the values in `also`
-            return ""
-        place = _place(low, high, value, log=bool(form.get("log")) and low > 0)
-        low_end, high_end = place <= _SHARE, place >= 1 - _SHARE
-    else:
-        options = [one for one in form.get("choice", ()) if isinstance(one, int | float) and not isinstance(one, bool)]
+    parameter = from_json(form)
+    if isinstance(parameter, Choice):
+        options = [one for one in parameter.options if isinstance(one, int | float) and not isinstance(one, bool)]
         if len(options) < 3:
             return ""
         low, high = min(options), max(options)
         low_end, high_end = value == low, value == high
+    else:
+        low, high = parameter.low, parameter.high
+        if not low <= value <= high or low == high:  # one of the values in `also`
+            return ""
+        place = parameter.place(value)
+        low_end, high_end = place <= _SHARE, place >= 1 - _SHARE
     if high_end:
         return "largest"
     return "smallest" if low_end and low not in _NATURAL else ""
-
-
-def _place(low: float, high: float, value: float, *, log: bool) -> float:
-    """Where a value is in its range, from 0 to 1."""
-    if log:
-        low, high, value = math.log(low), math.log(high), math.log(value)
-    return (value - low) / (high - low)

@@ -19,6 +19,7 @@ def result(form: dict[str, Any], value: Any, name: str = "client_lr") -> dict[st
 
 
 RATE = {"float": [0.01, 1.0], "log": True}
+MOMENTUM = {"float": [0, 0.99], "log": True, "complement": True}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,8 @@ RATE = {"float": [0.01, 1.0], "log": True}
         ({**RATE, "also": [0]}, 0, ""),
         ({"float": [0, 0.9]}, 0.001, ""),
         ({"float": [0, 0.9]}, 0.89, "largest"),
+        (MOMENTUM, 0.98, ""),  # 85 % of the way on its own scale
+        (MOMENTUM, 0.9895, "largest"),
         ({"int": [5, 50]}, 50, "largest"),
         ({"int": [5, 50]}, 5, "smallest"),
         ({"choice": [1, 5, 10]}, 10, "largest"),
