@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from driftline.results.curves import UNITS, WINDOW
-from driftline.results.directions import direction
 from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL, POWER
 from driftline.results.recommendation import LEAST_FOR_ERRORS
 from driftline.results.scale import RESOLUTION
 from driftline.results.settling import LEARNED_FROM, SETTLED_WITHIN
+from driftline.study.directions import direction
 from driftline.study.spec import LEAST_PAIRS
 
 LEDGER_TOLERANCE = 0.05  # largest relative difference of two ledgers that may be compared

@@ -25,7 +25,6 @@ import numpy as np
 from driftline.results.cross_fitting import band
 from driftline.results.curves import Array, TrialCurve, check_cost
 from driftline.results.definitions import definitions
-from driftline.results.directions import sign
 from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs
 from driftline.results.ledger import granted, ledger
 from driftline.results.modelled_time import Time
@@ -35,6 +34,7 @@ from driftline.results.recommendation import UNTRAINED, Span, Steps
 from driftline.results.runs import Runs, axis_of_runs
 from driftline.results.scale import Axis, Scale
 from driftline.results.settling import Settled, settled_all
+from driftline.study.directions import sign
 from driftline.study.spec import FixedScale
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ import numpy as np
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import Array, TrialCurve
-from driftline.results.directions import sign
+from driftline.study.directions import sign
 from trainers import shown
 
 FIRST_COST: dict[str, float] = {

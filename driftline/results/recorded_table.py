@@ -19,8 +19,8 @@ import numpy as np
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.definitions import definitions
-from driftline.results.directions import direction
 from driftline.results.runs import WHOLE
+from driftline.study.directions import direction
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown

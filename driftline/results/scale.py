@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftline.results.curves import Array
-from driftline.results.directions import direction
+from driftline.study.directions import direction
 
 RESOLUTION = 1e-12
 """On a logarithm, qualities below this share of the untrained model's count as equal to it: they are rounding."""

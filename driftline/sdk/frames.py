@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import DriftlineError
-from driftline.results.directions import sign
+from driftline.study.directions import sign
 from driftline.wire.records import TrialRecord
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve, unit
-from driftline.results.directions import sign
 from driftline.results.show.number_text import number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
 from driftline.results.study_result import drawn
 from driftline.sdk.frames import frame
+from driftline.study.directions import sign
 from driftline.study.trial_document import trial_document
 from trainers import hint, shown
 

@@ -11,7 +11,6 @@ from typing import Any
 from driftline.client.api_client import ApiClient
 from driftline.errors import DriftlineError
 from driftline.results.curves import TrialCurve
-from driftline.results.directions import sign
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.show.escaped_text import escaped
@@ -22,6 +21,7 @@ from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.job_notebook import job_html
 from driftline.sdk.progress import ProgressDisplay
 from driftline.sdk.sparklines import sparklines
+from driftline.study.directions import sign
 from driftline.study.spec import Study
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, StudyRecord

@@ -14,6 +14,7 @@ from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
+from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
 from driftline.study.sampler import check_suits, learns, name_of
@@ -39,6 +40,7 @@ from trainers import (
     step,
     withdrawals,
 )
+from trainers.registry import tasks
 
 MOST_POINTS = 100_000
 """Most points of a range on a grid."""
@@ -84,6 +86,7 @@ def check(study: Study) -> list[str]:
             _check_packs(study, first)
         with errors.collected():
             _check_quality(study, first)
+            _check_scale(study)
         remarks += sample_remark(study, first)
     errors.raise_any()
     remarks += [*cost_remark(study), *share_remark(study)]
@@ -269,6 +272,24 @@ def _check_quality(study: Study, trial: trainers.TrialSpec) -> None:
             f"must be a metric of task {study.task['name']} ({', '.join(reported)}), got {shown(quality)}"
             + (f": did you mean {near}?" if near else ""),
         )
+
+
+def _check_scale(study: Study) -> None:
+    """Refuses a fixed scale whose ends are exchanged, or that no logarithm can have.
+
+    Metrics of plug-in tasks that fall may become negative; their axis is then linear.
+    """
+    scale, quality = study.objective.scale, study.objective.quality
+    if scale is None:
+        return
+    if sign(quality) * (scale.best - scale.start) <= 0:
+        side = "above" if direction(quality) == "rises" else "below"
+        came = f"got start={shown(scale.start)} and best={shown(scale.best)}"
+        problem = f"must be {side} start, because {quality} {direction(quality)} as models get better, {came}"
+        raise InvalidSpec("objective.scale.best", problem)
+    if direction(quality) == "falls" and scale.best <= 0 and tasks().built_in(study.task["name"]):
+        problem = f"must be above 0, because {quality} is compared on a logarithm, got best={shown(scale.best)}"
+        raise InvalidSpec("objective.scale.best", problem)
 
 
 def _among(value: Any, points: Iterable[Any]) -> bool:

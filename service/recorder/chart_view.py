@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import unit
-from driftline.results.directions import direction
 from driftline.results.document import Reading
 from driftline.results.show.axes import quality_scale
+from driftline.study.directions import direction
 from service.recorder.curve_rows import metric_name
 
 VIEW = "driftline"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from driftline.results.curves import TrialCurve
-from driftline.results.directions import sign
+from driftline.study.directions import sign
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.ids import holder

@@ -166,6 +166,41 @@ def test_the_second_entry_is_named():
         Study.from_yaml(text).check()
 
 
+@pytest.mark.parametrize(
+    ("quality", "scale", "message"),
+    [
+        ("test_accuracy", {"start": 0.1, "best": 0.9}, ""),
+        ("test_loss", {"start": 2.3, "best": 0.05}, ""),
+        (
+            "test_accuracy",
+            {"start": 0.9, "best": 0.1},
+            "must be above start, because test_accuracy rises as models get better, got start=0.9 and best=0.1",
+        ),
+        (
+            "test_loss",
+            {"start": 0.05, "best": 2.3},
+            "must be below start, because test_loss falls as models get better, got start=0.05 and best=2.3",
+        ),
+        (
+            "test_loss",
+            {"start": 2.3, "best": 0},
+            "must be above 0, because test_loss is compared on a logarithm, got best=0",
+        ),
+    ],
+)
+def test_a_scale_leads_from_worse_to_better(quality: str, scale: dict[str, float], message: str) -> None:
+    objective = {"quality": quality, "scale": scale}
+    study = Study(
+        name="s", task="digits", methods=["fedavg"], objective=objective, budget={"trials_per_method": 2, "rounds": 9}
+    )
+    if not message:
+        study.check()
+        return
+    with pytest.raises(InvalidSpec) as error:
+        study.check()
+    assert str(error.value) == f"objective.scale.best: {message}"
+
+
 def test_what_would_merely_diverge_is_fine():
     text = TEXT.replace("[1e-3, 1.0]", "[1e-3, 1e6]").replace("server_lr: 0.1", "server_lr: 1e6")
     assert Study.from_yaml(text).check() == []

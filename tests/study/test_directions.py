@@ -1,6 +1,6 @@
 import pytest
 
-from driftline.results.directions import direction, sign
+from driftline.study.directions import direction, sign
 
 
 @pytest.mark.parametrize(
