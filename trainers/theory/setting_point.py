@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.hyperparameters import describe
 from trainers.problem import Problem, Quadratics
+from trainers.registry import optimizers
 from trainers.theory.clients import ClientQuadratics
 from trainers.theory.rates import rate as best_rate_of
 from trainers.theory.rounds.affine import AffineRound, with_server
@@ -100,10 +102,7 @@ def _momentum(server: Mapping[str, Any]) -> tuple[float, bool] | None:
         return None
     given = server.get("momentum")
     if given is None:
-        from trainers.registry import optimizers  # imported here: optimizers load torch
-        from trainers.trial.roles import settings
-
-        given = next(item.default for item in settings(optimizers()[name], "server") if item.name == "momentum")
+        given = next(item.default for item in describe(optimizers()[name].Hyper) if item.name == "momentum")
     return float(given), _NESTEROV[name]
 
 
