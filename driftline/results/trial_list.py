@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from driftline.study.sampler import learns
+from driftline.study.spec import Budget
 from driftline.wire.ids import trial_id
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import shown
@@ -33,6 +35,7 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
         lines.append("compared asynchronously: which trials stop at a rung depends on the order in which they arrive")
     generation = 0 if plan is None else plan.generation
     lines += [line for trial in trials if trial.state == "FAILED" and (line := missed(trial, trials, generation))]
+    lines += _extended(trials, whole.budget)
     return {
         "digest": hashlib.sha256(json.dumps([_facts(trial) for trial in _ordered(trials)]).encode()).hexdigest(),
         "trials": len(trials),
@@ -64,6 +67,22 @@ def missed(failed: Any, trials: Iterable[Any], generation: int) -> str | None:
     if generation and any(trial.number // generation >= failed.number // generation for trial in compared):
         return f"trials of {failed.label} were stopped at rungs {without}"
     return None
+
+
+def _extended(trials: Sequence[TrialRecord], budget: Budget) -> list[str]:
+    """The labels to which an extension added search trials after configurations of the same search were confirmed."""
+    first: dict[tuple[str, int], datetime] = {}
+    for trial in trials:
+        if trial.phase == "confirmation":
+            key = trial.label, budget.search_of(trial.configuration)
+            first[key] = min(first.get(key, trial.created_at), trial.created_at)
+    labels = {
+        trial.label
+        for trial in trials
+        if trial.phase == "search"
+        and trial.created_at > first.get((trial.label, budget.search_of(trial.number)), trial.created_at)
+    }
+    return [f"{label} was extended by search trials after configurations were confirmed" for label in sorted(labels)]
 
 
 def first_difference(one: Iterable[TrialRecord], other: Iterable[TrialRecord]) -> str | None:

@@ -1,6 +1,6 @@
 """The list of a study's trials: its digest, what it depends on, and the first trial that differs."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -90,6 +90,16 @@ def test_a_failed_trial_ends_reproducibility_two_generations_later() -> None:
     assert missed(trial("a", 0, "confirmation", state="FAILED"), later, 4) is None
     found = trial_list(record(), [*later[:5], failed, *later[6:]])
     assert (found["reproducible"], len(found["exceptions"])) == (False, 1)
+
+
+def test_search_trials_added_after_the_confirmation_are_an_exception() -> None:
+    """The study run at once would have chosen what to confirm from all of them."""
+    found = [*some(), trial("short", 0, "confirmation"), trial("long", 0, "confirmation")]
+    assert trial_list(record(), found)["reproducible"]
+    late = trial("short", 3).model_copy(update={"created_at": NOW + timedelta(hours=1)})
+    extended = trial_list(record(), [*found, late])
+    assert not extended["reproducible"]
+    assert extended["exceptions"] == ["short was extended by search trials after configurations were confirmed"]
 
 
 def test_what_the_plan_says_is_in_the_result() -> None:
