@@ -68,6 +68,8 @@ class Connection:
             self.url = http_address(url) or ""
         except ValueError as error:
             raise InvalidSpec("url", str(error)) from None
+        if token and not (token.isascii() and token.isprintable() and " " not in token):
+            raise InvalidSpec("token", "must be one line of ASCII characters without spaces, got something else")
         if transport is None and socket is not None:
             transport = httpx.HTTPTransport(uds=str(socket))
         self._http = httpx.Client(

@@ -211,7 +211,8 @@ def _note(reasons: Counter[str], some: bool, points: bool, left_out: str) -> str
     if not some:
         return f"No prediction: {'; '.join(reasons)}."
     count = sum(reasons.values())
-    missing = f"{count} of the configurations have no prediction: {'; '.join(reasons)}." if count else ""
+    have = "has" if count == 1 else "have"
+    missing = f"{count} of the configurations {have} no prediction: {'; '.join(reasons)}." if count else ""
     return " ".join(text for text in (left_out, missing) if text)
 
 

@@ -142,7 +142,7 @@ def _invalid(item: ErrorDetails, model: type[BaseModel]) -> InvalidSpec:
     if kind == "literal_error":
         expected = str(context["expected"]).replace("'", "")
         return InvalidSpec(path, f"must be {expected}{came}")
-    text = _KINDS.get(kind, item["msg"].replace("Input should", "must"))
+    text = _KINDS.get(kind, item["msg"].replace("Input should", "must").replace("String should", "must"))
     return InvalidSpec(path, f"{text}{came}")
 
 

@@ -39,7 +39,8 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
     typer.echo(f"{file}: study {study.name!r} is valid.")
     for remark in remarks:
         typer.echo(f"note: {remark}")
-    typer.echo(f"{len(study.labels)} methods ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
+    methods = "1 method" if len(study.labels) == 1 else f"{len(study.labels)} methods"
+    typer.echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
     for fact in outlook:
         typer.echo(fact)
 

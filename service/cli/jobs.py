@@ -7,11 +7,12 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 import typer
+from pydantic import BaseModel, ValidationError
 
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec
@@ -20,6 +21,7 @@ from driftline.sdk.client import Client
 from driftline.sdk.job import POLL_S, Job, rests
 from driftline.sdk.progress_view import done_text
 from driftline.study.all_errors import read_study
+from driftline.study.validation import raise_invalid
 from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
 from service.cli.show import is_remote
 from trainers import hint, shown
@@ -39,9 +41,12 @@ def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:
     if token_file is None:
         return where, environment().token
     try:
-        return where, token_file.read_text(encoding="utf-8").strip()
+        token = token_file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise InvalidSpec("--token-file", f"must name a file with a token, got {token_file}: {error}") from error
+    if not token:
+        raise InvalidSpec("--token-file", f"must name a file with a token, got {token_file}, which is empty")
+    return where, token
 
 
 @contextlib.contextmanager
@@ -232,3 +237,11 @@ def _print_record(job: Job) -> None:
 
 def _json(record: StudyRecord) -> str:
     return json.dumps(record.model_dump(mode="json"), indent=2)
+
+
+def refuse(error: ValidationError, model: type[BaseModel], options: Mapping[str, str]) -> NoReturn:
+    """Raises the errors of a request that was made from options, by the options' names."""
+    try:
+        raise_invalid(error, model)
+    except InvalidSpec as invalid:
+        raise invalid.moved(lambda path: options.get(path, path)) from None

@@ -6,6 +6,7 @@ Slow imports are inside the commands, so that --help and usage errors appear at 
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import sys
 from pathlib import Path
@@ -408,3 +409,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise
+        typer.echo(f"driftline: {error}", err=True)
+        sys.exit(1)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import typer
+from pydantic import ValidationError
 
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import ProjectQuota, Quota
-from service.cli.jobs import address, say_waiting
+from service.cli.jobs import address, refuse, say_waiting
 
 
 def quota(
@@ -40,8 +41,8 @@ def quota(
         if new:
             try:
                 limits = Quota.model_validate({**quota.limits.model_dump(), **new})
-            except ValueError as error:
-                raise InvalidSpec("", f"invalid quota: {error}") from error
+            except ValidationError as error:
+                refuse(error, Quota, {name: f"--{name.replace('_', '-')}" for name in wanted})
             quota = api.set_quota(quota.project, limits)
     if as_json:
         typer.echo(quota.model_dump_json(indent=2))

@@ -199,7 +199,7 @@ def create_token(
     name: Annotated[str, typer.Argument(help="Name of the holder or purpose.")],
     project: Annotated[str, typer.Option(help="The project whose studies it may see and submit.")] = "default",
     scope: Annotated[
-        list[str] | None, typer.Option(help="read, write, driver or admin; may be repeated. read and write by default.")
+        list[str] | None, typer.Option(help="read, write or admin; may be repeated. read and write by default.")
     ] = None,
     days: Annotated[float | None, typer.Option(help="Days until it expires; never by default.")] = None,
     url: Url = None,

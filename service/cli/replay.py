@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from driftline.errors import InvalidSpec
+from driftline.errors import Conflict, InvalidSpec
 from driftline.results.recorded_table import RecordedTable, joined, read, write
 from driftline.study.sampler import read as read_sampler
 from driftline.study.spec import Budget
@@ -22,9 +22,19 @@ _CLAIMS = {"configurations": "the configurations found", "methods": "the methods
 
 
 def export_table(study: str, path: Path, *, as_json: bool, url: str | None, token_file: Path | None) -> None:
-    """Writes the ended trials of an output folder, or of a study on a service, to a table."""
+    """Writes the ended trials of an output folder, or of a study on a service, to a new table.
+
+    Raises:
+        Conflict: The file exists.
+        InvalidSpec: The file cannot be written.
+    """
+    if path.exists():
+        raise Conflict(f"{path} exists and is not overwritten: give the name of a new file")
     table = _table(study, url, token_file)
-    write(table, path)
+    try:
+        write(table, path)
+    except OSError as error:
+        raise InvalidSpec("TABLE", f"cannot write {str(path)!r}: {error.strerror or error}") from error
     grids = [table.grid(label) for label in dict.fromkeys(trial.label for trial in table.trials)]
     if as_json:
         labels = {grid.label: {"configurations": len(grid.configurations), "seeds": len(grid.seeds)} for grid in grids}

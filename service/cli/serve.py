@@ -102,9 +102,12 @@ def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = 
         drop_backup: Drop the backup tables that allow going back.
 
     Raises:
+        InvalidSpec: `database` is not a URL.
         Unavailable: The database does not answer.
         Conflict: The database was written by a newer Driftline, or cannot go back to that revision.
     """
+    if database is not None and "://" not in database:
+        raise InvalidSpec("--database", f"must be a URL such as sqlite:///FILE, got {database!r}")
     url = database or read_service(os.environ).database
     if to is not None:
         take_back(url, to)

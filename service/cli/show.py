@@ -60,8 +60,9 @@ def show_comparison(
         return
     typer.echo(verdict["why"])
     costs = unit(frontier.data["definitions"]["parameters"]["cost"])
+    neither = "neither (a tie)" if frontier.data["deterministic"] else "neither (the band of the difference holds 0)"
     for span in verdict["ranges"]:
-        better = span["better"] or "neither (the band of the difference holds 0)"
+        better = span["better"] or neither
         typer.echo(f"  {number(span['from'], 3)} to {number(span['to'], 3)} {costs}: {better}")
 
 

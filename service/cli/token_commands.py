@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import cast, get_args
 
 import typer
+from pydantic import ValidationError
 
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import GivenScope, NewToken
-from service.cli.jobs import address, say_waiting
+from service.cli.jobs import address, refuse, say_waiting
 
 
 def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
@@ -47,8 +48,8 @@ def create(
         raise InvalidSpec("--scope", f"must be among {', '.join(get_args(GivenScope))}, got {strange[0]!r}")
     try:
         wanted = NewToken(name=name, project=project, scopes=cast(list[GivenScope], scopes), expires_in_days=days)
-    except ValueError as error:
-        raise InvalidSpec("", f"invalid token request: {error}") from error
+    except ValidationError as error:
+        refuse(error, NewToken, {"expires_in_days": "--days", "project": "--project", "name": "NAME"})
     with _api(url, token_file) as api:
         made = api.make_token(wanted)
     if as_json:

@@ -189,7 +189,7 @@ def log_models(
     for point in frontier_models(study.study, result, label):
         model = known.get(point.key)
         if model is None:
-            tell(f"{_name(point, result)}: training {point.row.stop} rounds ...")
+            tell(f"{_name(point, result)}: training {point.row.stop} round{'s' if point.row.stop > 1 else ''} ...")
             trained = train(point, result.reading.quality)
             model = _log(client, experiment_id, runs[point.label], study, result, trained)
             known[point.key] = model

@@ -37,6 +37,13 @@ def test_an_address_begins_with_http() -> None:
         Connection("localhost:8080")
 
 
+@pytest.mark.parametrize("token", ["sec\nret", "sec ret", "secrét", "# a study\nname: small\n"])
+def test_a_token_is_one_word_of_ascii_and_is_not_shown(token: str) -> None:
+    with pytest.raises(InvalidSpec, match=r"^token: must be one line of ASCII") as caught:
+        Connection("http://tuner", token=token)
+    assert token.split()[0] not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "failure", [refused, timed_out, *(lambda status=status: httpx.Response(status) for status in (429, 502, 503, 504))]
 )

@@ -215,6 +215,14 @@ def test_tokens(service: Service, run: Run, study_file: Path, tmp_path: Path) ->
     assert run("list", "--token-file", file).stdout == ""
     assert isinstance(run("submit", study_file, "--token-file", file).exception, Forbidden)
     assert isinstance(run("token", "create", "x", "--scope", "everything").exception, InvalidSpec)
+    for option, value, rule in (("--days", -1, "must be above 0"), ("--project", "a b", "must match pattern")):
+        error = run("token", "create", "x", option, value).exception
+        assert isinstance(error, InvalidSpec)
+        assert str(error).startswith(f"{option}: {rule}")
+    assert str(run("quota", "--trials", -5).exception).startswith("--trials: must be at least 0")
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    assert "which is empty" in str(run("list", "--token-file", empty).exception)
     assert "laptop" in run("token", "list").stdout
     (record,) = json.loads(run("token", "list", "--json").stdout)
     assert run("token", "revoke", record["id"]).stdout == f"{record['id']}: revoked\n"

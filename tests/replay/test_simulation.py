@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from driftline.errors import InvalidSpec, NotFound
+from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.recorded_table import RecordedTable, read, recorded, write
 from driftline.study.spec import Budget, Study
@@ -238,3 +238,11 @@ def test_the_command_prints_what_studies_conclude(tmp_path: Path) -> None:
     areas = {name: area["mean"] for name, area in found["areas"].items()}
     assert areas["fedavg-2"] / areas["fedavg-1"] == pytest.approx(3, rel=0.2)
     assert found["tables"] == {path: read(Path(path)).digest}
+
+
+def test_an_export_overwrites_nothing(tmp_path: Path) -> None:
+    kept = tmp_path / "study.yaml"
+    kept.write_text("name: mine")
+    found = CliRunner().invoke(app, ["export", str(tmp_path), str(kept)])
+    assert isinstance(found.exception, Conflict)
+    assert kept.read_text() == "name: mine"

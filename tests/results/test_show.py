@@ -227,3 +227,10 @@ def test_failed_trials_are_counted_where_there_are_some() -> None:
     assert (heading.split()[-3:], row.split()[-3:]) == (["trials", "diverged", "failed"], ["2", "0", "1"])
     assert ">failed</th></tr>" in frontier_html(result).partition("</table>")[0]
     assert "failed" not in table(frontier_document("whole", trials[:1], Chosen(), 2)).partition("\n")[2]
+
+
+def test_long_labels_that_differ_at_their_end_stay_apart_in_80_columns() -> None:
+    labels = [f"fedavg-with-a-really-long-label-that-users-0123{end}" for end in "ab"]
+    text = table(frontier_document("s", [curve([0.1, 0.5], label=label) for label in labels], Chosen(), 1))
+    assert [line.split()[0][-5:] for line in text.splitlines() if "~" in line] == ["0123a", "0123b"]
+    assert max(len(line) for line in text.splitlines()) <= 80

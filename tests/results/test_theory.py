@@ -205,7 +205,7 @@ def test_trials_that_stopped_early_have_no_prediction() -> None:
     method = ran({"label": "plain", "name": "fedavg", "space": STEPS}, stopped=1).document["methods"]["plain"]
     predicted = {row["hyperparameters"]["local_steps"]: row["theory"] is not None for row in method["configurations"]}
     assert predicted == {2: True, 5: True, 10: True, 20: False}
-    assert method["theory_note"] == "1 of the configurations have no prediction: stopped early."
+    assert method["theory_note"] == "1 of the configurations has no prediction: stopped early."
 
 
 def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:

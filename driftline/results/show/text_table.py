@@ -97,7 +97,7 @@ def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
 
 
 def _columns(rows: Sequence[Sequence[str]], right: Sequence[int], width: int) -> list[str]:
-    """Rows as aligned columns; the first column is shortened if they would be too wide."""
+    """Rows as aligned columns; cells of the first one are shortened if they would be too wide."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     gap = 2 if 8 + sum(widths[1:]) + 2 * (len(widths) - 1) <= width else 1
     widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - gap * (len(widths) - 1)))
@@ -111,7 +111,9 @@ def _columns(rows: Sequence[Sequence[str]], right: Sequence[int], width: int) ->
 
 
 def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else text[: size - 1] + "~"
+    """Shortened in its middle, because the ends of labels tell them apart."""
+    end = size // 2
+    return text if len(text) <= size else f"{text[: size - 1 - end]}~{text[len(text) - end :]}"
 
 
 def _recommendations(label: str, method: Json, last: float, metric: str, cost: str, width: int) -> list[str]:
@@ -120,7 +122,8 @@ def _recommendations(label: str, method: Json, last: float, metric: str, cost: s
     if not rows:
         return [f"{label}: nothing to recommend yet"]
     seeds = len(reported["seeds"])
-    lines = [f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"]
+    heading = f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"
+    lines = textwrap.wrap(heading, width, subsequent_indent="  ", break_on_hyphens=False)
     heads = [f"{unit(cost)} up to", "stop at round", metric]
     cells = [[number(row.end), str(row.stop), banded(*row.quality)] for row in rows]
     sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(3)]
