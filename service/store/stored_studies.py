@@ -106,17 +106,13 @@ class StoredStudies:
                 missing(study_id)
             return study_record(connection, row)
 
-    def find(
-        self, *, project: str | None = None, before: str | None = None, limit: int | None = None
-    ) -> list[StudyRecord]:
-        """Studies, newest first.
+    def find(self, limit: int | None = None) -> list[StudyRecord]:
+        """Studies of all projects, newest first.
 
         Args:
-            project: Only studies of this project.
-            before: Only studies older than the one with this id.
             limit: Maximum number of studies.
         """
-        query = _newest(sa.select(STUDIES), project, before).limit(limit)
+        query = _newest(sa.select(STUDIES), None, None).limit(limit)
         with self._session.read() as connection:
             return _studies(connection, connection.execute(query).all())
 

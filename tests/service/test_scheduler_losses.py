@@ -280,7 +280,9 @@ def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pyte
     loop.close()
 
 
-def test_a_scheduler_whose_lock_went_to_another_one_while_it_looked_does_nothing(store: Store, clock: Clock) -> None:
+def test_a_scheduler_whose_lock_went_to_another_one_while_it_looked_does_nothing(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running: dict[str, tuple[str, int]] = {}
     slow, quick = FakeLauncher(running=running), FakeLauncher(running=running)
     study, first = driving(store, clock, slow)
@@ -290,14 +292,14 @@ def test_a_scheduler_whose_lock_went_to_another_one_while_it_looked_does_nothing
 
     def late(study_id: str) -> Seen:
         answer = seen(study_id)
-        slow.seen = seen  # type: ignore[method-assign]
+        monkeypatch.setattr(slow, "seen", seen)
         for _ in range(8):
             clock.now += 5
             second.step()
         store.leases.acquire(study, "elsewhere/2")
         return answer
 
-    slow.seen = late  # type: ignore[method-assign]
+    monkeypatch.setattr(slow, "seen", late)
     assert first.step() == []
     assert not first.acting
     assert (slow.stopped, list(running)) == ([], [study])
@@ -305,7 +307,9 @@ def test_a_scheduler_whose_lock_went_to_another_one_while_it_looked_does_nothing
     assert (store.leases.driven()[0].held, store.leases.driven()[0].attempt) == (True, 2)
 
 
-def test_a_scheduler_that_looks_for_long_alone_goes_on_acting(store: Store, clock: Clock) -> None:
+def test_a_scheduler_that_looks_for_long_alone_goes_on_acting(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher = FakeLauncher()
     study, loop = driving(store, clock, launcher)
     seen = launcher.seen
@@ -314,7 +318,7 @@ def test_a_scheduler_that_looks_for_long_alone_goes_on_acting(store: Store, cloc
         clock.now += 45
         return seen(study_id)
 
-    launcher.seen = late  # type: ignore[method-assign]
+    monkeypatch.setattr(launcher, "seen", late)
     store.studies.intend(study, "cancel")
     store.leases.release(study, 1, "CANCELLED")
     launcher.running.clear()

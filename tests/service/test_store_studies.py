@@ -84,9 +84,9 @@ def test_studies_come_newest_first_by_project_and_in_pages(store: Store, clock: 
         clock.now += 1
         ids.append(store.studies.create(SPEC | {"name": f"s{number}"}, "f" * 64).id)
     other = make(store, project="other")
-    assert [study.id for study in store.studies.find(project="default")] == ids[::-1]
-    assert [study.id for study in store.studies.find(project="default", before=ids[3], limit=2)] == [ids[2], ids[1]]
-    assert [study.id for study in store.studies.find(project="other")] == [other]
+    assert [study.id for study in store.studies.page(project="default", most=9)[0]] == ids[::-1]
+    assert [study.id for study in store.studies.page(project="default", before=ids[3], most=2)[0]] == [ids[2], ids[1]]
+    assert [study.id for study in store.studies.page(project="other", most=9)[0]] == [other]
     assert len(store.studies.find()) == 6
     assert store.studies.get(other, project="other").id == other
     with pytest.raises(NotFound):
@@ -99,7 +99,7 @@ def test_an_idempotency_key_gives_the_same_study(store: Store, clock: Clock) -> 
     assert make(store, project="other", key="k", request_hash="b") != first
     with pytest.raises(InvalidSpec, match="another one; use a new key"):
         make(store, key="k", request_hash="b")
-    assert len(store.studies.find(project="default")) == 1
+    assert len(store.studies.page(project="default", most=9)[0]) == 1
     clock.now += 8 * 24 * 3600
     assert make(store, key="k", request_hash="b") != first
 
