@@ -3,23 +3,24 @@
 import random
 import socket
 
-_GIVEN: set[int] = set()
+_HELD: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A free port of 127.0.0.1 that was not given before.
+    """A port of 127.0.0.1 that this process holds while it lives: only whoever is told it listens there.
 
-    It lies below those that the system gives to outgoing connections, so that none of these has it by the time somebody
-    listens, and is drawn at random, so that test processes side by side do not take the same.
+    It is bound but does not listen, and has SO_REUSEADDR: a server that sets this option, as all here do, may listen
+    there, again and again, while no other call gets it, in whichever process. It lies below the ports that the system
+    gives to outgoing connections, so that none of these has it either.
     """
     draw = random.SystemRandom()  # seeds of a test are no business of ports
     while True:
-        port = draw.randrange(20_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _GIVEN:
-            _GIVEN.add(port)
-            return port
+        port, holder = draw.randrange(20_000, 30_000), socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))  # fails where anybody has it, and so comes before the option
+        except OSError:
+            holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _HELD.append(holder)
+        return port
