@@ -1,7 +1,7 @@
 # One image for Driftline's API, scheduler, MLflow and Ray nodes. docs/kubernetes.md explains how to build it.
 #
-#   docker build -t REGISTRY/driftline:0.2.0 .                              CPU
-#   docker build -t REGISTRY/driftline:0.2.0-cuda --build-arg VARIANT=cuda .   GPU nodes: PyTorch brings its own CUDA libraries
+#   docker build -t REGISTRY/driftline:0.3.0 .                              CPU
+#   docker build -t REGISTRY/driftline:0.3.0-cuda --build-arg VARIANT=cuda .   GPU nodes: PyTorch brings its own CUDA libraries
 #
 # Without a network: put wheels into build/wheelhouse (tests/kubernetes/build_image.py shows how) and add
 # --build-arg WHEELHOUSE=build/wheelhouse.
@@ -56,7 +56,7 @@ if not module.name.endswith('__main__') and '.migrations.' not in module.name]";
 
 FROM ${BASE}
 ARG VARIANT=cpu
-ARG VERSION=0.2.0
+ARG VERSION=0.3.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Driftline" \
       org.opencontainers.image.description="Tunes local update methods and maps their trade-off between convergence and accuracy" \

@@ -1,8 +1,8 @@
 """What a release needs beside building: consistent versions, its notes, and a chart that names its image.
 
-    python .ci/release.py check v0.2.0                                   # exits with 1 if a version differs
-    python .ci/release.py notes v0.2.0 > notes.md                        # the changelog's section
-    python .ci/release.py readme v0.2.0 https://HOST/OWNER/driftline     # README.md with links that work elsewhere
+    python .ci/release.py check v0.3.0                                   # exits with 1 if a version differs
+    python .ci/release.py notes v0.3.0 > notes.md                        # the changelog's section
+    python .ci/release.py readme v0.3.0 https://HOST/OWNER/driftline     # README.md with links that work elsewhere
     python .ci/release.py chart REGISTRY/driftline sha256:... --out dist # dist/driftline-0.6.0.tgz
     python .ci/release.py sbom --out dist/driftline.cdx.json             # of the environment that runs it
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from search_spaces.parameters import Float as Float
     from search_spaces.parameters import Int as Int
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "AdminClient": "driftline.client.admin_client",

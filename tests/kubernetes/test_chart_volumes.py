@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from driftline import __version__
 from service.launchers.kubernetes.config import Config
 
 from .conftest import LOADER
@@ -95,7 +96,7 @@ def test_a_claim_in_the_studies_namespace_is_theirs_alone(helm):
         ({}, "example.org/all:1"),
         ({"tag": "own"}, "example.org/all:own"),
         ({"digest": "sha256:" + "a" * 64}, "example.org/all@sha256:" + "a" * 64),
-        ({"repository": "example.org/own"}, "example.org/own:0.2.0"),
+        ({"repository": "example.org/own"}, f"example.org/own:{__version__}"),
         ({"repository": "example.org/own", "tag": "2"}, "example.org/own:2"),
     ],
 )

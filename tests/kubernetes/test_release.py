@@ -7,6 +7,7 @@ import shutil
 import pytest
 import yaml
 
+from driftline import __version__ as VERSION
 from tests.kubernetes.conftest import LOADER, ROOT, lacking
 from tests.kubernetes.local_registry import LocalRegistry
 from tests.ports import free_port
@@ -16,14 +17,14 @@ release = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(release)
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
-CHANGELOG = """# Changelog
+CHANGELOG = f"""# Changelog
 
 ## Unreleased
 
 ### Added
 - Not yet.
 
-## [0.2.0] - 2026-12-01
+## [{VERSION}] - 2026-12-01
 
 ### Added
 - Packs.
@@ -44,25 +45,25 @@ def project(tmp_path):
 
 
 def test_the_versions_of_a_release_agree(project):
-    assert release.differences("v0.2.0", project) == []
-    lines = release.differences("v0.3.0", project)
+    assert release.differences(f"v{VERSION}", project) == []
+    lines = release.differences("v9.9.9", project)
     places = ["pyproject.toml", "Chart.yaml, appVersion", "Dockerfile, ARG VERSION"]
-    assert lines == [f"{place}: 0.2.0, not 0.3.0" for place in places] + ["CHANGELOG.md: no section [0.3.0]"]
+    assert lines == [f"{place}: {VERSION}, not 9.9.9" for place in places] + ["CHANGELOG.md: no section [9.9.9]"]
 
 
 def test_links_of_the_readme_work_on_a_package_index():
-    text = release.readme("v0.2.0", "https://host/owner/driftline")
+    text = release.readme(f"v{VERSION}", "https://host/owner/driftline")
     links = re.findall(r"(!?)\[[^]]*\]\(([^)]+)\)", text)
     ours = [(picture, link) for picture, link in links if link.startswith("https://host/owner/driftline/")]
-    assert ("!", "https://host/owner/driftline/raw/v0.2.0/docs/first-results/digits.png") in ours
-    assert ("", "https://host/owner/driftline/blob/v0.2.0/docs/studies.md") in ours
+    assert ("!", f"https://host/owner/driftline/raw/v{VERSION}/docs/first-results/digits.png") in ours
+    assert ("", f"https://host/owner/driftline/blob/v{VERSION}/docs/studies.md") in ours
     for _, link in ours:
-        assert (ROOT / link.partition("/v0.2.0/")[2].partition("#")[0]).is_file()
+        assert (ROOT / link.partition(f"/v{VERSION}/")[2].partition("#")[0]).is_file()
     assert all(link.startswith("https://") for _, link in links)
 
 
 def test_the_notes_are_the_section_of_the_version(project):
-    assert release.notes("v0.2.0", project) == "### Added\n- Packs.\n"
+    assert release.notes(f"v{VERSION}", project) == "### Added\n- Packs.\n"
     assert release.notes("v0.1.0", project) == "- Everything.\n"
     assert release.notes("v0.1", project) == ""
 

@@ -69,7 +69,7 @@ def changes(folder):
             "the chart as it is released; two cores, no storage class: small requests, folders of the node; data",
         ),
         Change(
-            "--set image.repository=REGISTRY/driftline --set image.tag=0.2.0",
+            "--set image.repository=REGISTRY/driftline --set image.tag=0.3.0",
             "",
             "a released chart names its image, by digest",
         ),
