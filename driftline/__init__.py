@@ -13,6 +13,8 @@ This package is light: it needs no server code, and loads torch only to check a 
     client/   HTTP: connection, retries, the API client
     results/  pure functions: curves -> frontier, comparison, ledger; show/: tables, pictures, pages
     sdk/      Client, Job, Frontier, AsyncClient, OfflineService
+    errors    every error that Driftline raises on purpose
+    backoff   pauses between attempts
 
 Imports run one way: sdk -> client -> results -> wire -> study; outside this package, only search_spaces and trainers
 are imported. Without the address of a service, `Client` runs studies in this process, through the entry point group

@@ -1,8 +1,14 @@
 """What may be tried: the default search spaces, and the papers' grids.
 
-`parameters` has `Float`, `Int` and `Choice`. `spaces` finds the default spaces by name: `methods`, `optimizers` and
-`schedules` have one module for each. `rates`, `alignment` and `mixing` have what several of them share, `presets` the
-entries with a name of their own in the literature. `constraints` relates hyperparameters to each other, `from_theory`
-derives ranges from curvature and noise, `largest` finds the largest rate that does not diverge. `values` and
-`neighbours` compare values. Imports `trainers` only.
+    parameters                      `Float`, `Int` and `Choice`: the search space of one hyperparameter
+    spaces                          finds the default spaces by name
+    methods, optimizers, schedules  the default spaces, a module for each method, optimizer and schedule
+    rates, alignment, mixing        ranges and grids that several methods share
+    presets                         entries with their own name in the literature
+    constraints                     constraints between hyperparameters
+    from_theory                     ranges and first points from curvature and gradient noise
+    largest                         finds the largest client_lr that does not diverge
+    values, neighbours              compares JSON values; values close to a given one
+
+Imports `trainers` only.
 """

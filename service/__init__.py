@@ -6,9 +6,21 @@
                                                                                  store -> recorder -> MLflow
 
 The API stores what owners want and serves results. The scheduler decides which study gets a driver. Only the driver
-changes that study's trials, and it talks only to the API, with a token for that study. `web` adds pages for people to
-the API. `embedded` runs everything in one process, on a laptop. `samplers` propose configurations, `replay` simulates
-studies on recorded curves. `settings` reads the environment, `bucket` limits rates, `file_locks` locks files,
-`child_process` runs what needs much memory in processes that end when idle, `pauses` spaces attempts, `garbage` sets
-how often Python looks for garbage.
+changes that study's trials, and it talks only to the API, with a token for that study. The packages:
+
+    cli                   the command `driftline`
+    server                a service: puts together store, API, scheduler, launcher and recorder
+    embedded              runs everything in one process, on a laptop
+    web                   pages for people, added to the API
+    api, store            the HTTP API; persistent state
+    scheduler, launchers  gives every study its driver; start drivers
+    driver, samplers      trains a study's trials; propose configurations
+    recorder              writes studies to MLflow
+    replay                simulates studies on recorded curves
+
+    settings              environment variables of services and drivers
+    bucket, pauses        limits rates; spaces attempts
+    file_locks            locks between processes; temporary folders
+    child_process         runs what needs much memory in processes that end when idle
+    garbage               how often Python looks for garbage
 """

@@ -1,7 +1,9 @@
-"""Classes and files have names of their own, so that a name leads to one place."""
+"""Classes and files have names of their own, so that a name leads to one place, and packages name their modules."""
 
 import ast
+import re
 from collections import Counter, defaultdict
+from pathlib import Path
 
 from tests.conftest import TESTS
 
@@ -11,6 +13,12 @@ FIXED = {"Config", "Hyper", "Sampler", "Settings"}
 
 FILES = {"__init__.py", "__main__.py", "launcher.py", "quadratic.py"}
 """Names that Python and entry points ask for, and a task and a model that are found by their names."""
+
+OPEN = {
+    *(f"trainers.{kind}" for kind in ("methods", "models", "optimizers", "reports", "schedules", "tasks")),
+    *(f"search_spaces.{kind}" for kind in ("methods", "optimizers", "schedules")),
+}
+"""Folders of plug-ins: their modules are found by their names, and who adds one edits nothing else."""
 
 
 def test_classes_have_names_of_their_own() -> None:
@@ -33,3 +41,55 @@ def test_files_of_a_package_have_names_of_their_own() -> None:
         assert len(files) > 20
         shared |= {name for name, times in Counter(file.name for file in files).items() if times > 1}
     assert shared == FILES
+
+
+def test_packages_say_what_lives_in_them() -> None:
+    """A docstring names every module and folder: in the first column of a list, or between backticks."""
+    unnamed: dict[str, set[str]] = {}
+    unknown: dict[str, set[str]] = {}
+    named = 0
+    for package in PACKAGES:
+        for file in sorted((TESTS.parent / package).rglob("__init__.py")):
+            folder = file.parent
+            name = ".".join(folder.relative_to(TESTS.parent).parts)
+            docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")), clean=False) or ""
+            rows = re.findall(r"^    (\w+/?(?:, \w+/?)*)  +\S", docstring, re.MULTILINE)
+            listed = {word for row in rows for word in row.replace("/", "").split(", ")}
+            quoted = set(re.findall(r"(?<!`)`([\w.]+)`(?!`)", docstring))
+            modules = {child for child in children(folder) if child.isidentifier()}
+            if name in OPEN:
+                modules = {module for module in modules if module.startswith("_")}
+            unnamed[name] = modules - listed - quoted
+            unknown[name] = listed - children(folder) - defined(file)
+            unknown[name] |= {word for word in quoted if not (exists(word, folder) or exists(word, TESTS.parent))}
+            named += len(modules)
+    assert {name: modules for name, modules in unnamed.items() if modules} == {}
+    assert {name: words for name, words in unknown.items() if words} == {}
+    assert unnamed.keys() > OPEN
+    assert named > 400
+
+
+def children(folder: Path) -> set[str]:
+    """The modules and folders of a package."""
+    modules = {file.stem for file in folder.glob("*.py") if file.name != "__init__.py"}
+    return modules | {path.name for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"}
+
+
+def exists(name: str, folder: Path) -> bool:
+    """Whether a dotted name leads from a folder to a module, to another folder, or to what a module there defines."""
+    *parents, last = name.split(".")
+    place = folder.joinpath(*parents)
+    if not place.is_dir():
+        return last in defined(place.with_suffix(".py"))
+    return last in children(place) or any(last in defined(file) for file in place.glob("*.py"))
+
+
+def defined(module: Path) -> set[str]:
+    """The classes and functions of a module; of a package, also what it imports for its users."""
+    if not module.is_file():
+        return set()
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    if module.name == "__init__.py":
+        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return names

@@ -10,22 +10,21 @@ The public interface, and all that `service`, `driftline` and `search_spaces` ne
     estimate_curvature(spec)                curvature and gradient noise of a task at its initial model
     run.run(document)                       the report lines of a whole trial
 
-The path of one round, from the document to the arithmetic:
+Modules and packages, each line above those that it uses; the plug-ins have a module each:
 
-    trial/document.py          reads the document
-    engine/packs/pack.py       trains all trials of a pack round by round
-    engine/packs/lane.py       trains one round, with the rates from the schedule
-    methods/fedavg.py          what clients and server do in a round
-    engine/rounds/cohort.py    the method's interface to the clients; counts communication
-    engine/local/loop.py       the local steps of all clients and trials at once
-    engine/oracles, models     gradients
+    run, catalogue, curvature     trains a document; prints docs/methods.md; measures curvature and gradient noise
+    methods, models, reports      plug-ins: what clients and server do; models; optional metrics of report lines
+    engine                        trains packs
+    tasks, trial                  plug-ins: a model, a loss and federated data; trial documents
+    theory, data                  closed forms on quadratics; data for tasks
+    schedules, optimizers         plug-ins: rates by round; optimizers of clients, server, central data and merge
+    registry                      finds plug-ins by name
+    contracts                     what methods, optimizers and schedules must define
+    plugins, problem              loads and checks plug-ins; the contract of a task
+    hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
+    spelling, values, errors      nearest known words; numbers in documents; errors
 
-Folders of plug-ins, one module each: methods, optimizers, schedules, reports, tasks, models. `registry` finds them;
-`contracts` says what each must define. `theory` has closed forms on quadratics. Nothing in this package depends on a
-network, a database, Ray, Optuna, MLflow or Kubernetes. A package may import those to its right:
-
-    run, catalogue, curvature > methods | models | reports > engine > tasks | trial > theory | data | schedules
-    | optimizers > registry > contracts > plugins | problem > hyperparameters > spelling > values > errors
+Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,21 @@
 """Pure functions of stored curves: recommendations, frontiers, areas, comparison, ledgers, theory.
 
-`study_result` computes a study's result from its records and curves. `document` describes its JSON, `definitions` its
-terms; `show/` presents it. The path of a curve: `curves` smooths it, then `runs` (a configuration on several seeds),
-`label_runs`, `recommendation`, `cross_fitting`, `scale`; `settling` for speed against final quality; `comparison` on
-`paired_tests`. `confirmation` chooses what is run again; `modelled_time` is a cost from stored counters. For quadratic
-tasks, `theory` adds predictions from trainers.theory.
+    study_result              the result of a study from its records and curves, and its files
+    document, definitions     frontier.json, and the definitions written into it
+    curves                    a trial's curve, smoothed, and the cost of its rounds
+    runs, label_runs          a configuration on several seeds; the trials of a label, by search
+    recommendation            the configuration to run and the round to stop at, for each cost
+    cross_fitting             the quality of recommendations on seeds that did not choose them
+    objectives, targets       what the sampler maximises; what it costs a trial to reach a quality
+    confirmation, pareto      which configurations are run again; non-dominated sorting, crowding distance
+    scale, settling           the scale of qualities; where a configuration settles and where it ends
+    comparison, paired_tests  whether one label is better than another; intervals and corrections
+    ledger, trial_list        what a label was granted and has spent; a study's trials, and how two lists differ
+    modelled_time             a cost from stored counters: time on a network of your choice
+    space_edges               recommended values at the edge of what was searched
+    theory                    predictions from trainers.theory beside the results, for quadratic tasks
+    recorded_table            the curves of many configurations and seeds in one Parquet file
+    show                      results as text, CSV, pictures and pages
+
+The path of a curve: curves -> runs -> recommendation -> cross_fitting -> label_runs -> document -> study_result.
 """

@@ -1,6 +1,18 @@
 """Studies as users write them, in YAML or Python: entries, budgets and samplers.
 
-`spec.Study` is parsed once, with errors that name the key. On demand, `check` parses its trials with the trainers (and
-torch); `trial_document` turns an entry and hyperparameters into the document that a worker trains. Only `version_0_1`
-knows the names of Driftline 0.1. Outside this package and its errors, only search_spaces and trainers are imported.
+    spec, entries              `Study`, and its entries: methods, optimizers and schedules with their search spaces
+    sampler, starting_points   the keys ``sampler`` of a study and ``start`` of an entry
+    validation                 base of the parts of a study: errors name the keys as the user wrote them
+    yaml_files, all_errors     reads YAML files; all errors of a study's file at once
+    check                      checks a study in full, with the code that parses trials
+    outlook                    what a valid study will do and can claim, in sentences
+    trial_document             the trial document that a trainer gets, from a study and configurations
+    rung_rounds                the rounds at which search trials are compared
+    directions, chance         which way a metric is better; whether anything besides the search is random
+    theory_spaces, warm_start  spaces from theory; starting points and a prior from an earlier study
+    examples, notebook         the example studies that come with Driftline; HTML of a study for notebooks
+    version_0_1                translates the names of Driftline 0.1, which no other module of driftline knows
+
+A study is parsed once. Torch is imported by the full check, and where a function says so. Outside this package and its
+errors, only search_spaces and trainers are imported.
 """

@@ -1,5 +1,13 @@
 """Messages between clients, the API and drivers: frozen pydantic records that refuse unknown keys.
 
-`records` has studies and trials, `driver_messages` the requests that only a driver sends, `curve_codec` the encoding of
-curves, `access` tokens and quotas, `ids` the identifiers of studies, trials and packs.
+    records          studies, trials and events as they are stored and sent
+    driver_messages  bodies of a driver's requests, and their answers
+    curve_codec      curves as compressed blocks, from worker to store; imports no pydantic
+    curve_columns    curves as one list per metric
+    budgets          a larger budget, failed trials to run again, the estimated cost of a study
+    access           tokens, quotas and the audit trail
+    logs             lines of a driver's log
+    ids              identifiers of studies, trials and packs
+
+Imports driftline.study, driftline.errors and trainers.
 """

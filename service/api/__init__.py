@@ -1,9 +1,17 @@
 """The HTTP API under /v1, for owners, drivers and administrators.
 
-`app` assembles it, `http_server` serves it. `routes` has one module per resource; `dependencies` has their FastAPI
-dependencies. `auth` checks tokens, also those of OpenID Connect. `request_bodies`, `rate_limits` and `pagination` bound
-what a request may cost, `allowed_files` what a study may read. `error_responses` makes all errors, `metrics` counts,
-`probes` says whether a process works. `study_checks` and `check_process` check studies in separate processes,
-`study_estimate` estimates their cost. `computed_results` computes results, `response_cache` keeps them. `event_streams`
-and `study_polls` send events.
+    app, http_server                         assembles the app; serves it with uvicorn
+    routes                                   one module per resource
+    dependencies                             FastAPI dependencies of the routes
+    auth                                     bearer tokens of Driftline and of OpenID Connect issuers
+    request_bodies, rate_limits, pagination  bound what a request may cost
+    allowed_files                            which files a study may name
+    study_checks, check_process              check studies before they are stored; in separate processes
+    study_estimate                           estimates a study's cost from earlier ones
+    computed_results, response_cache         computes results; keeps answers until something new is stored
+    event_streams, study_polls               sends events; reads the store once for all streams of a study
+    error_responses                          all errors, as problem+json
+    metrics, probes                          Prometheus metrics; the app of a process without an API
+
+The API stores in `service.store` what owners want, and `service.scheduler` acts on it.
 """

@@ -1,1 +1,16 @@
-"""The command `driftline`: `main` and `remote` define the commands, the other modules implement them."""
+"""The command `driftline`: `main` and `remote` define the commands, the other modules implement them.
+
+    main, remote                   commands, options, exit codes; the commands for a service
+    options, completion            options that several commands share; suggestions in the shell
+    check, init                    `driftline validate`; `driftline init`
+    run, begun_run                 `run`, `resume`, `retry`, `extend` in this process; starts Ray before `run` needs it
+    jobs                           commands for studies on a service, and those for studies in either place
+    show                           prints frontiers, comparisons, methods and tasks
+    replay, theory                 `export` and `replay`; `driftline theory`
+    ui                             `ui` and `models`: MLflow for output folders
+    serve, doctor                  `serve` and `migrate`; checks of the systems that Driftline runs on
+    token_commands, quota_command  the commands for tokens; the command `quota`
+    __main__                       `python -m service.cli`
+
+No other package imports this one.
+"""

@@ -1,8 +1,14 @@
-"""Runs studies on this computer, for `driftline run` and a local `Client`: in this process, recorded by a second one.
+"""Runs studies on this computer, for `driftline run` and a local `driftline.Client`; a second process records.
 
-`local_studies` is the entry point `driftline.local`, `embedded_run` runs one study with a real API under a real server
-in a thread, `thread_launcher` runs its driver in a thread, `timing` trains for a few seconds to estimate what a study
-will cost, in `timing_process`, `folder`, `folder_results` and `result_files` read and write the output folder,
-`recorder_process` fills MLflow's database and draws. `moved_folder`, `joined_folders` and `joined_mlflow` open folders
-in MLflow.
+    local_studies                  studies of a local client: the entry point ``driftline.local``
+    embedded_run                   one study: app, scheduler and driver of a service, over one output folder
+    thread_launcher                the study's driver in a thread
+    recorder_process               writes result files and MLflow's database, in a second process
+    folder, result_files           the output folder and its lock; files that appear whole or not at all
+    folder_results                 reads the results of a folder, also while another process works in it
+    moved_folder                   points the MLflow database of a moved folder to its artifacts
+    joined_folders, joined_mlflow  studies of several folders in one MLflow database
+    timing, timing_process         estimates what a study will take; times packs in a process of its own
+
+Uses the API, scheduler, driver, recorder and store of a service.
 """

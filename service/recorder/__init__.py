@@ -1,7 +1,12 @@
-"""Studies in MLflow: `all_studies` goes over all studies, `study_recorder` writes one, `tracking` talks to MLflow.
+"""Studies in MLflow.
 
-`recorder_loop` runs `all_studies` in a child process while there is something to record.
+    recorder_loop                         runs `all_studies` in a child process while there is something to record
+    all_studies                           keeps MLflow up to date with all studies
+    study_recorder                        writes one study
+    run_contents, curve_rows, chart_view  what is written of runs, curves and charts (pure)
+    tracking, bulk_runs                   talks to MLflow; writes many runs into its SQLite database at once
+    links                                 links to a study in MLflow
+    logged_models                         trains what a study recommends again, on request
 
-`bulk_runs` writes many runs into MLflow's SQLite database at once. `run_contents`, `curve_rows` and `chart_view` say
-what is written (pure), `links` where people find it. `logged_models` trains what a study recommends again, on request.
+MLflow is imported in this package only. Studies are read from the store.
 """

@@ -1,1 +1,12 @@
-"""Models, one module each. The contract is `trainers.engine.oracles.oracle.ModelBuilder`; "_" modules are shared."""
+"""Models, one module each, found by `trainers.registry`. The contract is `trainers.engine.oracles.oracle.ModelBuilder`.
+
+They share:
+
+    _network                      any torch module as a model
+    _affine                       base of softmax and linear regression
+    _by_hand, _layers             an oracle by hand for layers with ReLU between them; these layers
+    _stacked                      oracles by hand for affine models: batched products
+    _example_space, _first_layer  local loops on scores of examples; the same for a perceptron's first weight
+    _augmentation, _dropout       shifted and mirrored images; dropped units
+    _accuracy                     weights of examples, and the distribution of accuracy over clients
+"""

@@ -1,10 +1,19 @@
 """The theory of local update methods on quadratics, in closed form; `python -m trainers.theory` is its command line.
 
-`clients` decomposes quadratic clients, `families` and `client_savings` have known problems. `weights` and `spectrum`
-say what local work does to one eigenvalue, `interval` to all of them, `surrogate` what a method minimises instead,
-`condition` and `distance_bounds` how well and how far away. `rates` and `stochastic_rates` say how fast servers
-converge, `tradeoff` and `cusp` what that costs. `rounds` has a round of every method as an affine map; `prediction` and
-`setting_point` follow it for a trial. `mass_constants`, `mass_settings`, `mixed_limits` and `one_way_bounds` belong to
-MaSS and to mixed federated learning. `bound_checks` checks the papers' bounds, `counterexamples` what does not hold.
-`figures` draws. `warning` is the warning of the theory.
+    clients, families              quadratic clients, decomposed; problems with known solutions
+    weights, spectrum, interval    local work: gradient weights; its effect on one eigenvalue, on all of them
+    surrogate                      the loss that a method actually minimizes
+    condition, distance_bounds     how well conditioned it is; how far its optimum is from the true one
+    rates, stochastic_rates        how fast servers converge; with noisy gradients
+    tradeoff, cusp                 convergence against accuracy; the end of MAML's curve
+    rounds                         a round of every method as an affine map
+    prediction, setting_point      loss and distance of a trial, after every round and in the limit
+    mass_constants, mass_settings  constants of MaSS; its hyperparameters from them
+    mixed_limits, one_way_bounds   step sizes and bounds of mixed federated learning
+    client_savings                 what mixed federated learning saves on clients
+    bound_checks, counterexamples  checks the papers' bounds; statements that do not hold
+    figures                        the papers' figures
+    warning, __main__              the warning of the theory; the command line
+
+Uses numpy, never torch.
 """

@@ -1,7 +1,12 @@
 """Packs on a Ray cluster.
 
-`tune` hands packs to Ray Tune, `worker` trains one. `cluster` starts or joins Ray, `early_ray` starts it before it is
-needed, `lean_ray` leaves out what nobody needs here, `capacity` counts how many packs fit, `mutex` lets one study at a
-time use the cluster; `ray_variables` and `environment` set Ray's environment variables, `start_worker` is the first
-program of a worker, `worker_output` logs what workers print.
+    tune, worker                hands packs to Ray Tune; trains one pack at a time
+    cluster                     starts Ray on this machine, or joins a cluster
+    early_ray, lean_ray         starts Ray before it is needed; leaves out what nobody needs here
+    start_worker                the program that becomes a worker of a private Ray
+    capacity, mutex             how many packs fit; one study at a time on a cluster
+    ray_variables, environment  environment variables of Ray; temporary ones
+    worker_output               logs what workers print
+
+Ray is imported in this package only. It imports `service.driver.search`, never the reverse.
 """

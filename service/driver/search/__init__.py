@@ -1,7 +1,13 @@
 """Decides what a study trains next, without Ray.
 
-`policy` decides (pure) by the plan in `actions`, `rungs` which trials stop early (pure) by `rules` and `forecast`,
-`ladder` keeps what both need to know about rungs. `study_plan` makes the study's plan, `study_rows` and `state` hold
-the trials and packs, `proposals` the samplers, `chosen` what is run again. `search` connects all of these with the API,
-`outcome` computes how trials and studies end.
+    search             hands out packs, takes their reports, talks to the API and the samplers
+    policy, actions    what to do next (pure); the plan for it, and what can be decided
+    study_plan         generations, widths of packs and seeds of a study
+    study_rows, state  the trials in memory; curves so far and running packs
+    proposals, chosen  what samplers propose; configurations that are run again on fresh seeds
+    rungs, ladder      which trials continue beyond a rung (pure); values and checkpoints at rungs
+    rules, forecast    the rules for that (pure); what a trial may still reach
+    outcome            how trials and studies end
+
+Imports `service.samplers` and pure functions of driftline.results, and never `service.driver.ray`.
 """

@@ -1,9 +1,15 @@
 """Drivers as RayJobs on Kubernetes.
 
-`launcher` creates, watches and deletes them. `manifests` builds them from `config`, with names from `naming`; `kueue`
-supports queues. `api_server` talks to Kubernetes, `informer` keeps a copy of its objects, and `namespaces` has both for
-each namespace. `rayjob_status` and `pod_problems` interpret their status (pure).
-`doctor` checks a cluster before any of them is used there.
+    launcher                     creates, watches and deletes the RayJob of each study
+    config                       settings of the launcher, as in its YAML file
+    manifests, naming            the objects that a driver needs; their names and labels
+    rayjob_status, pod_problems  interpret RayJobs and pods (pure)
+    kueue                        RayJobs that wait in a queue of Kueue
+    api_server, informer         the Kubernetes API as JSON; a copy of its objects, kept up to date
+    namespaces                   the namespaces in which studies start
+    doctor                       checks a cluster before any of these is used there
+
+The package kubernetes is imported here only.
 """
 
 from service.launchers.kubernetes.launcher import Config, build

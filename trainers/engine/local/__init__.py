@@ -1,8 +1,15 @@
 """The local steps of clients, for all clients and trials at once.
 
-`work` has the hyperparameters that methods share, and describes a client's work and its result; `loop` runs it.
-`gradients` adds terms between the loop and an oracle. `client_optimizer` is the contract of a client optimizer,
-`optimizer_steps` runs client optimizers other than SGD, `mass_sequences` has those of MaSS, `replicas` and
-`weighted_sums` hold running sums of gradients, `descent` moves the models of a single trial instead, `meta_gradients`
-differentiates through the steps, `client_drift` measures how far they go.
+    work                     what clients do in a round, its hyperparameters, and the result
+    loop                     what every client does between receiving a model and sending its answer
+    gradients                terms between the loop and an oracle's gradients
+    replicas, weighted_sums  running sums of gradients: one per client; weighted ones
+    descent                  moves the models of a trial whose oracle takes steps itself
+    optimizer_steps          the loop for work that needs each gradient: client optimizers, clipping
+    client_optimizer         the contract of a client optimizer
+    mass_sequences           the client optimizers of MaSS
+    meta_gradients           exact gradients through the steps, for MAML
+    client_drift             how far the steps move away from the broadcast model
+
+Imports batches and oracles; `trainers.engine.rounds` runs it for a method.
 """

@@ -1,6 +1,12 @@
 """One round, as a method sees it.
 
-`cohort` is the interface to the round's clients. `server_state` holds what the server remembers, `client_states` what
-every client stores. `central_data` and `central_branch` are the server's own data and its training on them, for mixed
-federated learning. `role_optimizer` is an optimizer with its settings; `counters` counts communication and gradients.
+    cohort          the clients of the round: runs them, takes means, counts
+    server_state    the state between rounds: models and memories
+    client_states   what every client keeps from round to round
+    central_data    the server's own loss, for mixed federated learning
+    central_branch  the server's branch of a round, and the merge of both branches
+    role_optimizer  an optimizer with its settings, in a role of the trial
+    counters        counts communication and gradients
+
+Imports local, batches and oracles.
 """

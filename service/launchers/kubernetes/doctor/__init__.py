@@ -1,7 +1,15 @@
 """Checks of a cluster before Driftline is installed there, or when something does not work.
 
-`checks` runs them all, for `driftline doctor kubernetes`. `chart_release` reads what is to run, `cluster_access` asks
-the cluster; `kuberay`, `rights`, `storage`, `nodes` and `addons` have the checks.
+    checks          all checks, in order, for `driftline doctor kubernetes`
+    chart_release   what is to run on the cluster: the chart's objects and settings
+    cluster_access  what a check sees of the cluster, and what it says
+    kuberay         versions, CRDs, the operator, and whether a RayJob is accepted
+    rights          rights of Helm or of the launcher
+    storage         storage classes for the chart's claims
+    nodes           room for heads and workers, and GPUs
+    addons          network policies, Kueue, metrics for autoscaling
+
+It imports the launcher, never the reverse.
 """
 
 from service.launchers.kubernetes.doctor.chart_release import ChartRelease, read_manifest, read_settings
