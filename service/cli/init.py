@@ -9,8 +9,9 @@ from pathlib import Path
 
 import typer
 
-from driftline.errors import Conflict, InvalidSpec, NotFound
+from driftline.errors import NotFound
 from driftline.study.examples import examples
+from service.cli.file_errors import cannot_write, file_exists
 from trainers import hint, shown
 
 
@@ -40,9 +41,9 @@ def write_example(name: str, file: Path) -> None:
         with file.open("x", encoding="utf-8") as target:
             target.write(known[name].replace(f"examples/{name}.yaml", path))
     except FileExistsError as error:
-        raise Conflict(f"{file} exists and is not overwritten: give the name of a new file") from error
+        raise file_exists(file) from error
     except OSError as error:
-        raise InvalidSpec("FILE", f"cannot write {str(file)!r}: {error.strerror or error}") from error
+        raise cannot_write("FILE", file, error) from error
     typer.echo(f"Wrote {file}. Check and run it:\n  driftline validate {path}\n  driftline run {path}")
 
 

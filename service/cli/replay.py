@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from driftline.errors import Conflict, InvalidSpec
+from driftline.errors import InvalidSpec
 from driftline.results.recorded_table import RecordedTable, joined, read, write
 from driftline.study.sampler import read as read_sampler
 from driftline.study.spec import Budget
+from service.cli.file_errors import cannot_write, file_exists
 from service.cli.show import is_remote
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ def export_table(study: str, path: Path, *, as_json: bool, url: str | None, toke
         InvalidSpec: The file cannot be written.
     """
     if path.exists():
-        raise Conflict(f"{path} exists and is not overwritten: give the name of a new file")
+        raise file_exists(path)
     table = _table(study, url, token_file)
     try:
         write(table, path)
     except OSError as error:
-        raise InvalidSpec("TABLE", f"cannot write {str(path)!r}: {error.strerror or error}") from error
+        raise cannot_write("TABLE", path, error) from error
     grids = [table.grid(label) for label in dict.fromkeys(trial.label for trial in table.trials)]
     if as_json:
         labels = {grid.label: {"configurations": len(grid.configurations), "seeds": len(grid.seeds)} for grid in grids}
