@@ -13,8 +13,8 @@ A proposal therefore remains a function of (space, constraints, seed, number, al
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from driftline.errors import InvalidSpec
 from search_spaces.constraints import Constraint, all_hold
@@ -33,7 +33,7 @@ def first_allowed(draws: Iterator[Hyperparameters], constraints: Sequence[Constr
     Raises:
         InvalidSpec: `MOST_DRAWS` configurations in a row break one.
     """
-    for hyperparameters in islice(draws, MOST_DRAWS):
+    for hyperparameters in itertools.islice(draws, MOST_DRAWS):
         if all_hold(constraints, hyperparameters):
             return hyperparameters
     texts = ", ".join(constraint.text for constraint in constraints)
@@ -52,21 +52,15 @@ class Filtered(LearnsNothing):
     """
 
     def __init__(self, inner: Sampler, constraints: Sequence[Constraint]) -> None:
-        self._inner = inner
+        self._draws = map(inner.ask, itertools.count())
         self._constraints = constraints
-        self._drawn = 0
         self._allowed: list[Hyperparameters] = []
 
     def ask(self, number: int) -> Hyperparameters:
         """Configuration `number` of those that break no constraint."""
         while len(self._allowed) <= number:
-            self._allowed.append(first_allowed(self._draws(), self._constraints))
+            self._allowed.append(first_allowed(self._draws, self._constraints))
         return dict(self._allowed[number])
-
-    def _draws(self) -> Iterator[Hyperparameters]:
-        while True:
-            self._drawn += 1
-            yield self._inner.ask(self._drawn - 1)
 
 
 class Distinct(LearnsNothing):
@@ -82,10 +76,9 @@ class Distinct(LearnsNothing):
     def __init__(
         self, inner: Sampler, space: Space, constraints: Sequence[Constraint], without: Sequence[Hyperparameters] = ()
     ) -> None:
-        self._inner = inner
+        self._draws = map(inner.ask, itertools.count())
         self._space = {name: space[name] for name in sorted(space)}
         self._constraints = constraints
-        self._drawn = 0
         self._proposed: list[Hyperparameters] = []
         self._tried = [dict(point) for point in without]
 
@@ -97,7 +90,7 @@ class Distinct(LearnsNothing):
                 self._tried = []
                 found = self._next()
             if found is None:
-                found = first_allowed(self._draws(), self._constraints)
+                found = first_allowed(self._draws, self._constraints)
             self._proposed.append(found)
             self._tried.append(found)
         return dict(self._proposed[number])
@@ -105,15 +98,10 @@ class Distinct(LearnsNothing):
     def _next(self) -> Hyperparameters | None:
         """A configuration that was not tried."""
         if len(self._tried) < count(self._space):
-            for hyperparameters in islice(self._draws(), _TRIES):
+            for hyperparameters in itertools.islice(self._draws, _TRIES):
                 if hyperparameters not in self._tried and all_hold(self._constraints, hyperparameters):
                     return hyperparameters
         return unused(self._space, self._constraints, self._tried)
-
-    def _draws(self) -> Iterator[Hyperparameters]:
-        while True:
-            self._drawn += 1
-            yield self._inner.ask(self._drawn - 1)
 
 
 class Replaced(PassesOn):
