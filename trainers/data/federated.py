@@ -16,7 +16,7 @@ from trainers.data import partitions
 from trainers.data.partitions import ClientRows, Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
-from trainers.problem import Examples
+from trainers.problem import Examples, Problem
 from trainers.registry import models
 from trainers.spelling import hint
 from trainers.values import integer, number, shown, step
@@ -196,6 +196,23 @@ def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targ
     """
     parts = ClientRows.of(parts)
     return Examples(inputs(parts.rows), targets[parts.rows], parts.offsets, parts.sizes)
+
+
+def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:
+    """The problem of a split task of labelled examples, for its `build`.
+
+    Args:
+        settings: the split task; its outputs are the classes.
+        inputs: maps rows to a new array of their inputs.
+        labels: (all examples,) class of every example.
+    """
+    return Problem(
+        model=settings.model,
+        train=examples(settings.parts, inputs, labels),
+        test=examples(settings.test, inputs, labels),
+        central=None if settings.central is None else examples([settings.central], inputs, labels),
+        model_settings={"classes": settings.outputs, **settings.model_settings},
+    )
 
 
 def settings_of(keys: type) -> tuple[Any, ...]:

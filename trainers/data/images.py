@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import archive
-from trainers.data.federated import Federated, examples
+from trainers.data.federated import Federated, labelled
 from trainers.data.folder import find
 from trainers.data.partitions import Rows
 from trainers.errors import MissingDataError
@@ -108,18 +108,7 @@ def pictured(pictures: Pictures, settings: Federated, dtype: str) -> Problem:
         settings: the split task.
         dtype: type of the inputs, "float32" or "float64".
     """
-    labels = pictures.labels()
-
-    def inputs(rows: Rows) -> NDArray[np.floating]:
-        return pictures.scaled(rows, dtype)
-
-    return Problem(
-        model=settings.model,
-        train=examples(settings.parts, inputs, labels),
-        test=examples(settings.test, inputs, labels),
-        central=None if settings.central is None else examples([settings.central], inputs, labels),
-        model_settings={"classes": CLASSES, **settings.model_settings},
-    )
+    return labelled(settings, lambda rows: pictures.scaled(rows, dtype), pictures.labels())
 
 
 @lru_cache(maxsize=8)

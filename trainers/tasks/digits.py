@@ -12,13 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trainers.data import digits_images, partitions
-from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, examples, settings_of
+from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, labelled, settings_of
 from trainers.data.folder import readable
-from trainers.data.partitions import Rows
 from trainers.hyperparameters import check, join
 from trainers.problem import Problem
 
@@ -69,14 +65,4 @@ def build(settings: Federated, dtype: str) -> Problem:
         dtype: type of the inputs, "float32" or "float64".
     """
     pictures, labels = digits_images.load()
-
-    def inputs(rows: Rows) -> NDArray[np.floating]:
-        return pictures[rows].astype(dtype).reshape(-1, *_SHAPE)
-
-    return Problem(
-        model=settings.model,
-        train=examples(settings.parts, inputs, labels),
-        test=examples(settings.test, inputs, labels),
-        central=None if settings.central is None else examples([settings.central], inputs, labels),
-        model_settings={"classes": digits_images.CLASSES, **settings.model_settings},
-    )
+    return labelled(settings, lambda rows: pictures[rows].astype(dtype).reshape(-1, *_SHAPE), labels)
