@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic_core import from_json
 from sqlalchemy import event
-from sqlalchemy.exc import DataError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
@@ -43,13 +43,13 @@ class Database:
         writes_fail: Whether the last write failed, because the disk is full or the database is unavailable.
 
     Raises:
+        InvalidSpec: The URL is not one of these.
         Unavailable: The database cannot be reached.
         Conflict: The database was written by a newer Driftline, or the file is not a database.
     """
 
     def __init__(self, url: str | Path, *, upgraded: bool = True) -> None:
-        text = str(url)
-        self.url = sa.make_url(text if "://" in text else f"sqlite:///{text}")
+        self.url = _parsed(str(url))
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
             engine = sa.create_engine(
@@ -66,7 +66,7 @@ class Database:
             if self.url.get_driver_name() == "psycopg":
                 postgresql.listen(engine)
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
-            self._writer = engine
+            self._writer = engine.execution_options(isolation_level="READ COMMITTED")  # whatever the server's default
         self._engine = engine
         self.writes_fail = False
         self._writing = threading.Lock() if self.sqlite else None  # SQLite's own waiting polls and is unfair
@@ -197,6 +197,22 @@ def differences(database: Database) -> list[Any]:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 
 
+def _parsed(text: str) -> sa.URL:
+    rule = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
+    try:
+        url = sa.make_url(text if "://" in text else f"sqlite:///{text}")
+    except (ArgumentError, ValueError):  # their messages may hold a part of the password
+        raise InvalidSpec("database URL", f"{rule}; write special characters of the password as %XX") from None
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise InvalidSpec("database URL", f"{rule}; SQLite needs a file")
+    try:
+        url.get_dialect().import_dbapi()
+    except (ArgumentError, ImportError) as error:
+        problem = f"{rule}, the latter with driftline[cluster] installed, got {url.drivername}://...: {error}"
+        raise InvalidSpec("database URL", problem) from error
+    return url
+
+
 def _migrate(database: Database, direction: str, revision: str) -> None:
     from alembic import command
     from alembic.config import Config
@@ -238,7 +254,7 @@ def _reachable() -> Iterator[None]:
         raise InvalidSpec("", f"the database cannot hold a value: {_cause(error)}") from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise Unavailable(f"the connection to the database was lost: {_cause(error)}; try again later") from error
+            raise Unavailable(f"the database cannot be used: {_cause(error)}; try again later") from error
         if type(error.orig) is sqlite3.DatabaseError:  # SQLITE_NOTADB, SQLITE_CORRUPT
             raise Conflict(f"not a Driftline database, or the file is corrupt: {_cause(error)}") from error
         raise

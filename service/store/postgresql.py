@@ -6,16 +6,32 @@ each wait for an answer, and the server ends idle transactions, which frees the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
+
+from driftline.errors import InvalidSpec
 
 CONNECT_S = 10
 ANSWER_S = 30.0
 IDLE_S = 60
 """Seconds after which the server ends an idle transaction."""
+
+_OF_THE_SERVER = frozenset(
+    {
+        "25006",  # read-only: a replica, or a primary that became one
+        "42501",  # the role lacks a privilege
+        "3F000",  # no schema in the search path
+        "42P01",  # a table is missing ...
+        "42703",  # ... or a column: the database is at another revision
+        "0A000",  # a prepared statement is older than a migration
+    }
+)
+"""SQLSTATEs that say that the server is not fit for now, not that a statement is wrong."""
 
 
 def listen(engine: sa.Engine) -> None:
@@ -40,14 +56,27 @@ def listen(engine: sa.Engine) -> None:
 
     def connect(_dialect: Any, _record: Any, arguments: Any, options: dict[str, Any]) -> Any:
         options.setdefault("connect_timeout", CONNECT_S)
-        options.setdefault("options", f"-c idle_in_transaction_session_timeout={IDLE_S}s")
+        options.setdefault("client_encoding", "utf8")  # without it, a database in SQL_ASCII sends bytes
+        given = options.get("options") or os.environ.get("PGOPTIONS", "")
+        options["options"] = f"-c idle_in_transaction_session_timeout={IDLE_S}s {given}"
         open_: Callable[..., Any] = Answering.connect
-        return open_(*arguments, **options)
+        try:
+            return open_(*arguments, **options)
+        except psycopg.ProgrammingError as error:  # an option that PostgreSQL does not have
+            raise InvalidSpec("database URL", f"must hold valid options: {str(error).strip()}") from error
 
     event.listen(engine, "do_connect", connect)
+    event.listen(engine, "handle_error", _give_up)
+
+
+def _give_up(context: ExceptionContext) -> None:
+    """Replace all connections after an error of the server: new ones may reach another server."""
+    if getattr(context.original_exception, "sqlstate", None) in _OF_THE_SERVER:
+        context.is_disconnect = True
 
 
 def unhurried(connection: sa.Connection) -> None:
-    """Remove the time limit of a connection that migrates large tables or waits for another migration."""
+    """Remove the time limits of a connection that migrates large tables or waits for another migration."""
     held: Any = connection.connection.driver_connection
     held.answer_s = None
+    connection.execute(sa.text("SET LOCAL statement_timeout = 0"))  # the role may have one

@@ -51,10 +51,10 @@ class Postgresql:
         """Where its pg_dump and the like are: those of its own version."""
         return Path(f"/proc/{self._server.get_pid()}/exe").resolve().parent
 
-    def fresh(self) -> str:
+    def fresh(self, options: str = "") -> str:
         """URL of a new, empty database."""
         name = f"t{next(_NUMBERS)}"
-        self._server.psql(f"CREATE DATABASE {name}")
+        self._server.psql(f"CREATE DATABASE {name} {options}")
         return str(self._server.get_uri(name))
 
     def emptied(self) -> str:
