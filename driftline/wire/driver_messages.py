@@ -26,6 +26,7 @@ from driftline.errors import InvalidRequest, InvalidSpec
 from driftline.study.validation import dotted
 from driftline.wire.curve_codec import PLAIN, Cell, check_block, encode, head
 from driftline.wire.curve_columns import CurveColumns
+from driftline.wire.logs import Storable
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
 PROTOCOL = 2
@@ -226,7 +227,7 @@ class TrialResult(Record):
     trial: str
     state: Outcome
     values: Values | None = None
-    error: str | None = None
+    error: Storable | None = None
     rounds_done: int | None = Field(default=None, ge=0)
     deaths: int | None = Field(default=None, ge=1)
     death_round: int | None = Field(default=None, ge=0)
@@ -265,4 +266,4 @@ class Release(Record):
 
     attempt: int
     state: Released
-    reason: str = ""
+    reason: Storable = ""

@@ -14,9 +14,23 @@ LINE_CHARACTERS = 4000
 LINES_AT_ONCE = 1000
 
 
+def storable(text: str) -> str:
+    r"""The text with other characters in place of NUL and half surrogate pairs, which no database can store.
+
+    Examples:
+        >>> storable("a\x00b \ud800")
+        'a�b ?'
+    """
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+Storable = Annotated[str, AfterValidator(storable)]
+"""Text that may come from anywhere, such as the message of an exception: no character makes it invalid."""
+
+
 def _text(value: str) -> str:
-    """Replaces characters that a database cannot store, and cuts to `LINE_CHARACTERS`; no line is refused."""
-    clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    """Storable, and cut to `LINE_CHARACTERS`; no line is refused."""
+    clean = storable(value)
     return clean if len(clean) <= LINE_CHARACTERS else f"{clean[: LINE_CHARACTERS - 4]} ..."
 
 

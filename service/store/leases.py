@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from driftline.errors import Conflict, StaleDriver
 from driftline.wire.driver_messages import Desired, Lease, Released
+from driftline.wire.logs import storable
 from driftline.wire.records import StudyState
 from service.store import trial_rows
 from service.store.local_processes import gone
@@ -184,7 +185,7 @@ class Leases(StorePart):
             ended_at = now if driver is None else min(now, driver.expires_at)
             trial_rows.stop(connection, study_id, "WAITING", now, ended_at=ended_at)
             self._session.event(
-                connection, study_id, "log", {"level": "warning", "message": f"the driver was lost: {reason}"}
+                connection, study_id, "log", {"level": "warning", "message": storable(f"the driver was lost: {reason}")}
             )
             if study.state == "RUNNING":
                 self._session.move(connection, study, "RUNNING", f"the driver was lost ({reason}); it is started again")

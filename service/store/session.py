@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import sqlalchemy as sa
 
 from driftline.errors import NotFound, StaleDriver
+from driftline.wire.logs import storable
 from driftline.wire.records import STUDY_FINISHED, StudyState
 from service.store import progress
 from service.store.database import Database
@@ -87,6 +88,7 @@ class Session:
 
     def move(self, connection: sa.Connection, study: sa.Row[Any], state: StudyState, reason: str = "") -> None:
         """Move the study to a state, with an event; does nothing if state and reason stay the same."""
+        reason = storable(reason)  # may quote a log or another system
         if study.state == state and study.reason == reason:
             return
         if study.state != state:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from driftline.errors import Conflict, StaleDriver
+from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from service.store.local_processes import gone
 from service.store.store import Store
 
+from .api_setup import running
 from .conftest import Clock, new_trials
 from .store_setup import ELSEWHERE, complete, driven, make, report
 
@@ -216,3 +218,29 @@ def test_a_study_that_is_held_is_settled_by_its_driver_alone(store: Store, clock
     assert store.studies.get(study).state == "PAUSED"
     with pytest.raises(StaleDriver):
         store.leases.heartbeat(study, attempt)
+
+
+def test_reasons_may_quote_anything(store: Store) -> None:
+    """The end of a log after a power failure is often NUL; messages of exceptions may hold undecoded bytes."""
+    study, attempt, _ = driven(store)
+    said = "the log ends with 'a\x00b \ud800'"
+    store.leases.note(study, attempt, said)
+    assert store.studies.get(study).reason == "the log ends with 'a\ufffdb ?'"
+    assert store.leases.lost(study, attempt, said) == 1
+    store.leases.settle(study, "FAILED", said)
+    state = store.studies.get(study)
+    assert (state.state, state.reason) == ("FAILED", "the log ends with 'a\ufffdb ?'")
+    assert all("\\u0000" not in event.model_dump_json() for event in store.events.read(study))
+
+
+def test_drivers_may_quote_anything(store: Store) -> None:
+    with running(store) as service, service.client() as driver:
+        study = make(store)
+        attempt = driver.acquire(study, holder()).attempt
+        (trial,) = driver.create_trials(study, attempt, new_trials("fedavg", 1))
+        driver.start_pack(study, attempt, "p", [trial.id])
+        failed = TrialResult(trial=trial.id, state="FAILED", error="ValueError: 'a\x00b \ud800'")
+        for _ in range(2):
+            driver.finish(study, attempt, [failed])
+        assert store.trials.get(study, trial.id).error == "ValueError: 'a\ufffdb ?'"
+        assert driver.release(study, attempt, "FAILED", "it said a\x00b \ud800").reason == "it said a\ufffdb ?"
