@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("driftline", "service", "trainers", "search_spaces")
 ERRORS = {
     *("InvalidSpec", "InvalidRequest", "Unauthorized", "Forbidden", "QuotaExceeded", "RateLimited", "NotFound"),
-    *("Conflict", "StaleDriver", "Unavailable", "Broken", "Occupied", "Expired"),
+    *("Conflict", "StaleDriver", "Unavailable", "Broken", "NotJoined", "Expired"),
 }
 
 

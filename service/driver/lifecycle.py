@@ -94,7 +94,7 @@ def run_driver(client: DriverClient, study_id: str, stop: threading.Event, optio
             state, reason = "STALE", error.message
         except Unavailable as error:
             state, reason = "LOST", error.message
-        except mutex.Occupied as error:  # PAUSED although nobody asked for it: the scheduler starts it again
+        except mutex.NotJoined as error:  # PAUSED although nobody asked for it: the scheduler starts it again
             turned_away: tuple[Ended, str] = ("PAUSED", error.message)
             state, reason = _ended(False, lambda: ("FAILED", ""), watch, otherwise=turned_away)
         except DriftlineError as error:

@@ -191,10 +191,10 @@ def test_a_joined_ray_is_marked_by_the_driver_that_uses_it(monkeypatch: pytest.M
     looks = iter([True, True, True, False])
     reason = "waits for its turn: one study at a time uses a Ray cluster, and the driver of study one uses this one"
     with mutex.alone("one", said.append):
-        with pytest.raises(mutex.Occupied, match=reason), mutex.alone("two", said.append, lambda: next(looks)):
+        with pytest.raises(mutex.NotJoined, match=reason), mutex.alone("two", said.append, lambda: next(looks)):
             pass
         monkeypatch.setattr(mutex, "TURN_S", 0.2)
-        with pytest.raises(mutex.Occupied), mutex.alone("two", said.append):
+        with pytest.raises(mutex.NotJoined), mutex.alone("two", said.append):
             pass
     assert said == [f"this study {reason}"] * 2
     with mutex.alone("two", said.append):  # the mark is gone with the driver that held it

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
-from service.driver.ray import lean_ray, mutex, ray_variables
+from service.driver.ray import cluster_address, lean_ray, mutex, ray_variables
 from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
 from service.driver.ray.worker_output import logged
@@ -151,18 +151,21 @@ def connect(
 
     Args:
         study_id: The study that will use it.
-        address: Address of a Ray cluster; None starts Ray here, "auto" joins the cluster that this process runs in. If
-            this process is connected to Ray already, that connection is used and stays open.
+        address: Address of a Ray cluster; None or "local" starts Ray here, "auto" joins the cluster that this process
+            runs in. If this process is connected to Ray already, that connection is used and stays open.
         progress: Called with one-line messages about what happens.
         num_cpus: CPU cores of a Ray started here; by default all cores of the machine.
-        patient: Whether to keep waiting for a joined cluster that another driver uses.
+        patient: Whether to keep waiting for a joined cluster that does not answer, or that another driver uses.
         early: A Ray that is being started here already, used if there is no `address`.
 
     Raises:
         Conflict: This process drives another study.
-        Occupied: Another driver uses the joined cluster, and `patient` gave False or the wait took too long.
+        NotJoined: `patient` gave False, or another driver uses the cluster for too long.
+        InvalidSpec: `address` is not the address of a Ray cluster.
         Unavailable: Ray does not start, or does not answer.
     """
+    if address == "local":
+        address = None
     if not _busy.acquire(blocking=False):
         raise Conflict("this process drives another study already: one study at a time uses a Ray cluster")
     with contextlib.ExitStack() as stack:
@@ -176,7 +179,8 @@ def connect(
         folder = stack.enter_context(_folder())
         stack.callback(ray_variables.read_again)  # after the environment is restored, for this process's next Ray
         stack.enter_context(environment(ray_variables.variables(private=False)))
-        if not _connected():
+        if address is not None and not _connected():
+            cluster_address.wait(address, progress, patient)
             _initialize(address, folder, progress, num_cpus)
             stack.callback(_shut_down)
             stack.enter_context(logged())

@@ -13,13 +13,16 @@ from driftline.errors import Conflict
 _NAMESPACE = "driftline"
 _NAME = "driftline-driver"
 TURN_S = 120.0
-"""How long a driver waits for a cluster that another one uses; then it ends, and the scheduler restarts it later."""
+"""How long a driver waits for a cluster that does not answer or that another one uses; then the driver ends.
+
+The scheduler starts it again: at once if the cluster did not answer, which counts as a lost driver, otherwise later.
+"""
 
 _TURN_LOOK_S = 0.5
 
 
-class Occupied(Conflict):
-    """Another driver uses the cluster, and has not released it in time."""
+class NotJoined(Conflict):
+    """The driver no longer waits for the cluster: it was told to stop, or another driver uses the cluster for long."""
 
 
 @contextlib.contextmanager
@@ -35,7 +38,7 @@ def alone(study_id: str, progress: Callable[[str], None], patient: Callable[[], 
         patient: Whether to keep waiting.
 
     Raises:
-        Occupied: Another driver has the mark, and `patient` gave False or `TURN_S` seconds have passed.
+        NotJoined: Another driver has the mark, and `patient` gave False or `TURN_S` seconds have passed.
     """
     ray: Any = importlib.import_module("ray")
     holder = ray.remote(num_cpus=0)(_Holder)
@@ -50,7 +53,7 @@ def alone(study_id: str, progress: Callable[[str], None], patient: Callable[[], 
             other = _other()
             reason = f"waits for its turn: one study at a time uses a Ray cluster, and {other} uses this one"
             if time.monotonic() >= deadline or not patient():
-                raise Occupied(reason) from None
+                raise NotJoined(reason) from None
             if reason != told:
                 progress(f"this study {reason}")
                 told = reason

@@ -11,6 +11,9 @@ _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 _MOST_EARLY = 8
 """Most cores with which Ray starts its workers before they have work: a study may have fewer packs than that."""
 
+_ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
+"""Attempts to join a cluster, 20 by default. Each waits 40 s for an answer where something accepts connections."""
+
 
 def read_again() -> None:
     """Makes Ray read its environment variables again, which it read when it was imported or started before.
@@ -45,6 +48,8 @@ def variables(private: bool) -> dict[str, str]:
         env["RAY_AUTH_MODE"] = mode
         if mode == "token" and not _TOKENS & set(os.environ):
             env["RAY_AUTH_TOKEN"] = _token()
+    else:
+        env[_ATTEMPTS] = os.environ.get(_ATTEMPTS, "1")
     return env
 
 
