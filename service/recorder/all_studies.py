@@ -9,7 +9,7 @@ from typing import Any
 
 from driftline.errors import NotFound
 from driftline.wire.ids import holder
-from driftline.wire.records import StudyRecord
+from driftline.wire.records import STUDY_FINISHED
 from service.pauses import Pauses
 from service.recorder import study_recorder
 from service.recorder.run_contents import STUDY_TAG
@@ -17,6 +17,7 @@ from service.recorder.study_recorder import Recorder, experiments, lock_name
 from service.recorder.tracking import connect, forget
 from service.store.deletions import Deletion
 from service.store.store import Store
+from service.store.stored_studies import Glance
 
 _FORGET = 20  # maximum number of deleted studies that a sync handles
 
@@ -68,8 +69,8 @@ class StudiesRecorder:
         """
         wrote = False
         self.complete, self.failed = True, []
-        for study in self._store.studies.find():
-            wrote |= self._tried(study.id, partial(self._sync, study))
+        for study_id, glance in self._store.studies.glances().items():
+            wrote |= self._tried(study_id, partial(self._sync, study_id, glance))
         deletions = self._store.deletions.pending("mlflow", _FORGET, self._after)
         for deletion in deletions:
             wrote |= self._tried(deletion.study_id, partial(self._forget, deletion))
@@ -91,18 +92,18 @@ class StudiesRecorder:
         self._pauses.end(study_id)
         return wrote
 
-    def _sync(self, study: StudyRecord) -> bool:
+    def _sync(self, study_id: str, glance: Glance) -> bool:
         """Writes what is new in a study."""
         try:
-            if study.finished and self._shown(study.id) == study.version:
-                self._recorders.pop(study.id, None)
+            if glance.state in STUDY_FINISHED and self._shown(study_id) == glance.version:
+                self._recorders.pop(study_id, None)
                 return False
-            if study.id not in self._recorders:
-                self._recorders[study.id] = self._recorder(study.id)
-            wrote = self._recorders[study.id].sync()
-            self.complete &= self._recorders[study.id].shows(study)
+            if study_id not in self._recorders:
+                self._recorders[study_id] = self._recorder(study_id)
+            wrote = self._recorders[study_id].sync()
+            self.complete &= self._recorders[study_id].shows(glance)
         except NotFound:  # deleted in the meantime
-            self._recorders.pop(study.id, None)
+            self._recorders.pop(study_id, None)
             return False
         return wrote
 

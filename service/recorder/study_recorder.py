@@ -48,6 +48,7 @@ from service.recorder.run_contents import (
 from service.recorder.tracking import Row, Tracking, connect
 from service.store.recorder_state import Recorded
 from service.store.store import Store
+from service.store.stored_studies import Glance
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class Recorder:
             self._labels = self._trials = None  # look up again what was written
             raise
 
-    def shows(self, study: StudyRecord) -> bool:
+    def shows(self, study: StudyRecord | Glance) -> bool:
         """Whether MLflow shows this version of the study in full."""
         return self._shown == (study.version, study.state)
 

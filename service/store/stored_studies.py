@@ -229,8 +229,8 @@ class StoredStudies:
             return Glance(row.project, row.state, row.version)
 
     def glances(self) -> dict[str, Glance]:
-        """`glance` of every study, by id."""
-        query = sa.select(*STUDIES.c["id", "project", "state", "version"]).where(KEPT)
+        """`glance` of every study, by id, newest first."""
+        query = _newest(sa.select(*STUDIES.c["id", "project", "state", "version"]), None, None)
         with self._session.read() as connection:
             return {row.id: Glance(row.project, row.state, row.version) for row in connection.execute(query)}
 

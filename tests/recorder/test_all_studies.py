@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from service.recorder import study_recorder
 from service.recorder.all_studies import StudiesRecorder
@@ -48,6 +49,29 @@ def test_all_studies_are_recorded_and_finished_ones_left_alone(
     assert again.sync()
     assert not StudiesRecorder(store, uri, client=counted).sync()
     assert len(connections) == 5  # one to ask for both
+
+
+def test_a_look_at_recorded_studies_reads_no_study_and_counts_no_trials(
+    store: Store, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+    for name in ("one", "two"):
+        study = Stored(store, ["fedavg"], 20, name)
+        study.add(trials("fedavg", 1))
+        study.succeed()
+    recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
+    assert recorder.sync()
+    assert not recorder.sync()
+    sent: list[str] = []
+    sqlalchemy.event.listen(
+        store.session.database._engine, "before_cursor_execute", lambda *given: sent.append(given[2])
+    )
+    assert not recorder.sync()
+    assert recorder.complete
+    studies, deletions = (statement for statement in sent if statement.startswith("SELECT"))
+    assert "FROM studies" in studies
+    assert "spec" not in studies
+    assert "FROM deletions" in deletions
 
 
 def test_finished_studies_are_recorded_again_in_a_new_mlflow(

@@ -142,15 +142,15 @@ def test_a_study_that_is_deleted_while_it_is_recorded(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, other = recorded(store, "digits"), recorded(store, "digits")
-    find = store.studies.find
+    glances = store.studies.glances
 
     def then_deleted() -> Any:
-        found = find()
+        found = glances()
         if len(found) == 2:
             delete(store, study)
         return found
 
-    monkeypatch.setattr(store.studies, "find", then_deleted)
+    monkeypatch.setattr(store.studies, "glances", then_deleted)
     recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
     assert recorder.sync()
     assert {name[:13] for name in shown(client)} == {f"digits {other.id[-6:]}"}
