@@ -1,8 +1,10 @@
 """What runs before an upgrade needs nothing that only the upgrade makes; what an install tells people can be typed."""
 
 import base64
+import runpy
 
 import pytest
+import sqlalchemy
 
 from .chart_readme import CHART
 from .matrix import AFFINITY
@@ -67,6 +69,15 @@ def test_before_an_upgrade_nothing_is_used_that_it_would_make(helm):
     assert later["automountServiceAccountToken"] is False
 
 
+def test_after_an_uninstall_nothing_is_used_that_it_deletes(helm):
+    def uninstall(**values):
+        objects = helm.objects({"priorityClasses": {"create": True}, **values})
+        return objects["Job", "r-driftline-uninstall"]["spec"]["template"]["spec"]
+
+    assert "priorityClassName" not in uninstall()
+    assert uninstall(api={"priorityClassName": "mine"})["priorityClassName"] == "mine"
+
+
 def test_what_people_name_themselves_is_used_before_an_upgrade_too(helm):
     values = {
         **FLEETING,
@@ -91,6 +102,29 @@ def test_the_chart_test_is_one_pod(helm):
     assert tests == [("Pod", "r-driftline-test")]
     (container,) = objects[tests[0]]["spec"]["containers"]
     assert container["command"] == ["python", "-c", (CHART / "files" / "test" / "study.py").read_text()]
+
+
+def test_the_address_of_mlflows_database_is_no_argument_of_a_process(monkeypatch, tmp_path):
+    """It may hold a password, and other users of the node see arguments."""
+    url = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    with sqlalchemy.create_engine(url).begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE alembic_version (version_num TEXT)"))
+    upgraded = []
+    monkeypatch.setenv("MLFLOW_DATABASE", url)
+    monkeypatch.setattr("mlflow.db.commands", upgraded.append)
+    monkeypatch.setattr("subprocess.Popen", lambda *argv, **_: pytest.fail(f"started: {argv}"))
+    runpy.run_path(str(CHART / "files" / "mlflow" / "database.py"))
+    assert upgraded == [["upgrade", url]]
+
+
+def test_the_pod_of_the_chart_test_has_the_labels_and_annotations_of_jobs(helm):
+    """Such as one that keeps sidecars out, without which its pod never ends."""
+    jobs = {"podLabels": {"team": "lab"}, "podAnnotations": {"sidecar.istio.io/inject": "false"}}
+    about = helm.objects({"jobs": jobs})["Pod", "r-driftline-test"]["metadata"]
+    assert about["labels"]["team"] == "lab"
+    assert about["labels"]["app.kubernetes.io/component"] == "test"
+    assert about["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert about["annotations"][HOOK] == "test"
 
 
 def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):

@@ -7,11 +7,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.auth.code_flow import CALLBACK
 from service.api.auth.oidc import OidcConfig as Oidc
 from service.api.metrics import Metrics
 from service.launchers.kubernetes.config import Config
 from service.store.session import Actor
 from service.store.store import Store
+from service.web.pages import ROUTERS
 from tests.service.conftest import SPEC
 
 from .chart_readme import CHART
@@ -49,10 +51,24 @@ def test_a_route_shows_the_api_and_no_metrics_and_lets_events_stream(objects):
     pages = {"/", "/studies", "/sign-in", "/sign-out", "/docs", "/assets"}
     assert set(paths) == {"/v1", "/healthz", "/readyz", "/openapi.json"} | pages
     kinds = {match["path"]["value"]: match["path"]["type"] for rule in route["rules"] for match in rule["matches"]}
-    assert {path for path, kind in kinds.items() if kind == "PathPrefix"} == {"/v1", "/studies", "/assets"}
+    assert {path for path, kind in kinds.items() if kind == "PathPrefix"} == {"/v1", "/studies", "/sign-in", "/assets"}
     assert paths["/v1"]["timeouts"] == {"request": "0s", "backendRequest": "0s"}
     service = objects["Service", "r-driftline-api"]["spec"]["ports"][0]["port"]
     assert {one["port"] for rule in route["rules"] for one in rule["backendRefs"]} == {service}
+
+
+def test_every_page_is_reached_through_gateway_and_ingress(helm, objects):
+    """The issuer sends people back to /sign-in/issuer/done."""
+    rules = objects["HTTPRoute", "r-driftline"]["spec"]["rules"]
+    gateway = [(match["path"]["value"], match["path"]["type"]) for rule in rules for match in rule["matches"]]
+    hosts = helm.objects({"ingress": {"enabled": True, "hosts": [{"host": "a.example.org"}]}})
+    (rule,) = hosts["Ingress", "r-driftline"]["spec"]["rules"]
+    ingress = [(path["path"], path["pathType"]) for path in rule["http"]["paths"]]
+    pages = {route.path for router in ROUTERS for route in router.routes}
+    assert {"/", CALLBACK} <= pages
+    for page in pages:
+        for shown in (gateway, ingress):
+            assert any(page == path or (kind != "Exact" and page.startswith(f"{path}/")) for path, kind in shown), page
 
 
 def test_mlflow_has_a_route_of_its_own_and_answers_to_its_name(objects):

@@ -123,7 +123,8 @@ def test_every_pod_gets_the_registry_and_its_class_and_place(helm, name):
     values["api"] = {**values.get("api", {}), **placed}
     for pod, spec, labels in pods(helm.objects(values)):
         assert spec["imagePullSecrets"] == [{"name": "registry"}], pod
-        assert spec["priorityClassName"].endswith("-service"), pod
+        if labels["app.kubernetes.io/component"] != "uninstall":  # which runs when the class is deleted
+            assert spec["priorityClassName"].endswith("-service"), pod
         if labels["app.kubernetes.io/component"] in ("api", "migration", "data", "test"):
             assert spec["nodeSelector"] == {"pool": "services"}, pod
             assert spec["tolerations"] == [TOLERATION], pod
@@ -198,6 +199,13 @@ def test_long_release_names_still_make_names(helm):
             assert len(rest) <= 63, (kind, which)
             for value in item["metadata"]["labels"].values():
                 assert len(str(value)) <= 63, (kind, which)
+
+
+@pytest.mark.parametrize("release", ["1st", "team.tuning"])
+def test_a_release_name_that_makes_no_service_is_refused_before_anything_is_made(helm, release):
+    done = helm.template({}, release=release, ok=False)
+    assert f"objects would be named {release}-driftline" in done.stderr
+    helm.template({"fullnameOverride": "tuning"}, release=release)
 
 
 def test_two_releases_live_in_one_namespace(helm):

@@ -6,6 +6,7 @@ Arguments: root; component; part: the part's values; path: where these are in va
   spread            whether its pods should be on different nodes
   job               whether it ends by itself
   early             whether it runs before the objects of the release exist (a pre-upgrade hook)
+  late              whether it runs when they are gone (a post-delete hook)
   volumes, containers, initContainers; a container that names no image runs Driftline's */}}
 {{- define "driftline.pod" -}}
 {{- $own := fromYaml .own -}}
@@ -60,7 +61,7 @@ apiVersion: batch/v1
 kind: Job
 metadata:
   name: {{ include "driftline.fullname" $.root }}-{{ $.component }}
-  namespace: {{ $.namespace | default $.root.Release.Namespace }}
+  namespace: {{ $.namespace | default $.root.Release.Namespace | quote }}
   labels:
     {{- include "driftline.labels" $ | nindent 4 }}
   {{- if $hook }}
@@ -85,6 +86,7 @@ spec:
 {{- define "driftline.podSpec" -}}
 {{- $account := include "driftline.serviceAccount" (dict "root" .root "which" (.own.account | default "service")) -}}
 {{- $class := include "driftline.priorityClass" (dict "root" .root "which" "service" "name" .part.priorityClassName) -}}
+{{- if .own.late -}}{{- $class = .part.priorityClassName -}}{{- end -}}
 {{- if and .own.early .root.Release.IsUpgrade -}}
 {{- /* Before an upgrade, an account or a class that the upgrade creates does not exist yet. */ -}}
 {{- if and .root.Values.api.serviceAccount.create (not (lookup "v1" "ServiceAccount" .root.Release.Namespace $account)) -}}
@@ -94,7 +96,7 @@ spec:
 {{- $class = "" -}}
 {{- end -}}
 {{- end -}}
-serviceAccountName: {{ $account }}
+serviceAccountName: {{ $account | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- if .own.job }}
@@ -107,7 +109,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $class }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with pick .part "nodeSelector" "tolerations" "affinity" }}
 {{- range $key, $value := . }}
@@ -176,7 +178,7 @@ seccompProfile: {type: RuntimeDefault}
 - {name: tmp, emptyDir: {sizeLimit: 2Gi}}
 - {name: home, emptyDir: {sizeLimit: 2Gi}}
 {{- with .Values.caBundle.configMap }}
-- {name: ca, configMap: {name: {{ . }}}}
+- {name: ca, configMap: {name: {{ . | quote }}}}
 {{- end }}
 {{- end -}}
 {{- define "driftline.scratchMounts" -}}

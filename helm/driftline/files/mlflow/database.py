@@ -1,11 +1,11 @@
 """Makes MLflow's database where it is missing, and brings the tables of an older MLflow to this one's revision."""
 
 import os
-import subprocess
 import sys
 import time
 
 import sqlalchemy
+from mlflow.db import commands
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 url = sqlalchemy.make_url(os.environ["MLFLOW_DATABASE"])
@@ -37,6 +37,5 @@ if found is None:
             if "already exists" not in str(error):
                 raise
 elif found:
-    sys.exit(
-        subprocess.run(["mlflow", "db", "upgrade", url.render_as_string(hide_password=False)], check=False).returncode
-    )
+    # In this process: the arguments of another one, with the password in the URL, are shown to the whole node.
+    commands(["upgrade", url.render_as_string(hide_password=False)])
