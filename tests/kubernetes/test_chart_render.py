@@ -62,6 +62,31 @@ def test_every_object_is_valid_in_three_versions(rendered, name, schemas):
                 VALID.add((version, text))
 
 
+@pytest.mark.parametrize("word", ["true", "null", "on", "0x1f", "0123"])
+def test_names_that_yaml_reads_as_something_else_stay_names(helm, word, schemas):
+    values = {
+        "nameOverride": word,
+        "fullnameOverride": "tuner",
+        "auth": {"existingSecret": word},
+        "postgresql": {"enabled": False},
+        "database": {"existingSecret": word, "existingSecretKey": word},
+        "mlflow": {"existingSecret": word, "artifacts": {"persistence": {"existingClaim": word}}},
+        "api": {"serviceAccount": {"name": word}, "priorityClassName": word},
+        "caBundle": {"configMap": word},
+        "checkpoints": {"volume": {"storageClass": word}},
+        "data": {"enabled": True, "existingClaim": word},
+        "studies": {"namespace": word, "serviceAccount": {"create": False, "name": word}},
+        "ingress": {"enabled": True, "className": word, "hosts": [{"host": "a.b", "paths": [{"path": "/a: #b"}]}]},
+    }
+    objects = helm.objects(values, "--namespace", word, release=word)
+    for item in objects.values():
+        kubernetes_validate.validate(item, VERSIONS[-1], strict=True)
+        assert item["metadata"]["namespace"] == word
+    assert objects["Ingress", "tuner"]["spec"]["rules"][0]["http"]["paths"][0]["path"] == "/a: #b"
+    launcher = Config.from_json(yaml.load(objects["ConfigMap", "tuner"]["data"]["launcher.yaml"], LOADER))
+    assert (launcher.namespace, launcher.service_account) == (word, word)
+
+
 @pytest.mark.parametrize("name", MATRIX)
 def test_every_pod_is_restricted(rendered, name):
     for pod, spec, _ in pods(rendered[name]):

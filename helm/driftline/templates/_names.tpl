@@ -32,8 +32,8 @@
 
 {{/* Arguments: root, component */}}
 {{- define "driftline.selector" -}}
-app.kubernetes.io/name: {{ include "driftline.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "driftline.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -157,7 +157,7 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- define "driftline.postgresqlEnv" -}}
 - {name: {{ .name }}, value: "postgresql+psycopg://driftline@{{ include "driftline.fullname" .root }}-postgresql.{{ .root.Release.Namespace }}.svc:5432/{{ .database }}"}
 - name: PGPASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "driftline.postgresqlSecret" .root }}, key: postgres-password}}
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.postgresqlSecret" .root | quote }}, key: postgres-password}}
 {{- end -}}
 
 {{- define "driftline.databaseEnv" -}}
@@ -165,7 +165,7 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{ include "driftline.postgresqlEnv" (dict "root" . "name" "DRIFTLINE_DATABASE_URL" "database" "driftline") }}
 {{- else -}}
 - name: DRIFTLINE_DATABASE_URL
-  valueFrom: {secretKeyRef: {name: {{ include "driftline.databaseSecret" . }}, key: {{ include "driftline.databaseKey" . }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.databaseSecret" . | quote }}, key: {{ include "driftline.databaseKey" . | quote }}}}
 {{- end -}}
 {{- end -}}
 
@@ -181,7 +181,7 @@ http://{{ include "driftline.fullname" . }}-api.{{ .Release.Namespace }}.svc:{{ 
 {{- define "driftline.serviceEnv" -}}
 {{ include "driftline.databaseEnv" . }}
 - name: DRIFTLINE_SECRET
-  valueFrom: {secretKeyRef: {name: {{ include "driftline.authSecret" . }}, key: secret}}
+  valueFrom: {secretKeyRef: {name: {{ include "driftline.authSecret" . | quote }}, key: secret}}
 - {name: DRIFTLINE_MLFLOW_URL, value: {{ include "driftline.mlflowUrl" . | quote }}}
 {{- if include "driftline.records" . }}
 - {name: DRIFTLINE_MLFLOW_PUBLIC_URL, value: {{ include "driftline.mlflowPublicUrl" . | quote }}}
@@ -244,7 +244,7 @@ name: {{ .name }}
 {{- if .values.source }}
 {{ toYaml .values.source }}
 {{- else }}
-persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim }}}
+persistentVolumeClaim: {claimName: {{ .values.existingClaim | default .claim | quote }}}
 {{- end }}
 {{- end -}}
 
@@ -274,8 +274,8 @@ annotations:
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
-  name: {{ .name }}
-  namespace: {{ .namespace | default .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .namespace | default .root.Release.Namespace | quote }}
   labels:
     {{- include "driftline.labels" (dict "root" .root "component" .component) | nindent 4 }}
   {{- include "driftline.keep" .root | nindent 2 }}
@@ -283,7 +283,7 @@ spec:
   accessModes:
     {{- toYaml .accessModes | nindent 4 }}
   {{- with .values.storageClass }}
-  storageClassName: {{ . }}
+  storageClassName: {{ . | quote }}
   {{- end }}
   resources:
     requests:
