@@ -144,6 +144,19 @@ def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):
     ]
 
 
+def test_notes_delete_what_an_uninstall_keeps_in_every_namespace(helm):
+    def deletes(*settings):
+        return [line[10:] for part in notes(helm, *settings) for line in part.split("\n") if " delete " in line]
+
+    claims = "delete persistentvolumeclaims -l app.kubernetes.io/instance=r"
+    project = "studies.projects.p.namespace=team"
+    own = "-n ns delete persistentvolumeclaims,secrets -l app.kubernetes.io/instance=r"
+    assert deletes() == [own, "delete namespace ns-r-driftline-studies"]
+    assert deletes(project) == [own, "delete namespace ns-r-driftline-studies", f"-n team {claims}"]
+    assert deletes(project, "studies.namespace=away") == [own, f"-n away {claims}", f"-n team {claims}"]
+    assert deletes(project, "studies.namespace=ns", "checkpoints.url=s3://bucket/x") == [own]
+
+
 def test_notes_name_the_hosts_where_there_are_any(helm):
     text = "\n".join(
         notes(

@@ -24,6 +24,13 @@ WRONG = {
     "api.trustedProxies={*}": "trustedProxies",
     "image.pullPolicy=Sometimes": "pullPolicy",
     "image.digest=sha1:00": "digest",
+    "image.repository=registry.example.org/driftline:0.2.0": "repository",
+    "studies.head.memory=0Gi": "memory",
+    "studies.workers.memory=16K": "memory",  # Kubernetes knows k only
+    "studies.namespace=vision.studies": "namespace",
+    "studies.projects.a.namespace=vision.studies": "namespace",
+    "studies.labels.team=federated learning": "team",
+    "studies.workers.nodeSelector.gpu model=a100": "gpu model",
     "studies.launcher=slurm": "launcher",
     "studies.workers.gpus=-1": "gpus",
     "studies.workers.gpus=0.5": "gpus",
@@ -137,7 +144,24 @@ TOGETHER = {
     "commonLabels must not hold app.kubernetes.io/name": {"commonLabels": {"app.kubernetes.io/name": "x"}},
     "api.autoscaling.minReplicas must be at most": {"api": {"autoscaling": {"enabled": True, "maxReplicas": 1}}},
     "minItems: got 0, want 1": {"networkPolicy": {"operator": []}},  # would let everybody in
+    # KubeRay's RayJob refuses what occurs twice, so that no study would start.
+    "studies.env must not hold DRIFTLINE_TOKEN": {"studies": {"env": {"DRIFTLINE_TOKEN": "x"}}},
+    "(scratch, autoscaler-scratch, autoscaler-token, data), got data again": {
+        "data": {"enabled": True, "existingClaim": "my-data"},
+        "checkpoints": {"url": "s3://bucket/x"},
+        "studies": {"volumes": [{"name": "data", "emptyDir": {}}]},
+    },
+    "(/tmp, /checkpoints), got /checkpoints/ again": {
+        "studies": {
+            "volumes": [{"name": "own", "emptyDir": {}}],
+            "volumeMounts": [{"name": "own", "mountPath": "/checkpoints/"}],
+        }
+    },
+    "studies.volumeMounts must name volumes that are there": {
+        "studies": {"volumeMounts": [{"name": "own", "mountPath": "/own"}]}
+    },
     "studies.queuePriorityClass needs": {"studies": {"queuePriorityClass": "low"}},
+    "commonLabels must not hold kueue.x-k8s.io/queue-name": {"commonLabels": {"kueue.x-k8s.io/queue-name": "gpu"}},
     "studies.labels must not hold kueue.x-k8s.io/queue-name": {
         "studies": {"labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
     },
@@ -202,6 +226,21 @@ def test_combinations_that_cannot_work_are_refused(helm, message):
     done = helm.template(TOGETHER[message], ok=False)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_empty_values_of_a_project_are_as_if_left_out(helm):
+    empty = dict.fromkeys(("namespace", "queue", "queuePriorityClass"), "")
+    one, two = (helm.objects({"studies": {"projects": {"p": own}}}) for own in (empty, {}))
+    assert one["ConfigMap", "r-driftline"] == two["ConfigMap", "r-driftline"]
+
+
+def test_registries_may_have_ports_and_amounts_may_be_fractions(helm):
+    values = {
+        "image": {"repository": "[fd00::1]:5000/lab/driftline"},
+        "studies": {"head": {"cpu": "0.5", "memory": 1e10}},
+    }
+    values["commonLabels"] = {"example.org/Cost_Centre.1": "", "team": "A.b_c-1"}
+    helm.template({**values, "jobs": {"resources": {"requests": {"cpu": "0", "memory": 0}}}})
 
 
 def closed(schema, path="$"):
