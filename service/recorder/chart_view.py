@@ -7,7 +7,7 @@ opens one by its key in the address. A version of MLflow that does not know the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import unit
@@ -64,26 +64,31 @@ def labels_view(result: Mapping[str, Any], reading: Reading, created_ms: int, *,
     )
 
 
-def trials_view(reading: Reading, targets: Iterable[str], hyperparameters: Sequence[str], created_ms: int) -> str:
+def trials_view(
+    reading: Reading, targets: Iterable[str], hyperparameters: Collection[Iterable[str]], created_ms: int
+) -> str:
     """The trials as a table that begins with the best, and a chart of their final qualities.
 
     Args:
         reading: The metrics of quality and cost.
         targets: Metrics ``COST_to_TARGET`` to show; the others are in the menus "Sort" and "Columns".
-        hyperparameters: Names of all hyperparameters.
+        hyperparameters: Names of each trial's hyperparameters. The table has a column for each of them; the chart an
+            axis for those of all trials, because MLflow draws no trial that lacks a value.
         created_ms: When the study was created, milliseconds since 1970.
     """
+    names = [set(trial) for trial in hyperparameters]
+    some, common = set().union(*names), set.intersection(*names) if names else set()
     final = final_metric(reading.quality)
     section = _section("trials", f"Final {reading.quality} by hyperparameter", 1)
     parallel = {
         **_card("PARALLEL", final, section),
-        "selectedParams": list(hyperparameters),
+        "selectedParams": ["label", *sorted(common)],
         "selectedMetrics": [final],
         "showAllRuns": True,
     }
     columns = [
         *_columns("metrics", (final, "on_frontier", "diverged", *targets)),
-        *_columns("params", ("label", *hyperparameters, "seed")),
+        *_columns("params", ("label", *sorted(some), "seed")),
         *_columns("tags", ("driftline.phase", "driftline.state")),
     ]
     return _saved(

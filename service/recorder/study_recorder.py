@@ -333,7 +333,7 @@ class Recorder:
         labels.tag_experiment(
             {"mlflow.note.content": text, VIEW_TAG: labels_view(result.document, result.reading, created)}
         )
-        hyperparameters = sorted({metric_name(name) for curve in result.curves for name in curve.hyperparameters})
+        hyperparameters = [[metric_name(name) for name in curve.hyperparameters] for curve in result.curves]
         view = trials_view(result.reading, shared_target(result), hyperparameters, created)
         back = f"Trials of {study.name}. [Frontier]({charts_page(labels.experiment_id, VIEW)})"
         runs.tag_experiment({"mlflow.note.content": back, VIEW_TAG: view})

@@ -44,7 +44,15 @@ def test_the_frontier_with_its_band_is_the_first_chart_and_as_wide_as_the_page(
 
 @pytest.mark.parametrize(("quality", "rising"), [("test_loss", False), ("test_accuracy", True)])
 def test_the_table_of_trials_begins_with_the_best(quality: str, rising: bool) -> None:
-    view = json.loads(trials_view(Reading(quality, "rounds"), ["rounds_to_0.5"], ["client_lr"], 1_000))
+    view = json.loads(trials_view(Reading(quality, "rounds"), ["rounds_to_0.5"], [["client_lr"]], 1_000))
     state = json.loads(view["state"])
     assert (state["orderByKey"], state["orderByAsc"]) == (f"metrics.`final_{quality}`", not rising)
     assert {"metrics.`rounds_to_0.5`", "params.`client_lr`", "tags.`driftline.phase`"} <= set(state["selectedColumns"])
+
+
+def test_the_chart_of_trials_has_an_axis_only_for_what_all_trials_have() -> None:
+    tried = [["client_lr", "prox", "server_lr"], ["client_lr", "server_lr", "server.momentum"]]
+    view = json.loads(trials_view(Reading("test_loss", "rounds"), [], tried, 1_000))
+    state = json.loads(view["state"])
+    assert state["compareRunCharts"][0]["selectedParams"] == ["label", "client_lr", "server_lr"]
+    assert {"params.`prox`", "params.`server.momentum`", "params.`server_lr`"} <= set(state["selectedColumns"])
