@@ -182,6 +182,12 @@ def test_the_caption_says_what_is_drawn() -> None:
     assert "the search's own best, which flatters" in band_text(frontier_document("s", search, Chosen(), 200))
     one = [trial for trial in trials if trial.phase == "search" or trial.seed == 1]
     assert "one seed, chosen by the search" in band_text(frontier_document("s", one, Chosen(), 200))
+    both = study(("fedavg", "fedprox"), 8, confirm=2)
+    mixed = [trial for trial in both if trial.phase == "search" or trial.label == "fedavg"]
+    result = frontier_document("s", mixed, Chosen(), 200)
+    assert "(median of 3 seeds that did not choose, band: lowest to highest). Of fedprox:" in band_text(result)
+    text = " ".join(table(result).split())
+    assert "smallest and largest over seeds. fedprox: from the search itself, which flatters." in text
 
 
 def test_recommendations_are_few_rows_that_follow_one_another() -> None:

@@ -64,23 +64,32 @@ def legend_name(label: str, method: Json) -> str:
 def band_text(result: Json) -> str:
     """Caption that explains lines and bands."""
     methods = [method for method in result["methods"].values() if method["frontier"]]
-    seeds = sorted({len(method["reported"]["seeds"]) for method in methods})
+    confirmed = [method for method in methods if method["reported"]["phase"] == "confirmation"]
+    seeds = sorted({len(method["reported"]["seeds"]) for method in confirmed})
     count = "no" if not seeds else str(seeds[0]) if seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}"
     if result["deterministic"]:
         lines = "nothing is random: one run stands for all seeds"
-    elif any(method["reported"]["phase"] == "search" for method in methods):
+    elif methods and not confirmed:
         lines = "the search's own best, which flatters: no fresh seeds have judged it"
     elif seeds and seeds[-1] > 1:
         lines = f"median of {count} seeds that did not choose, band: lowest to highest"
     else:
         lines = "one seed, chosen by the search"
+    searched = search_only(result) if confirmed and not result["deterministic"] else []
     several = any("search_low" in row for method in methods for row in method["frontier"])
     theory = any(method.get("theory") for method in methods)
     return (
         f"What the recommendation for a cost gives ({lines})."
+        + (f" Of {', '.join(searched)}: the search's own best, which flatters." if searched else "")
         + (" Lighter band: medians of the searches." if several else "")
         + (" Dashed: the theory's prediction." if theory else "")
     )
+
+
+def search_only(result: Json) -> list[str]:
+    """Labels whose frontier is the search's own best."""
+    methods = result["methods"].items()
+    return [label for label, method in methods if method["frontier"] and method["reported"]["phase"] == "search"]
 
 
 def _parameters(result: Json) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import unit
-from driftline.results.show.axes import time_text
+from driftline.results.show.axes import search_only, time_text
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.theory_text import agreement
@@ -63,9 +63,11 @@ def area_text(method: Json) -> str:
 def _seeds(result: Json) -> str:
     if result["deterministic"]:
         return "Nothing is random: one run stands for all seeds."
-    if any(method["reported"]["phase"] == "search" for method in result["methods"].values()):
+    searched = search_only(result)
+    if searched and len(searched) == sum(bool(method["frontier"]) for method in result["methods"].values()):
         return "From the search itself, which flatters: no fresh seeds have judged it."
-    return "In brackets: smallest and largest over seeds."
+    from_search = f" {', '.join(searched)}: from the search itself, which flatters." if searched else ""
+    return f"In brackets: smallest and largest over seeds.{from_search}"
 
 
 def _shared(methods: Json) -> list[str]:
