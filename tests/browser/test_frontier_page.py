@@ -323,6 +323,35 @@ def test_a_phone_needs_no_sideways_scrolling_and_a_keyboard_no_mouse(seen: Calla
     assert found["reachable"] >= 5
 
 
+def test_long_names_leave_room_for_the_numbers_on_a_phone(seen: Callable[..., Any]) -> None:
+    name = "fedavg with a server that has momentum and a schedule"
+    trials = study((name, "scaffold"), 24, rounds=100, confirm=6)
+    found = seen(
+        """
+        found.ends = all("tbody th").map((cell) => cell.getBoundingClientRect().right);
+        window.scrollTo(0, document.getElementById("methods").offsetTop + 200);
+        document.querySelector("#configurations").scrollIntoView();
+        const box = document.getElementById("methods").getBoundingClientRect();
+        found.above = document.elementFromPoint(box.left + 20, box.bottom - 4).closest("#methods") !== null;
+        """,
+        text=frontier_html(frontier_document("digits", trials, Chosen(), 100), trials),
+        width=390,
+    )
+    assert max(found["ends"]) < 200
+    assert found["above"]
+
+
+def test_errors_are_named_where_accuracies_are_drawn_as_errors(seen: Callable[..., Any]) -> None:
+    found = seen(
+        """
+        found.slices = text("slices-quality");
+        found.axes = all("#parallel text.title").map((title) => title.textContent);
+        """
+    )
+    assert found["slices"] == "Vertical: 1 \N{MINUS SIGN} test accuracy (lower is better), at the end."
+    assert found["axes"][-1] == "1 \N{MINUS SIGN} ends"
+
+
 def test_ticks_are_round(seen: Callable[..., Any]) -> None:
     ticks = {
         "log, 0.05, 2.3": ["0.05", "0.1", "0.2", "0.5", "1", "2"],
@@ -341,9 +370,11 @@ def test_ticks_are_round(seen: Callable[..., Any]) -> None:
           const [kind, ...ends] = name.split(", ");
           found[name] = scale(kind, ends.map(Number), 0, 400).ticks(9).map(([, label]) => label);
         }}
+        found.few = scale("log", [0.004, 0.2], 0, 100).ticks(1).map(([, label]) => label);
         found.ends = [scale("error", [0.5, 0.98], 0, 400, 0).at(1), scale("log", [0.1, 1], 0, 400, 0).at(0)];
         """
     )
+    assert found.pop("few") == ["0.01", "0.1"]  # one alone would show no scale
     assert found.pop("ends") == [0, 0]  # an error and a loss of 0 are drawn at the end of the axis
     assert found == ticks
 

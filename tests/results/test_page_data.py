@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,15 @@ def test_learning_curves_are_medians_with_bands(drawn: Any) -> None:
         assert found["curves"][at][name] == [value] * 3
     assert {len(column) for column in drawn["curves"]["0"].values()} <= set(range(2, MOST_ROUNDS + 1))
     assert len({len(column) for column in drawn["curves"]["0"].values()}) == 1
+
+
+def test_a_learning_curve_is_as_fine_at_its_end_as_in_its_middle() -> None:
+    grid = [*range(1, 41), *(round(40 * 1.05**step) for step in range(1, 81))]  # about that of eval_every: auto
+    trials = confirmed([np.linspace(0.1, 0.9, len(grid) + 1)] * 3, rounds=[0, *grid])
+    found = data(frontier_html(frontier_document("s", trials, Chosen(), grid[-1]), trials))
+    rounds = next(iter(found["curves"].values()))["rounds"]
+    assert rounds[-1] == grid[-1]
+    assert max(after / before for before, after in pairwise(rounds) if before > 10) < 1.2
 
 
 def test_without_curves_the_page_has_what_the_document_has() -> None:

@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftline.results.curves import COSTS, Array, TrialCurve, unit
 from driftline.results.document import Reading, frontier_document
@@ -272,7 +271,7 @@ def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Js
         if runs is None or not len(runs.rounds):
             continue
         if rounds is None:
-            rounds = runs.rounds[_spread(len(runs.rounds))]
+            rounds = np.array(_thin(runs.rounds.tolist(), MOST_ROUNDS))
         at = np.maximum(np.searchsorted(runs.rounds, rounds, side="right") - 1, 0)
         curve_columns[reading["cost"]] = [_short(value) for value in runs.cost.mean(axis=0)[at].tolist()]
         quality = runs.quality[:, at]
@@ -282,13 +281,6 @@ def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Js
         for name, values in columns.items():
             curve_columns[reading["metric"] + name] = [_short(value) for value in values.tolist()]
     return curve_columns
-
-
-def _spread(count: int) -> NDArray[np.int64]:
-    """Indices of at most `MOST_ROUNDS` of `count` evaluations, evenly spread on a logarithmic axis."""
-    if count <= MOST_ROUNDS:
-        return np.arange(count)
-    return np.unique(np.round(np.geomspace(1, count, MOST_ROUNDS)).astype(int)) - 1
 
 
 def _short(value: float) -> float:

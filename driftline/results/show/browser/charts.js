@@ -80,8 +80,13 @@ function scale(kind, values, from, to, padding = 0.04) {
   };
 }
 
-// Values to label between two transformed ends, as [value, text]; `room` is about how many fit.
+// Values to label between two transformed ends, as [value, text]: about `room`, but at least two, which show the scale.
 function ticks(kind, low, high, room) {
+  const found = ticksFor(kind, low, high, room);
+  return found.length > 1 || room > 64 ? found : ticks(kind, low, high, room + 1);
+}
+
+function ticksFor(kind, low, high, room) {
   if (kind === "linear") return steps(low, high, room).map((value) => [value, number(value)]);
   const shown = kind === "error" ? (value) => [1 - value, number(value)] : (value) => [value, number(value)];
   const decades = high - low;

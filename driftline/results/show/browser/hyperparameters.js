@@ -30,12 +30,10 @@ function drawParallel(rows) {
     top = 40,
     bottom = height - 12;
   const axes = names.map((name) => ({ name, value: (row) => row.hyperparameters[name] }));
-  for (const [name, type] of [
-    ["settles", "log"],
-    ["ends", kind],
-  ]) {
-    axes.push({ name, value: (row) => measured(row)[name], type });
-  }
+  axes.push(
+    { name: "settles", value: (row) => measured(row).settles, type: "log" },
+    { name: kind === "error" ? "1 − ends" : "ends", value: (row) => measured(row).ends, type: kind },
+  );
   const width = Math.max(document.getElementById("speed").clientWidth, axes.length * 105),
     gap = (width - 90) / (axes.length - 1);
   host.style.width = `${width}px`;
@@ -94,7 +92,8 @@ let slices = [];
 
 function drawSlices(rows) {
   const host = document.getElementById("slices"),
-    { scale: kind } = reading();
+    { scale: kind, qualityTitle } = reading();
+  document.getElementById("slices-quality").textContent = `Vertical: ${qualityTitle}, at the end.`;
   const some = rows.filter((row) => measured(row).ends !== undefined);
   host.replaceChildren();
   slices = varied(some).map((name) => {
