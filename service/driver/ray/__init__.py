@@ -1,7 +1,7 @@
 """Packs on a Ray cluster.
 
     tune, worker                hands packs to Ray Tune; trains one pack at a time
-    cluster                     starts Ray on this machine, or joins a cluster
+    cluster, cluster_address    starts Ray on this machine, or joins a cluster; waits until that answers
     early_ray, lean_ray         starts Ray before it is needed; leaves out what nobody needs here
     start_worker                the program that becomes a worker of a private Ray
     capacity, mutex             how many packs fit; one study at a time on a cluster
