@@ -52,7 +52,7 @@ class Float:
         points: Points of the range on a grid, extra points not counted.
 
     Raises:
-        SpecError: An argument breaks these rules.
+        SpecError: An argument breaks these rules; a ValueError, from `trainers`.
     """
 
     low: float
@@ -161,7 +161,7 @@ class Int:
         points: Most points of the range on a grid.
 
     Raises:
-        SpecError: An argument breaks these rules.
+        SpecError: An argument breaks these rules; a ValueError, from `trainers`.
     """
 
     low: int
@@ -246,7 +246,7 @@ class Choice:
         options: Distinct JSON values (1 and 1.0 are the same, 1 and true are not).
 
     Raises:
-        SpecError: No option, a duplicate, or a value that JSON cannot hold.
+        SpecError: No option, a duplicate, or a value that JSON cannot hold; a ValueError, from `trainers`.
     """
 
     options: Sequence[Any]

@@ -16,6 +16,7 @@ class AdminClient(Connection):
     Args:
         url: Address of the service.
         token: Bearer token.
+        socket, transport, timeout_s, patience_s, on_wait, sleep: As in `Connection`.
 
     Examples:
         >>> from driftline import AdminClient
@@ -24,7 +25,11 @@ class AdminClient(Connection):
     """
 
     def make_token(self, token: NewToken) -> MadeToken:
-        """Creates a token, which is shown only once. The request is not repeated: it would create a second token."""
+        """Creates a token, which is shown only once. The request is not repeated: it would create a second token.
+
+        Raises:
+            Unavailable: No answer came; the token may have been created.
+        """
         content, headers = token.model_dump_json(), {"Content-Type": "application/json"}
         try:
             with self._announced():

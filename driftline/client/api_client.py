@@ -65,15 +65,30 @@ class ApiClient(Connection):
         return self._get(study_path(study_id), StudyRecord)
 
     def pause(self, study_id: str) -> StudyRecord:
-        """Asks the study to save checkpoints and stop."""
+        """Asks the study to save checkpoints and stop.
+
+        Raises:
+            NotFound: No such study.
+            Conflict: The study has finished, or is being cancelled.
+        """
         return self._post(study_path(study_id, ":pause"), None, StudyRecord)
 
     def resume(self, study_id: str) -> StudyRecord:
-        """Continues a paused or failed study."""
+        """Continues a paused or failed study.
+
+        Raises:
+            NotFound: No such study.
+            Conflict: The study has succeeded or was cancelled.
+        """
         return self._post(study_path(study_id, ":resume"), None, StudyRecord)
 
     def cancel(self, study_id: str) -> StudyRecord:
-        """Cancels a study for good."""
+        """Cancels a study for good.
+
+        Raises:
+            NotFound: No such study.
+            Conflict: The study has succeeded or failed.
+        """
         return self._post(study_path(study_id, ":cancel"), None, StudyRecord)
 
     def delete(self, study_id: str) -> None:
@@ -93,7 +108,9 @@ class ApiClient(Connection):
         The numbers are the new totals.
 
         Raises:
+            NotFound: No such study.
             InvalidSpec: A number is smaller than the present one, or none is given.
+            Conflict: The study was cancelled.
         """
         try:
             body = Extension(trials_per_method=trials_per_method, seeds=seeds)
@@ -119,14 +136,23 @@ class ApiClient(Connection):
     def trials(
         self, study_id: str, *, label: str | None = None, phase: str | None = None, state: str | None = None
     ) -> list[TrialRecord]:
-        """The study's trials that match, in the order label, phase (search before confirmation), number."""
+        """The study's trials that match, in the order label, phase (search before confirmation), number.
+
+        Raises:
+            NotFound: No such study.
+            InvalidRequest: There is no such phase or state.
+        """
         filters = {"label": label, "phase": phase, "state": state, "page_size": "1000"}
         params = {name: value for name, value in filters.items() if value is not None}
         path = study_path(study_id, "/trials")
         return [trial for page in self._pages(path, params, TrialPage) for trial in page.trials]
 
     def curves(self, study_id: str, trials: Sequence[str] = ()) -> dict[str, dict[str, list[Any]]]:
-        """Curves by trial id, one list per metric; of all trials unless some are named."""
+        """Curves by trial id, one list per metric; of all trials unless some are named.
+
+        Raises:
+            NotFound: No such study or trial.
+        """
         curves: dict[str, dict[str, list[Any]]] = {}
         path = study_path(study_id, "/curves")
         for start in range(0, max(1, len(trials)), _TRIALS_AT_ONCE):
@@ -136,12 +162,20 @@ class ApiClient(Connection):
         return curves
 
     def frontier(self, study_id: str) -> dict[str, Any]:
-        """The frontiers of all labels so far."""
+        """The document of `driftline.results.document`: the frontiers of all labels so far.
+
+        Raises:
+            NotFound: No such study.
+        """
         answer: dict[str, Any] = self._request("GET", study_path(study_id, "/frontier")).json()
         return answer
 
     def compare(self, study_id: str, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets."""
+        """Compares two labels at equal budgets, as `driftline.results.comparison.compare` does.
+
+        Raises:
+            NotFound: No such study or label.
+        """
         params = {"a": first, "b": second}
         answer: dict[str, Any] = self._request("GET", study_path(study_id, "/compare"), params=params).json()
         return answer

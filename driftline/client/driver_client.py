@@ -41,6 +41,9 @@ class DriverClient(ApiClient):
     While an upgrade replaces the replicas of the API, older ones refuse what a newer driver sends, or leave out what
     it needs to know. Their answers count as if the API were away, except those about the lease.
 
+    Once another driver has taken over, requests with an attempt raise `StaleDriver`; `send_logs` does only after the
+    study has finished.
+
     Attributes:
         protocol: Version of the messages that the API must know.
     """
@@ -61,11 +64,7 @@ class DriverClient(ApiClient):
         return self._post(study_path(study_id, "/driver:acquire"), Acquire(holder=holder), Lease)
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
-        """Renews the lease; returns what the study's owner wants the driver to do.
-
-        Raises:
-            StaleDriver: Another driver has taken over.
-        """
+        """Renews the lease; returns what the study's owner wants the driver to do."""
         path = study_path(study_id, "/driver:heartbeat")
         return self._post(path, Heartbeat(attempt=attempt), HeartbeatAnswer).desired
 

@@ -157,7 +157,7 @@ class AsyncClient:
         return await asyncio.to_thread(self._client.records)
 
     async def owners(self) -> dict[str, str]:
-        """Study id to the name of the token that submitted the study; without local studies."""
+        """Study id to the name of the token that submitted the study."""
         return await asyncio.to_thread(self._client.owners)
 
     async def delete(self, study: str) -> None:

@@ -32,6 +32,9 @@ class Client:
     Attributes:
         local: Whether studies run in this process.
 
+    Raises:
+        InvalidSpec: The address or the token has another form.
+
     Examples:
         >>> from driftline import Client, Study
         >>> with Client("http://127.0.0.1:8080", token="...") as client:  # doctest: +SKIP
@@ -69,8 +72,9 @@ class Client:
             The job. Submitting the same study to the same folder again continues it; a finished study stays finished.
 
         Raises:
-            InvalidSpec: The study is invalid; the message names the key.
-            Conflict: The folder holds another study.
+            InvalidSpec: The study is invalid; the message names the key. Or the folder, or `key`, is another study's.
+            Conflict: Another process works in the folder, or its study was cancelled.
+            QuotaExceeded: The project would exceed its quota.
         """
         return self._studies.submit(require_study(study), key, out=out)
 
@@ -114,7 +118,7 @@ class Client:
         return self._studies.records()
 
     def owners(self) -> dict[str, str]:
-        """Study id to the name of the token that submitted the study; without local studies."""
+        """Study id to the name of the token that submitted the study; empty for local studies."""
         return self._studies.owners()
 
     def delete(self, study: str) -> None:
@@ -125,7 +129,7 @@ class Client:
 
         Raises:
             NotFound: No such study; the message names those that exist.
-            Conflict: The study runs or waits to run.
+            Conflict: The study runs or waits to run, or it is local.
         """
         self.job(study).delete()
 

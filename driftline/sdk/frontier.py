@@ -172,8 +172,8 @@ class Frontier:
                 cost of the study by default.
 
         Raises:
-            NotFound: No such label, or nothing to recommend yet.
-            InvalidSpec: Nothing that is recommended is that cheap.
+            NotFound: No such label, nothing to recommend yet, or all of it diverged later.
+            InvalidSpec: Nothing that is recommended is that cheap, or the cost is not a number.
         """
         if label is not None and label not in self.labels:
             raise NotFound(f"no label {shown(label)} in this study: {hint(label, self.labels)}")

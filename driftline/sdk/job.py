@@ -153,8 +153,8 @@ class Job:
                 cost of the study by default.
 
         Raises:
-            NotFound: No such label, or nothing to recommend yet.
-            InvalidSpec: Nothing that is recommended is that cheap.
+            NotFound: No such label, nothing to recommend yet, or all of it diverged later.
+            InvalidSpec: Nothing that is recommended is that cheap, or the cost is not a number.
         """
         return self.frontier().best(label, cost=cost)
 
@@ -175,11 +175,18 @@ class Job:
 
         A list of `TrialRecord` with ``to_frame()``. The quality in ``values`` is that of the sampler: negated for
         metrics that fall.
+
+        Raises:
+            InvalidRequest: There is no such phase or state.
         """
         return TrialRecords(self._api.trials(self.id, label=label, phase=phase, state=state), self._metric)
 
     def curves(self, *trials: str) -> CurvesByTrial:
-        """Curves by trial id, one list per metric; of all trials unless some are named. Has ``to_frame()``."""
+        """Curves by trial id, one list per metric; of all trials unless some are named. Has ``to_frame()``.
+
+        Raises:
+            NotFound: The study has no such trial.
+        """
         return CurvesByTrial(self._api.curves(self.id, trials))
 
     def frontier(self, *others: Job, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
@@ -234,7 +241,7 @@ class Job:
         """Asks the study to save checkpoints and stop; `resume` continues from there.
 
         Raises:
-            Conflict: The study has finished.
+            Conflict: The study has finished, or is being cancelled.
         """
         self._api.pause(self.id)
         return self
@@ -261,7 +268,7 @@ class Job:
         """Deletes the study with everything that belongs to it: trials, curves, checkpoints, logs, runs in MLflow.
 
         Raises:
-            Conflict: The study runs or waits to run: `cancel` it first.
+            Conflict: The study runs or waits to run: `cancel` it first. Or it is local: delete its folder instead.
         """
         self._api.delete(self.id)
 
@@ -273,7 +280,7 @@ class Job:
             seeds: Fresh seeds for confirmation, at least as many as now; None changes nothing.
 
         Raises:
-            InvalidSpec: A number is smaller than the present one.
+            InvalidSpec: A number is smaller than the present one, or none is given.
             Conflict: The study was cancelled.
         """
         self._api.extend(self.id, trials_per_method=trials_per_method, seeds=seeds)

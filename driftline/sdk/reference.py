@@ -26,6 +26,7 @@ from driftline.sdk.job import Job, StudyFailed
 from driftline.sdk.offline import OfflineService
 from driftline.study.examples import examples
 from driftline.study.spec import Study
+from driftline.wire.access import MadeToken, NewToken, ProjectQuota, Quota, TokenRecord, Use, Whoami
 from driftline.wire.budgets import CheckedStudy, StudyEstimate
 from driftline.wire.logs import LogLine
 from driftline.wire.records import Event, LabelProgress, StudyRecord, TrialRecord, Values
@@ -119,7 +120,12 @@ _SECTIONS = (
         (AsyncClient, AsyncJob),
         methods=False,
     ),
-    _Section("Tokens and quotas", "", (AdminClient,), made=False),
+    _Section(
+        "Tokens and quotas",
+        "`NewToken` and `Quota` come from `driftline.wire.access`.",
+        (AdminClient, NewToken, MadeToken, TokenRecord, Whoami, Quota, ProjectQuota, Use),
+        made=False,
+    ),
     _Section("Tests of your own", "", (OfflineService,), methods=False),
     _Section(
         "Records",

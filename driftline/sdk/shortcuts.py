@@ -24,7 +24,10 @@ def run(study: Study | str | Path, out: str | Path | None = None, *, progress: b
         Its frontiers; all files are in the output folder.
 
     Raises:
-        InvalidSpec: The study is invalid; the message names the key.
+        NotFound: There is no such file.
+        InvalidSpec: The study is invalid; the message names the key. Or the folder is another study's.
+        Conflict: Another process works in the folder, or its study was cancelled.
+        StudyFailed: The study has failed.
     """
     whole = Study.from_yaml(study) if isinstance(study, str | Path) else require_study(study)
     studies = local_studies()
@@ -90,6 +93,6 @@ def compare(
 
     Raises:
         NotFound: The folder holds no study, or the study has no such label.
-        InvalidSpec: Unknown cost, or no trial reported the metric.
+        InvalidSpec: Unknown cost, no trial reported the metric, or the same label twice.
     """
     return frontier(folder, quality=quality, cost=cost).compare(first, second)

@@ -23,7 +23,7 @@ ProjectName = Annotated[str, StringConstraints(pattern=PROJECT)]
 
 
 class NewToken(Record):
-    """POST tokens.
+    """A token to create.
 
     Attributes:
         name: Its owner or purpose; need not be unique.
@@ -41,7 +41,7 @@ class NewToken(Record):
 
 
 class TokenRecord(Record):
-    """A token, without the token itself: only its SHA-256 is stored.
+    """A token, without the token itself: only its SHA-256 is stored. Times are in UTC.
 
     Attributes:
         id: Its id, as in `DELETE tokens/{id}`.
@@ -67,7 +67,11 @@ class TokenRecord(Record):
 
 
 class MadeToken(TokenRecord):
-    """Answer to `NewToken`, the only one that shows the token."""
+    """Answer to `NewToken`, the only one that shows the token; the rest is as in `TokenRecord`.
+
+    Attributes:
+        token: The token itself.
+    """
 
     token: str
 

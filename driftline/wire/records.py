@@ -135,7 +135,7 @@ class StudyPlan(Record):
 
 
 class StudyRecord(Record):
-    """A stored study.
+    """A stored study. Times are in UTC.
 
     Attributes:
         id: From `driftline.wire.ids.new_study_id`.

@@ -43,7 +43,13 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
 
 
 def frontier_svg(result: Json, *, width: float = 6.4, height: float = 4.4) -> bytes:
-    """The same picture as an SVG, for papers."""
+    """The trade-off of all labels of a study as an SVG, for papers.
+
+    Args:
+        result: As in `frontier_png`.
+        width: Inches.
+        height: Inches.
+    """
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "driftline"}):  # equal results give equal files
