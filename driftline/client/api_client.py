@@ -175,6 +175,7 @@ class ApiClient(Connection):
 
         Raises:
             NotFound: No such study or label.
+            InvalidSpec: The same label twice.
         """
         params = {"a": first, "b": second}
         answer: dict[str, Any] = self._request("GET", study_path(study_id, "/compare"), params=params).json()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from driftline.errors import NotFound
+from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import Array, unit
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
 from driftline.results.paired_tests import LEVEL, Paired, band, holm, paired
@@ -88,9 +88,12 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
 
     Raises:
         NotFound: No such label.
+        InvalidSpec: The same label twice.
     """
     methods = result["methods"]
     first, second = (_method(methods, label) for label in (a, b))
+    if a == b:
+        raise InvalidSpec("labels", f"must be two different ones of the study, got {shown(a)} twice")
     parameters = result["definitions"]["parameters"]
     unfair = _unfair(result, a, b)
     corrected = family_of(result) if family is None else family

@@ -92,7 +92,7 @@ class Frontier:
 
         Raises:
             NotFound: There is no frontier.json, or it is of an older version, which defined results in another way.
-            InvalidSpec: The file is no JSON.
+            InvalidSpec: The file is something else.
         """
         place = Path(path)
         file = place / "frontier.json" if place.is_dir() else place
@@ -100,9 +100,10 @@ class Frontier:
             raise NotFound(f"no frontier.json at {place}: run a study into it first")
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
+            older = "first" not in data.get("scale", {})
+        except (ValueError, AttributeError, TypeError):  # no JSON, or no object where there must be one
             raise InvalidSpec("path", f"must be a frontier.json or a folder that holds one, got {path}") from None
-        if "first" not in data.get("scale", {}):
+        if older:
             raise NotFound(f"{file} is of an older version: driftline.frontier(folder) computes it from the curves")
         return cls(data)
 
@@ -239,8 +240,6 @@ class Frontier:
             NotFound: No such label.
             InvalidSpec: The same label twice.
         """
-        if first == second:
-            raise InvalidSpec("LABEL", f"must be two different labels of the study, got {shown(first)} twice")
         return compare(self.data, first, second)
 
     def plot(self, path: str | Path) -> Path:

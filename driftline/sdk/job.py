@@ -230,6 +230,7 @@ class Job:
 
         Raises:
             NotFound: No such label.
+            InvalidSpec: The same label twice.
         """
         return self._api.compare(self.id, first, second)
 

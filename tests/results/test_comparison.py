@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.errors import NotFound
+from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
@@ -188,19 +188,19 @@ def test_labels_of_which_rungs_left_different_rounds_have_no_verdict() -> None:
     assert compare(result, "a", "b")["why"] == "No verdict: budgets differ: a had 58 rounds, b had 38."
 
 
-def test_seconds_and_oneself_have_no_verdict() -> None:
+def test_seconds_have_no_verdict() -> None:
     timed = (label(name, ends, wall_seconds=[0, 1, 2]) for name, ends in (("a", HIGH), ("b", LOW)))
     found = compared(*timed, cost="seconds")
     assert "seconds depend on the machine" in found["why"]
     assert found["ranges"] == []
-    result = frontier_document("s", label("a", HIGH), Chosen(), 2)
-    assert compare(result, "a", "a")["verdict"] is None
 
 
 def test_unknown_labels_are_named() -> None:
     result = frontier_document("s", label("fedavg", [0.9]), Chosen(), 2)
     with pytest.raises(NotFound, match=r'no label "fedavgg" in this study \(have: fedavg\); did you mean "fedavg"'):
         compare(result, "fedavg", "fedavgg")
+    with pytest.raises(InvalidSpec, match=r'^labels: must be two different ones of the study, got "fedavg" twice$'):
+        compare(result, "fedavg", "fedavg")
 
 
 def test_the_winner_need_not_win_everywhere() -> None:

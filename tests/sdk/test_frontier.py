@@ -214,3 +214,10 @@ def test_without_pandas_the_error_says_what_to_install(frontier: Frontier, monke
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(DriftlineError, match="pip install pandas"):
         frontier.to_frame()
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"scale": 3}'])
+def test_what_is_no_result_is_not_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "frontier.json").write_text(text)
+    with pytest.raises(InvalidSpec, match=r"^path: must be a frontier\.json or a folder that holds one, got "):
+        Frontier.read(tmp_path)
