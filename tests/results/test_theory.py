@@ -232,8 +232,14 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"server": {"name": "adam", "space": {}}}, "server must be sgd for a linear round, got adam"),
-        ({"server": {"name": "yogi", "space": {}}}, "server must be sgd for a linear round, got yogi"),
+        (
+            {"server": {"name": "adam", "space": {}}},
+            'server must be one of sgd, momentum, nesterov for a closed form, got "adam"',
+        ),
+        (
+            {"server": {"name": "yogi", "space": {}}},
+            'server must be one of sgd, momentum, nesterov for a closed form, got "yogi"',
+        ),
         ({"name": "mine"}, "method.name must be a method with a closed form"),
     ],
 )

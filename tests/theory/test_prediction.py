@@ -108,6 +108,16 @@ def test_curves_and_limits_of_mixed_methods_are_predicted(method, server):
     assert point.surrogate_optimum == pytest.approx(setting.limit, rel=1e-12)
 
 
+@pytest.mark.parametrize("server", [{"name": "momentum"}, {"name": "nesterov", "momentum": 0.6}])
+@pytest.mark.parametrize("method", [METHODS[0], MIXED_METHODS[7]], ids=lambda method: method["name"])
+def test_servers_named_momentum_and_nesterov_are_predicted(method, server):
+    task = MIXED if method in MIXED_METHODS else TASKS["random"]
+    about = known(task)
+    predicted = about.curves([about.setting(method, server)], None, 60, "loss")[0]
+    values = measured(task, method, server, None, 60)["loss"]
+    assert predicted == pytest.approx(values, rel=1e-11)
+
+
 def test_lookahead_is_predicted_on_one_client():
     task = {"name": "quadratic", "problem": "random", "clients": 1, "dimension": 3}
     method = {"name": "lookahead", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 5}
@@ -173,9 +183,14 @@ def test_a_round_that_overflows_has_an_infinite_rate(momentum):
 @pytest.mark.parametrize(
     ("method", "server", "schedule", "words"),
     [
-        (METHODS[0], {"name": "adam"}, "constant", "server must be sgd"),
-        (METHODS[0], {"name": "yogi"}, "constant", "server must be sgd"),
-        (METHODS[0], {"name": "mine"}, "constant", "server must be one with a closed form"),
+        (
+            METHODS[0],
+            {"name": "adam"},
+            "constant",
+            'server must be one of sgd, momentum, nesterov for a closed form, got "adam"',
+        ),
+        (METHODS[0], {"name": "adagrad"}, "constant", "server must be one of sgd"),
+        (METHODS[0], {"name": "mine"}, "constant", "server must be one of sgd"),
         (METHODS[0], {"name": "sgd"}, "plateau", "rates must stay constant"),
         ({**METHODS[0], "local_epochs": 2}, {"name": "sgd"}, "constant", "local_epochs must be null"),
         ({"name": "mine"}, {"name": "sgd"}, "constant", "closed form"),

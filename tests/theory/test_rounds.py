@@ -208,5 +208,5 @@ def test_wrong_methods_say_what_to_do(clients, central):
     for method, loss, words in cases:
         with pytest.raises(SpecError, match=words):
             round_map(method, clients, central=loss)
-    with pytest.raises(SpecError, match="server must be sgd"):
+    with pytest.raises(SpecError, match="server must be one of sgd"):
         round_map(setting("fedavg"), clients, {"name": "yogi"})

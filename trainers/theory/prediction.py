@@ -18,7 +18,7 @@ from trainers.problem import Problem, Quadratics
 from trainers.theory.clients import ClientQuadratics, clients_of
 from trainers.theory.rounds.affine import RoundMap, with_server
 from trainers.theory.rounds.central import CentralQuadratic, central_of
-from trainers.theory.rounds.methods import ADAPTIVE_SERVERS, MIXED, affine_round, server_rate
+from trainers.theory.rounds.methods import MIXED, affine_round, server_momentum, server_rate
 from trainers.theory.warning import TheoryWarning
 from trainers.values import shown
 
@@ -78,17 +78,13 @@ class Predictor:
         """
         if schedule != "constant":
             raise SpecError(f"rates must stay constant for a closed form, got schedule {schedule}", "schedule.name")
-        if server.get("name", "sgd") in ADAPTIVE_SERVERS:
-            raise SpecError(f"server must be sgd for a linear round, got {server['name']}", "server.name")
-        if server.get("name", "sgd") != "sgd":
-            raise SpecError(f"server must be one with a closed form, got {server['name']}", "server.name")
+        form = server_momentum(server)
         for role, given in (others or {}).items():
             _refuse_steps(role, given)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has already warned
             affine = affine_round(_filled(method), self.clients, self.central)
-        momentum, nesterov = float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
-        whole = with_server(affine, server_rate(method), momentum, nesterov)
+        whole = with_server(affine, server_rate(method), *form)
         limit = whole.fixed_point if affine.carry is not None else with_server(affine, 1.0).fixed_point
         return Setting(whole, limit, whole.rate)
 

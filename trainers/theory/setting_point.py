@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.hyperparameters import describe
 from trainers.problem import Problem, Quadratics
-from trainers.registry import optimizers
 from trainers.theory.clients import ClientQuadratics
 from trainers.theory.rates import rate as best_rate_of
 from trainers.theory.rounds.affine import AffineRound, with_server
 from trainers.theory.rounds.central import CentralQuadratic
-from trainers.theory.rounds.methods import affine_round, fixed_point, optimum, server_rate
+from trainers.theory.rounds.methods import (
+    LINEAR_SERVERS,
+    affine_round,
+    fixed_point,
+    optimum,
+    server_momentum,
+    server_rate,
+)
 from trainers.theory.warning import TheoryWarning
 
 Array = NDArray[np.float64]
 SYMMETRY = 1e-10
-_NESTEROV = {"momentum": False, "nesterov": True}
-"""Names of servers that are sgd with momentum -> whether in Nesterov's form."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +86,14 @@ def setting_point(
     messages = tuple(dict.fromkeys(str(entry.message) for entry in caught if entry.category is TheoryWarning))
     rate: float | None = None
     best: float | None = None
-    form = _momentum(server)
-    if form is not None:
+    if server.get("name", "sgd") in LINEAR_SERVERS:
+        form = server_momentum(server)
         whole = with_server(affine, server_rate(method), *form)
         rate = whole.rate
         if affine.carry is not None:  # if other steps move the model too, the limit depends on the server's momentum
             limit = whole.fixed_point
         best = _best_rate(affine, *form)
     return SettingPoint(rate, best, float(np.linalg.norm(limit - true)), limit, true, messages)
-
-
-def _momentum(server: Mapping[str, Any]) -> tuple[float, bool] | None:
-    """(momentum, whether in Nesterov's form) of a server whose step is linear; None for other servers."""
-    name = server.get("name", "sgd")
-    if name == "sgd":
-        return float(server.get("momentum", 0.0)), bool(server.get("nesterov", False))
-    if name not in _NESTEROV:
-        return None
-    given = server.get("momentum")
-    if given is None:
-        given = next(item.default for item in describe(optimizers()[name].Hyper) if item.name == "momentum")
-    return float(given), _NESTEROV[name]
 
 
 def _best_rate(affine: AffineRound, momentum: float, nesterov: bool) -> float | None:

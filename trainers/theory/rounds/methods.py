@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
+from trainers.hyperparameters import describe
 from trainers.problem import Problem, Quadratics
+from trainers.registry import optimizers
 from trainers.spelling import hint
 from trainers.theory.clients import ClientQuadratics, client_quadratics, clients_of
 from trainers.theory.rounds import aligned, local, mixed, remembered
@@ -71,7 +73,8 @@ ONLY_DEFAULTS: Mapping[str, Any] = {
     "local_epochs": None,
     "clip_norm": None,
 }
-ADAPTIVE_SERVERS = ("adam", "yogi")
+LINEAR_SERVERS = ("sgd", "momentum", "nesterov")
+"""Servers whose steps are linear in the pseudo-gradients."""
 
 
 def round_map(
@@ -87,7 +90,7 @@ def round_map(
             client_lr). Includes weight_decay and ignores settings of batches; local_epochs and clip_norm have no closed
             form.
         problem: quadratic clients.
-        server: {"name": "sgd", "momentum": 0.9, "nesterov": True}; None is plain SGD.
+        server: {"name": "sgd", "momentum": 0.9, "nesterov": True}, or named momentum or nesterov; None is plain SGD.
         central: the server's loss, for mixed methods.
 
     Raises:
@@ -100,9 +103,8 @@ def round_map(
         >>> round(float(gd.after([1.0], 1)[1, 0]), 12)
         1.415
     """
-    momentum, nesterov = _momentum(server)
     affine = affine_round(method, problem, central)
-    return with_server(affine, server_rate(method), momentum, nesterov)
+    return with_server(affine, server_rate(method), *server_momentum(server or {}))
 
 
 def fixed_point(
@@ -207,12 +209,21 @@ def server_rate(method: Mapping[str, Any]) -> float:
     return number(delta_lr, "method.delta_lr") * client_lr
 
 
-def _momentum(server: Mapping[str, Any] | None) -> tuple[float, bool]:
-    server = server or {}
+def server_momentum(server: Mapping[str, Any]) -> tuple[float, bool]:
+    """(momentum, whether in Nesterov's form) of a server: `momentum` and `nesterov` are sgd with momentum.
+
+    Raises:
+        SpecError: the server's step is not linear.
+    """
     name = server.get("name", "sgd")
-    if name != "sgd":
-        raise SpecError(f"server must be sgd for a linear rate, got {shown(name)}", "server.name")
-    return number(server.get("momentum", 0.0), "server.momentum"), bool(server.get("nesterov", False))
+    if name not in LINEAR_SERVERS:
+        names = ", ".join(LINEAR_SERVERS)
+        raise SpecError(f"server must be one of {names} for a closed form, got {shown(name)}", "server.name")
+    momentum = server.get("momentum")
+    if momentum is None:
+        momentum = next(item.default for item in describe(optimizers()[name].Hyper) if item.name == "momentum")
+    nesterov = name == "nesterov" or (name == "sgd" and bool(server.get("nesterov", False)))
+    return number(momentum, "server.momentum"), nesterov
 
 
 def _value(key: str, value: Any) -> Any:
