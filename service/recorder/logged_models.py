@@ -12,6 +12,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,12 +118,13 @@ def frontier_models(study: Study, result: StudyResult, label: str | None = None)
             yield FrontierModel(name, row, first.seed, recorded, trial, str(first.plan.get("oracle", "")))
 
 
-def train(point: FrontierModel, quality: str) -> TrainedModel:
+def train(point: FrontierModel, quality: str, begin: Callable[[], object] = lambda: None) -> TrainedModel:
     """Trains a point's model again.
 
     Args:
         point: The point.
         quality: The metric of the study.
+        begin: Called when the training begins; not if the task's model is no torch module.
 
     Raises:
         InvalidSpec: The task's model cannot be written as a torch module, or the training gave another quality than
@@ -134,6 +136,8 @@ def train(point: FrontierModel, quality: str) -> TrainedModel:
         pack = Pack.from_spec(
             spec, device="cpu", plan=Plan.from_json({**plan, "eval_every": point.row.stop}) if point.oracle else None
         )
+        pack.torch_modules()  # refuses other models before anything is trained
+        begin()
         line = pack.advance()[-1]
         module = pack.torch_modules()[0]
     except SpecError as error:
@@ -189,8 +193,10 @@ def log_models(
     for point in frontier_models(study.study, result, label):
         model = known.get(point.key)
         if model is None:
-            tell(f"{_name(point, result)}: training {point.row.stop} round{'s' if point.row.stop > 1 else ''} ...")
-            trained = train(point, result.reading.quality)
+            rounds = f"{point.row.stop} round{'s' if point.row.stop > 1 else ''}"
+            trained = train(
+                point, result.reading.quality, partial(tell, f"{_name(point, result)}: training {rounds} ...")
+            )
             model = _log(client, experiment_id, runs[point.label], study, result, trained)
             known[point.key] = model
         tell(f"{model.name}: {model.model_uri}")

@@ -34,3 +34,15 @@ def test_another_quality_is_refused_beyond_what_rounding_moves(dtype: str, close
     assert train(point(dtype, close), "test_loss").metrics["round"] == ROUNDS
     with pytest.raises(InvalidSpec, match=r"test_loss after 3 rounds must be .* again, got"):
         train(point(dtype, apart), "test_loss")
+
+
+def test_a_task_without_a_module_is_refused_before_its_model_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = {
+        "task": {"name": "quadratic", "hessians": [[[2.0]]], "centers": [[1.0]]},
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
+        "rounds": ROUNDS,
+    }
+    row: Any = SimpleNamespace(stop=ROUNDS, configuration={"configuration": 0})
+    monkeypatch.delattr(Pack, "advance")
+    with pytest.raises(InvalidSpec, match="task: its model cannot be written as a torch module"):
+        train(FrontierModel("fedavg", row, 0, 0.0, trial, "closed_form"), "loss", lambda: pytest.fail("it trains"))
