@@ -1,5 +1,6 @@
 """What nodes have room for, and the folders of a private Ray."""
 
+import contextlib
 import fcntl
 import gc
 import os
@@ -106,6 +107,16 @@ def test_a_cluster_without_a_node_for_packs_says_so_once_and_when_there_is_one_a
     assert room == [2, 0, 0, 0, 4, 4, 0]
     waits = "no node has room for a pack, 1 CPU: waiting for one"
     assert lines == [waits, "a node has room for a pack, 1 CPU", waits]
+
+
+@pytest.mark.parametrize("address", [None, "local"])
+def test_without_a_cluster_ray_starts_here(
+    address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_connected", lambda: False)
+    monkeypatch.setattr(cluster, "private", lambda *_: contextlib.nullcontext(tmp_path))
+    with cluster.connect("study", address, print) as joined:
+        assert (joined.own, joined.folder) == (True, tmp_path)
 
 
 def test_a_process_drives_one_study_at_a_time() -> None:
