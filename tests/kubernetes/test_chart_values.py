@@ -144,6 +144,14 @@ TOGETHER = {
     "commonLabels must not hold app.kubernetes.io/name": {"commonLabels": {"app.kubernetes.io/name": "x"}},
     "api.autoscaling.minReplicas must be at most": {"api": {"autoscaling": {"enabled": True, "maxReplicas": 1}}},
     "minItems: got 0, want 1": {"networkPolicy": {"operator": []}},  # would let everybody in
+    "checkpoints.url must not hold a password": {"checkpoints": {"url": "ftp://ann:word@files/x"}},
+    "studies.projects.p.checkpoints must not hold a password": {
+        "studies": {"projects": {"p": {"checkpoints": "sftp://ann:word@files/x"}}}
+    },
+    "mlflow.artifacts.url must not hold a password": {"mlflow": {"artifacts": {"url": "sftp://ann:word@files/x"}}},
+    "data.download.url must not hold a password": {
+        "data": {"enabled": True, "existingClaim": "c", "download": {"url": "https://a:b@c/d.tar", "sha256": "a" * 64}}
+    },
     # KubeRay's RayJob refuses what occurs twice, so that no study would start.
     "studies.env must not hold DRIFTLINE_TOKEN": {"studies": {"env": {"DRIFTLINE_TOKEN": "x"}}},
     "(scratch, autoscaler-scratch, autoscaler-token, data), got data again": {
@@ -232,6 +240,10 @@ def test_empty_values_of_a_project_are_as_if_left_out(helm):
     empty = dict.fromkeys(("namespace", "queue", "queuePriorityClass"), "")
     one, two = (helm.objects({"studies": {"projects": {"p": own}}}) for own in (empty, {}))
     assert one["ConfigMap", "r-driftline"] == two["ConfigMap", "r-driftline"]
+
+
+def test_a_container_of_azure_is_no_password(helm):
+    helm.template({"checkpoints": {"url": "abfs://checkpoints@lab.dfs.core.windows.net/a:b"}})
 
 
 def test_registries_may_have_ports_and_amounts_may_be_fractions(helm):
