@@ -5,8 +5,10 @@ import runpy
 
 import pytest
 import sqlalchemy
+import yaml
 
 from .chart_readme import CHART
+from .conftest import LOADER
 from .matrix import AFFINITY
 
 URL = "postgresql+psycopg://u:word@h/d"
@@ -76,6 +78,22 @@ def test_after_an_uninstall_nothing_is_used_that_it_deletes(helm):
 
     assert "priorityClassName" not in uninstall()
     assert uninstall(api={"priorityClassName": "mine"})["priorityClassName"] == "mine"
+
+
+def test_no_hook_runs_in_a_namespace_that_the_upgrade_makes(helm):
+    """As one from `studies.launcher: local` does; without a cluster no namespace is there."""
+
+    def hooks(*options, **values):
+        text = helm.template({**FLEETING, **values}, *options).stdout
+        jobs = [item for item in yaml.load_all(text, LOADER) if item and item.get("spec", {}).get("completions") == 0]
+        return {item["metadata"]["namespace"]: item["metadata"]["annotations"][HOOK] for item in jobs}
+
+    both = "pre-upgrade,pre-rollback"
+    assert hooks() == {"ns-r-driftline-studies": both}
+    assert hooks("--is-upgrade") == {"ns-r-driftline-studies": "pre-rollback"}
+    project = {"projects": {"p": {"namespace": "team"}}}
+    assert hooks("--is-upgrade", studies=project) == {"ns-r-driftline-studies": "pre-rollback", "team": both}
+    assert hooks("--is-upgrade", studies={"namespace": "away"}) == {"away": both}
 
 
 def test_what_people_name_themselves_is_used_before_an_upgrade_too(helm):

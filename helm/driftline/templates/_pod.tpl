@@ -55,6 +55,13 @@ back to no object that the failed revision does not name. So the name is constan
 needs no pod, takes the Job's place before an upgrade or rollback: Helm deletes the former Job, then the hook, and makes
 the new Job (test_chart_rollback.py). Arguments: root, component, own, nodes, namespace, as in driftline.jobPod; deadline */}}
 {{- define "driftline.job" -}}
+{{- $hooks := "pre-upgrade,pre-rollback" -}}
+{{- if and .root.Release.IsUpgrade .namespace (not .root.Values.studies.namespace) -}}
+{{- /* Before an upgrade that makes the namespace there is no such Job, and no place for the hook. */ -}}
+{{- if and (eq .namespace (include "driftline.studiesNamespace" .root)) (not (lookup "v1" "Namespace" "" .namespace)) -}}
+{{- $hooks = "pre-rollback" -}}
+{{- end -}}
+{{- end -}}
 {{- range $hook := list true false }}
 ---
 apiVersion: batch/v1
@@ -66,7 +73,7 @@ metadata:
     {{- include "driftline.labels" $ | nindent 4 }}
   {{- if $hook }}
   annotations:
-    helm.sh/hook: pre-upgrade,pre-rollback
+    helm.sh/hook: {{ $hooks }}
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
   {{- end }}
 spec:
