@@ -235,6 +235,16 @@ def test_releases_of_one_name_in_two_namespaces_share_nothing_that_belongs_to_no
     assert not classes[0] & classes[1]
 
 
+def test_long_names_of_namespaces_make_no_common_namespace_of_studies(helm):
+    """The notes of each release say how to delete it."""
+    made = set()
+    for namespace, release in (("n" * 63, "one"), ("n" * 63, "two"), ("n" * 62, "one")):
+        objects = helm.objects({}, "--namespace", namespace, release=release)
+        made |= {name for kind, name in objects if kind == "Namespace"}
+    assert len(made) == 3
+    assert all(re.fullmatch("n{46}-[0-9a-f]{8}-studies", name) for name in made)
+
+
 def test_what_pods_read_once_restarts_them(helm):
     def sums(**values):
         found = helm.objects(

@@ -76,7 +76,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $name := include "driftline.fullname" . -}}
 {{- if .Values.studies.namespace -}}{{ .Values.studies.namespace }}
 {{- else if eq .Values.studies.launcher "local" -}}{{ .Release.Namespace }}
-{{- else -}}{{ ternary $name (printf "%s-%s" .Release.Namespace $name) (eq $name .Release.Namespace) | trunc 55 | trimSuffix "-" }}-studies
+{{- else -}}
+{{- $whole := ternary $name (printf "%s-%s" .Release.Namespace $name) (eq $name .Release.Namespace) -}}
+{{- if gt (len $whole) 55 -}}{{- $whole = printf "%s-%s" ($whole | trunc 46 | trimSuffix "-") ($whole | sha256sum | trunc 8) -}}{{- end -}}
+{{ $whole }}-studies
 {{- end -}}
 {{- end -}}
 
