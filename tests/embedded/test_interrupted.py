@@ -127,13 +127,16 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     return rows(folder / "out")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_and_run_again(number: signal.Signals, tmp_path: Path, alone: list[dict[str, str]]) -> None:
-    """Ctrl-C, or the SIGTERM of a batch system: Ray's own handler would abort the process without checkpoints."""
+    """Ctrl-C, a batch system's SIGTERM, or a closed terminal: each goes to the whole process group.
+
+    Ray's own handler would abort the process without checkpoints, and without its processes Ray would after a minute.
+    """
     out = tmp_path / "out"
     command = Command(tmp_path, out, prompt=True)
     command.wait_for_progress()
-    command.process.send_signal(number)
+    os.killpg(command.process.pid, number)
     assert command.end() == 128 + number, command.log.read_text()
     assert f"driftline resume {out}" in command.log.read_text()
     assert list(out.glob("checkpoints/*/*.ckpt"))

@@ -214,7 +214,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
     try:
         if address is None:
             progress("starting Ray (5-20 s) ...")
-            with lean_ray.fewer_processes():
+            with lean_ray.fewer_processes(), lean_ray.own_session():
                 _ray().init(
                     address="local",
                     num_cpus=num_cpus,

@@ -1,8 +1,12 @@
-"""Leaves out what Ray and Tune do at their start for nobody here. Replaces private parts of Ray 2.60 for a while."""
+"""Changes what Ray and Tune do at their start: leaves out what nobody here needs, and keeps signals away from Ray.
+
+Replaces private parts of Ray 2.60 for a while.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +27,22 @@ def fewer_processes() -> Iterator[None]:
         _replaced(node, start_monitor=lambda self: None, start_api_server=lambda self, **settings: None),
         _replaced(constants, SETUP_WORKER_FILENAME=str(START_WORKER)),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def own_session() -> Iterator[None]:
+    """For `ray.init`: signals to the process group of this process do not reach Ray's processes.
+
+    A closed terminal, `timeout` and batch systems signal the whole group. If Ray ended with it, packs could write no
+    checkpoints, and Ray would end this process after a minute. Where Ray needs the group to end its processes after
+    this one (not on Linux), they stay in the group.
+    """
+    services, support = import_module("ray._private.services"), import_module("ray._private.utils")
+    if not support.detect_fate_sharing_support():
+        yield
+        return
+    with _replaced(services, ConsolePopen=functools.partial(services.ConsolePopen, start_new_session=True)):
         yield
 
 
