@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
 _turn = threading.Lock()  # one study at a time uses Ray; the others of this process are queued
+_ran_in: set[int] = set()  # ids of the processes that have run a study: this one, and those that it is a fork of
 
 
 class EmbeddedRun:
@@ -131,7 +132,7 @@ class EmbeddedRun:
         Returns at once.
 
         Raises:
-            Conflict: The study was cancelled for good.
+            Conflict: The study was cancelled for good, or this process is a fork of one that has run a study.
         """
         record = self.record()
         if record.state in ("CANCELLED", "CANCELLING"):
@@ -141,9 +142,15 @@ class EmbeddedRun:
         if self._started:
             self._recording()
             return
+        if _ran_in - {os.getpid()}:  # Ray would wait for threads that a fork does not have
+            raise Conflict(
+                "a study must not run in a fork of a process that has run one: start this process with"
+                ' multiprocessing.get_context("spawn"), or as a program of its own'
+            )
         if record.state in ("PAUSING", "PAUSED", "FAILED"):  # PAUSING: killed before the study had stopped
             self.api.resume(self.study_id)
         self._started = True
+        _ran_in.add(os.getpid())
         self._launcher = launcher = ThreadLauncher(self._connect, self._drive)
         scheduler = Scheduler(
             self._folder.store, launcher, self._tokens.driver, every_s=0.25, start_seconds=float("inf")

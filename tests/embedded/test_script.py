@@ -76,3 +76,30 @@ def test_a_program_that_ends_without_waiting_stops_its_study_with_checkpoints(tm
         f"Stopping the study in {tmp_path / 'out' / 'first'}: the program ended without waiting for it ..."
     ]
     assert list((tmp_path / "out/first/checkpoints").glob("*/*.ckpt"))
+
+
+FORKED = """
+import os
+from driftline import frontier, run
+from driftline.errors import Conflict
+run("study.yaml", "out/first", progress=False)
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    print(frontier("out/first").labels, flush=True)
+    try:
+        run("study.yaml", "out/second", progress=False)
+    except Conflict as error:
+        print(error, flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_fork_of_a_process_that_ran_a_study_reads_results_and_refuses_to_run_another(tmp_path: Path) -> None:
+    """Ray hangs in such a fork."""
+    done = script(FORKED, tmp_path)
+    assert done.returncode == 0, done.stderr
+    labels, refusal = done.stdout.splitlines()
+    assert labels == "('fedavg',)"
+    assert 'multiprocessing.get_context("spawn")' in refusal
