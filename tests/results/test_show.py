@@ -151,6 +151,20 @@ def test_the_picture_labels_errors() -> None:
     assert [label for label in labels if label] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
 
 
+@pytest.mark.parametrize("count", [1, 9, 12])
+def test_long_names_cover_nothing_in_the_picture(count: int) -> None:
+    names = tuple(f"fedavg-with-a-server-that-has-momentum-schedule_{index}" for index in range(count))
+    result = frontier_document("a-study-whose-name-says-what-it-is-about." * 2, study(names, 8, 20), Chosen(), 20)
+    figure = _figure(result, 6.4, 4.4, 100)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    title = axes.title.get_window_extent()
+    assert 0 <= title.x0 < title.x1 <= figure.bbox.width
+    for legend in figure.legends:
+        assert legend.get_window_extent().x0 >= max(title.x1, axes.bbox.x1)
+    assert bool(figure.legends) is (count > 3)
+
+
 @pytest.mark.parametrize(
     ("first", "last", "labels"),
     [

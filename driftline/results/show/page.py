@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from driftline.results.comparison import compare, family_of
-from driftline.results.curves import TrialCurve
+from driftline.results.curves import TrialCurve, unit
 from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text, time_text
 from driftline.results.show.escaped_text import escaped
@@ -204,7 +204,7 @@ def _recommendations(result: Json) -> str:
     ]
     if not rows:
         return '<p class="quiet">Nothing to recommend yet.</p>'
-    return _table(["method", f"{parameters['cost']} up to", "stop at round", parameters["metric"], "run"], rows)
+    return _table(["method", f"{unit(parameters['cost'])} up to", "stop at round", parameters["metric"], "run"], rows)
 
 
 def _dashed(text: str) -> str:

@@ -21,6 +21,8 @@ from driftline.results.show.recommendation_rows import recommendation_rows
 
 Json = Mapping[str, Any]
 _INSIDE = 10  # most labels for a legend inside the axes; with more it stands beside them
+_INSIDE_CHARACTERS = 200  # of these labels together
+_TITLE = (76, 48)  # characters of a line of the title at a width of 6.4 inches: legend inside, beside
 _COLUMN = 26  # names per column of a legend beside the axes
 _COLUMN_INCHES = 2.6
 _DARK = "#1c2330"
@@ -67,17 +69,21 @@ def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, FuncFormatter
 
-    columns = math.ceil(len(result["methods"]) / _COLUMN) if len(result["methods"]) > _INSIDE else 0
+    labels = list(result["methods"])
+    inside = len(labels) <= _INSIDE and sum(map(len, labels)) <= _INSIDE_CHARACTERS
+    columns = 0 if inside else math.ceil(len(labels) / _COLUMN)
     figure = Figure(figsize=(width + columns * _COLUMN_INCHES, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for label, style in styles(result["methods"]).items():
+    for label, style in styles(labels).items():
         _draw(axes, label, _drawn(result, label), style, result["scale"]["last"])
     _dress(axes, result)
+    title = textwrap.wrap(result["study"], round(_TITLE[bool(columns)] * width / 6.4))
+    axes.set_title("\n".join(title), fontsize=10)
     if columns:
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
-    elif result["methods"]:
+    elif labels:
         axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
@@ -156,7 +162,6 @@ def _dress(axes: Any, result: Json) -> None:
         _label_digits(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel(cost_title(result), fontsize=9)
     axes.set_ylabel(quality_title(result), fontsize=9)
-    axes.set_title(result["study"], fontsize=10)
     axes.tick_params(labelsize=8)
     axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -93,7 +93,6 @@ let slices = [];
 function drawSlices(rows) {
   const host = document.getElementById("slices"),
     { scale: kind, qualityTitle } = reading();
-  document.getElementById("slices-quality").textContent = `Vertical: ${qualityTitle}, at the end.`;
   const some = rows.filter((row) => measured(row).ends !== undefined);
   host.replaceChildren();
   slices = varied(some).map((name) => {
@@ -127,6 +126,9 @@ function drawSlices(rows) {
     );
     return view;
   });
+  document.getElementById("slices-quality").textContent = slices.length
+    ? `Vertical: ${qualityTitle}, at the end.`
+    : "Nothing differs between these configurations.";
 }
 
 // Configurations as points: the Pareto set as large markers, the other reported ones as faint ones, those that only the
