@@ -228,7 +228,9 @@ def _migrate(database: Database, direction: str, revision: str) -> None:
         try:
             (command.upgrade if direction == "upgrade" else command.downgrade)(config, revision)
         except CommandError as error:
-            raise Conflict(f"this Driftline does not know the revision: {error}; use a newer Driftline") from error
+            problem = f"this Driftline does not know the database's revision: {error}"
+            advice = "use a newer Driftline, or another database if another program has made this one"
+            raise Conflict(f"{problem}; {advice}") from error
 
 
 def _revision(database: Database) -> str | None:
