@@ -223,6 +223,8 @@ def _migrate(database: Database, direction: str, revision: str) -> None:
     with database.write() as connection:
         if not database.sqlite:
             postgresql.unhurried(connection)
+            if not sa.inspect(connection).has_table("alembic_version"):
+                postgresql.check_encoding(connection)
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
         config.attributes["connection"] = connection
         try:

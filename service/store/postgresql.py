@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 
-from driftline.errors import InvalidSpec
+from driftline.errors import Conflict, InvalidSpec
 
 CONNECT_S = 10
 ANSWER_S = 30.0
@@ -80,3 +80,14 @@ def unhurried(connection: sa.Connection) -> None:
     held: Any = connection.connection.driver_connection
     held.answer_s = None
     connection.execute(sa.text("SET LOCAL statement_timeout = 0"))  # the role may have one
+
+
+def check_encoding(connection: sa.Connection) -> None:
+    """Check that a new database holds all characters: logs and reasons must be storable, whatever they quote.
+
+    Raises:
+        Conflict: It does not.
+    """
+    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+    if encoding not in ("UTF8", "SQL_ASCII"):
+        raise Conflict(f"the database must have the encoding UTF8, got {encoding}: create it with ENCODING 'UTF8'")

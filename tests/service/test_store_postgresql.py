@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from driftline.errors import InvalidSpec, Unavailable
+from driftline.errors import Conflict, InvalidSpec, Unavailable
 from driftline.wire.ids import holder
 from service.store.database import Database, migrate
 from service.store.store import Store
@@ -94,6 +94,12 @@ def test_a_database_in_sql_ascii_holds_text(postgresql: Postgresql) -> None:
     with closing(Store(url)) as store:
         study = store.studies.create(SPEC | {"name": "数 \U0001f600"}, "f" * 64).id
         assert store.studies.get(study).name == "数 \U0001f600"
+
+
+def test_a_new_database_that_cannot_hold_all_characters_is_refused(postgresql: Postgresql) -> None:
+    latin = "ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    with pytest.raises(Conflict, match="must have the encoding UTF8, got LATIN1"):
+        migrate(postgresql.fresh(latin))
 
 
 def test_options_of_the_operator_are_kept(postgresql: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
