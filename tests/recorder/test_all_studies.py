@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 
+from service import pauses
 from service.recorder import study_recorder
 from service.recorder.all_studies import StudiesRecorder
 from service.recorder.study_recorder import Recorder
@@ -100,6 +101,7 @@ def test_finished_studies_are_recorded_again_in_a_new_mlflow(
 def test_a_study_that_cannot_be_recorded_delays_no_other(
     store: Store, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pauses, "FIRST_S", pauses.LONGEST_S)  # not over before the other study is recorded
     broken, sound = (Stored(store, ["fedavg"], 20, name) for name in ("broken", "sound"))
     sync, tries = Recorder.sync, []
 
