@@ -81,9 +81,10 @@ def connects(helm):
         for kind, group in (("head", cluster["headGroupSpec"]), ("worker", cluster["workerGroupSpecs"][0])):
             labels = {**group["template"]["metadata"]["labels"], "ray.io/node-type": kind}
             pods[f"{kind} {name}"] = (config.namespace, labels)
-            if name == "one":  # as the launcher before 0.6.0 made it
+            if name != "two":  # as the launcher before 0.6.0 made it, or without `networkPolicy.enabled`
                 old = {key: value for key, value in labels.items() if key != "driftline.io/own-network-policy"}
-                pods[f"old {kind}"] = (config.namespace, {**old, "driftline.io/study": "before"})
+                before = "old" if name == "one" else "their old"
+                pods[f"{before} {kind}"] = (config.namespace, {**old, "driftline.io/study": "before"})
 
     def allowed(side, pod, other, port):
         namespace, labels = pod
@@ -132,6 +133,7 @@ def test_studies_reach_the_api_and_nothing_else_of_the_service(connects):
     assert connects("api", "database", "postgresql")
 
 
-def test_studies_from_before_the_upgrade_go_on(connects):
+def test_studies_from_before_the_upgrade_and_its_policies_go_on(connects):
     assert connects("old worker", "old head", GCS)
+    assert connects("their old worker", "their old head", GCS)
     assert not connects("worker one", "old head", GCS)

@@ -402,7 +402,8 @@ def test_egress_is_closed_but_for_what_is_named(rendered):
 def test_network_policies(rendered):
     policies = {which: item["spec"] for (kind, which), item in rendered["gpu"].items() if kind == "NetworkPolicy"}
     assert set(policies) == {
-        f"r-driftline-{part}" for part in ("all", "api", "scheduler", "mlflow", "postgresql", "studies", *EGRESS)
+        f"r-driftline-{part}"
+        for part in ("all", "api", "scheduler", "mlflow", "postgresql", "studies", "studies-without-policy", *EGRESS)
     }
     admitted = policies["r-driftline-postgresql"]["ingress"][0]["from"][0]["podSelector"]
     assert admitted["matchExpressions"][0]["values"] == ["api", "scheduler", "migration", "mlflow"]
@@ -419,7 +420,7 @@ def test_network_policies(rendered):
         [{"protocol": "TCP", "port": 8080}],
     ]
     assert not any("study" in str(rule["from"]) for rule in studies["ingress"]), "that is for each study's own policy"
-    before = rendered["together"]["NetworkPolicy", "r-driftline-studies-before-0-6-0"]["spec"]
+    before = rendered["default"]["NetworkPolicy", "r-driftline-studies-without-policy"]["spec"]
     (old,) = before["podSelector"]["matchExpressions"]
     assert old == {"key": OWN_POLICY, "operator": "DoesNotExist"}
     assert before["ingress"] == [{"from": [{"podSelector": before["podSelector"]}]}]
