@@ -42,8 +42,9 @@ def kubernetes(
 ) -> None:
     """Check a Kubernetes cluster for the chart; changes nothing.
 
-    One line for each check: ok, problem, or unknown where the cluster does not show it. Exit code 1 if there is a
-    problem. Without a manifest, only what does not depend on the chart's values is checked.
+    One line for each check: ok, problem, or unknown where the cluster does not show it.
+    Exit code 1 if there is a problem.
+    Without a manifest, only what does not depend on the chart's values is checked.
     """
     try:
         from service.launchers.kubernetes.api_server import Api

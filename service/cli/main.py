@@ -256,7 +256,7 @@ def export(
 @app.command(rich_help_panel="Results")
 def replay(
     tables: Annotated[
-        list[Path], typer.Argument(metavar="TABLE.parquet...", help="Recorded tables with different labels.")
+        list[Path], typer.Argument(metavar="TABLE.parquet", help="Recorded tables with different labels.")
     ],
     labels: Annotated[
         str | None,
@@ -334,7 +334,7 @@ def models(
 @app.command(rich_help_panel="Results")
 def ui(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Output folders of `driftline run`; several open together.")
+        list[Path], typer.Argument(metavar="DIR", help="Output folders of `driftline run`; several open together.")
     ],
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port of the MLflow server, on this computer only.")

@@ -196,7 +196,7 @@ def quota(
 
 @token_app.command("create")
 def create_token(
-    name: Annotated[str, typer.Argument(help="Name of the holder or purpose.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the holder or purpose.")],
     project: Annotated[str, typer.Option(help="The project whose studies it may see and submit.")] = "default",
     scope: Annotated[
         list[str] | None, typer.Option(help="read, write or admin; may be repeated. read and write by default.")
