@@ -352,6 +352,18 @@ def test_errors_are_named_where_accuracies_are_drawn_as_errors(seen: Callable[..
     assert found["axes"][-1] == "1 \N{MINUS SIGN} ends"
 
 
+def test_rings_are_explained_where_there_are_any(seen: Callable[..., Any]) -> None:
+    found = seen(
+        """
+        found.shown = [!document.getElementById("predicted").hidden];
+        DATA.readings[0].predicted = [[tableRows[0].index, 10, 0.9]];
+        drawConfigurations();
+        found.shown.push(!document.getElementById("predicted").hidden);
+        """
+    )
+    assert found["shown"] == [False, True]
+
+
 def test_ticks_are_round(seen: Callable[..., Any]) -> None:
     ticks = {
         "log, 0.05, 2.3": ["0.05", "0.1", "0.2", "0.5", "1", "2"],

@@ -11,6 +11,7 @@ import pytest
 
 from driftline.results.document import frontier_document
 from driftline.results.show.axes import band_text, legend_name, quality_scale, quality_title
+from driftline.results.show.number_text import hyperparameters_text
 from driftline.results.show.page import frontier_html
 from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.picture import _figure, frontier_png, frontier_svg
@@ -254,3 +255,8 @@ def test_long_labels_that_differ_at_their_end_stay_apart_in_80_columns() -> None
     text = table(frontier_document("s", [curve([0.1, 0.5], label=label) for label in labels], Chosen(), 1))
     assert [line.split()[0][-5:] for line in text.splitlines() if "~" in line] == ["0123a", "0123b"]
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_values_are_written_as_in_the_study() -> None:
+    values = {"server.nesterov": True, "clip_norm": None, "client_lr": 0.1}
+    assert hyperparameters_text(values) == "client_lr 0.1, clip_norm null, server.nesterov true"

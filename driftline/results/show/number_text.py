@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,13 +39,15 @@ def banded(value: float, low: float, high: float) -> str:
 
 
 def plain(value: Any) -> str:
-    """A hyperparameter's value: numbers to four digits, everything else as it is.
+    """A hyperparameter's value: numbers to four digits, true, false and null as in YAML, everything else as it is.
 
     Examples:
         >>> plain(0.123456), plain(True), plain("sgd"), plain(10)
-        ('0.1235', 'True', 'sgd', '10')
+        ('0.1235', 'true', 'sgd', '10')
     """
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return number(value) if isinstance(value, int | float) else str(value)
 
 
 def hyperparameters_text(values: Mapping[str, Any]) -> str:

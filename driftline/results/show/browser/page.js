@@ -10,6 +10,7 @@ function drawSpeed(rows) {
   const { scale: kind, costTitle, qualityTitle, predicted } = reading();
   const some = rows.filter((row) => measured(row).ends !== undefined);
   const theory = predicted.filter(([index]) => rows.includes(ROWS[index]));
+  document.getElementById("predicted").hidden = !theory.length;
   if (!some.length) {
     speedView = null;
     document.getElementById("speed").replaceChildren(html("p", { class: "quiet" }, "No configuration to show."));
