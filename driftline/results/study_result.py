@@ -48,9 +48,9 @@ class StudyResult:
     reading: Reading
     rounds: int
 
-    def table(self, width: int = 80) -> str:
+    def table(self) -> str:
         """All labels' frontiers as text; see `driftline.results.show.text_table`."""
-        return table(self.document, width)
+        return table(self.document)
 
     def require_reported(self, quality: str | None) -> None:
         """Checks that trials reported a metric.

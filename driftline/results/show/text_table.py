@@ -14,14 +14,14 @@ from driftline.results.show.theory_text import agreement
 from driftline.results.space_edges import space_edges
 
 Json = Mapping[str, Any]
+_WIDTH = 80
 
 
-def table(result: Json, width: int = 80) -> str:
+def table(result: Json) -> str:
     """All labels' recommendations as text.
 
     Args:
         result: The document from `frontier_document`.
-        width: Columns of the terminal, at least 60.
 
     Returns:
         Lines, the last without a line break: metric and cost; a row for each label (area and final quality of the
@@ -32,22 +32,22 @@ def table(result: Json, width: int = 80) -> str:
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
     title = f"{result['study']}: {metric} ({parameters['direction']}) against {cost}{time_text(result)}"
-    lines = [*textwrap.wrap(title, width, break_on_hyphens=False, break_long_words=False), ""]
-    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5), width=width)
-    lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", width)
-    lines += [row for line in _shared(result["methods"]) for row in textwrap.wrap(line, width)]
+    lines = [*textwrap.wrap(title, _WIDTH, break_on_hyphens=False, break_long_words=False), ""]
+    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))
+    lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", _WIDTH)
+    lines += [row for line in _shared(result["methods"]) for row in textwrap.wrap(line, _WIDTH)]
     if said := agreement(result):
         lines += ["", "Theory against measurement, relative differences (medians):"]
         lines += [
             row
             for line in said
-            for row in textwrap.wrap(line, width - 2, initial_indent="  ", subsequent_indent="    ")
+            for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
         ]
     for label, method in result["methods"].items():
-        lines += ["", *_recommendations(label, method, result["scale"]["last"], metric, cost, width)]
+        lines += ["", *_recommendations(label, method, result["scale"]["last"], metric, cost)]
     if edges := space_edges(result):
         lines += ["", "At the edge of their space, where a wider one may hold better values:"]
-        lines += [row for line in edges for row in textwrap.wrap(line, width - 2, initial_indent="  ")]
+        lines += [row for line in edges for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ")]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -98,11 +98,11 @@ def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
     return rows
 
 
-def _columns(rows: Sequence[Sequence[str]], right: Sequence[int], width: int) -> list[str]:
+def _columns(rows: Sequence[Sequence[str]], right: Sequence[int]) -> list[str]:
     """Rows as aligned columns; cells of the first one are shortened if they would be too wide."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    gap = 2 if 8 + sum(widths[1:]) + 2 * (len(widths) - 1) <= width else 1
-    widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - gap * (len(widths) - 1)))
+    gap = 2 if 8 + sum(widths[1:]) + 2 * (len(widths) - 1) <= _WIDTH else 1
+    widths[0] = max(8, min(widths[0], _WIDTH - sum(widths[1:]) - gap * (len(widths) - 1)))
     return [
         (" " * gap).join(
             cell.rjust(size) if index in right else _cut(cell, size).ljust(size)
@@ -118,14 +118,14 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1 - end]}~{text[len(text) - end :]}"
 
 
-def _recommendations(label: str, method: Json, last: float, metric: str, cost: str, width: int) -> list[str]:
+def _recommendations(label: str, method: Json, last: float, metric: str, cost: str) -> list[str]:
     reported = method["reported"]
     rows = recommendation_rows(method, last)
     if not rows:
         return [f"{label}: nothing to recommend yet"]
     seeds = len(reported["seeds"])
     heading = f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"
-    lines = textwrap.wrap(heading, width, subsequent_indent="  ", break_on_hyphens=False)
+    lines = textwrap.wrap(heading, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     heads = [f"{unit(cost)} up to", "stop at round", metric]
     cells = [[number(row.end), str(row.stop), banded(*row.quality)] for row in rows]
     sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(3)]
@@ -133,6 +133,6 @@ def _recommendations(label: str, method: Json, last: float, metric: str, cost: s
     lines.append(lead.format(*heads) + "run")
     for row, cell in zip(rows, cells, strict=True):
         first = lead.format(*cell)
-        texts = textwrap.wrap(row.run, max(width - len(first), 20)) or [""]
+        texts = textwrap.wrap(row.run, max(_WIDTH - len(first), 20)) or [""]
         lines += [first + texts[0], *(" " * len(first) + text for text in texts[1:])]
     return lines
