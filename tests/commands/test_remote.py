@@ -151,7 +151,7 @@ def test_failed_trials_are_retried(service: Service, run: Run, study_file: Path,
     assert run("submit", study_file, "--wait").exit_code == 0
     with api() as client:
         (study,) = client.studies()
-        assert study.reason == "2 of 12 trials have failed"
+        assert study.reason.startswith("2 of 12 trials have failed; the first: ")
         failed = [trial.id for trial in client.trials(study.id, state="FAILED")]
         assert len(failed) == 2
         other = client.trials(study.id, state="COMPLETE")[0].id

@@ -106,6 +106,11 @@ def kill(bench: Bench, trials: list[str]) -> None:
             bench.step(pack)
 
 
+def given_up(after: int) -> str:
+    """The error of a trial whose worker died three times without a checkpoint after this round."""
+    return f"given up after 3 attempts without a checkpoint after round {after}: its worker died"
+
+
 def learning(trials_per_method: int) -> Study:
     """A study of one label with generations of 4, whose sampler learns from the third on, in packs of one."""
     budget = {"trials_per_method": trials_per_method, "rounds": 5, "seeds": 1, "confirm": 1}
@@ -130,7 +135,7 @@ def test_a_trial_retried_before_its_result_was_needed_changes_nothing(client: St
     study_id = client.submit(study)
     first = Bench(client, study_id, study, tmp_path / "broken")
     kill(first, ["only.s00005", "only.s00009"])
-    assert first.search.outcome() == ("SUCCEEDED", "2 of 11 trials have failed")
+    assert first.search.outcome() == ("SUCCEEDED", f"2 of 11 trials have failed; the first: {given_up(0)}")
     client.store.leases.release(study_id, first.attempt, "SUCCEEDED")
     client.store.retries.request(study_id)
     assert extend(client, study_id, trials_per_method=14) == larger
@@ -158,7 +163,7 @@ def test_failed_repeats_run_again(client: StoreClient, tmp_path: Path) -> None:
     bench = Bench(client, study_id, study, tmp_path / "broken")
     kill(bench, ["short.c00001", "long.c00000"])
     client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
-    assert client.store.studies.get(study_id).reason == "2 of 20 trials have failed"
+    assert client.store.studies.get(study_id).reason == f"2 of 20 trials have failed; the first: {given_up(0)}"
     assert document(client, study_id) != document(client, whole)
     client.store.retries.request(study_id)
     drive(client, study_id, study, tmp_path / "broken")
@@ -177,7 +182,7 @@ def test_one_trial_of_a_pack_starts_again_alone(client: StoreClient, tmp_path: P
     rounds = [live(again, 3) for _ in range(5)]  # of the new pack's own checkpoints, not of those at round 8
     assert rounds[:2] == [[1, 2, 3], [3, 4, 5]]
     again.run()
-    assert again.search.outcome() == ("SUCCEEDED", "2 of 3 trials have failed")
+    assert again.search.outcome() == ("SUCCEEDED", f"2 of 3 trials have failed; the first: {given_up(8)}")
     client.store.leases.release(study_id, again.attempt, "SUCCEEDED")
     client.store.retries.request(study_id, others)
     drive(client, study_id, study, tmp_path / "broken")

@@ -76,6 +76,9 @@ def outcome(rows: Collection[Row]) -> tuple[Released, str]:
         rows: All trials of the study.
     """
     failed = [row for row in rows if row.state == "FAILED"]
-    if failed and len(failed) == len(rows):
-        return "FAILED", f"every trial has failed; the first: {failed[0].error}"
-    return "SUCCEEDED", f"{len(failed)} of {len(rows)} trials have failed" if failed else ""
+    if not failed:
+        return "SUCCEEDED", ""
+    first = f"the first: {failed[0].error}"
+    if len(failed) == len(rows):
+        return "FAILED", f"every trial has failed; {first}"
+    return "SUCCEEDED", f"{len(failed)} of {len(rows)} trials have failed; {first}"
