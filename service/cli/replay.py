@@ -27,10 +27,12 @@ def export_table(study: str, path: Path, *, as_json: bool, url: str | None, toke
 
     Raises:
         Conflict: The file exists.
-        InvalidSpec: The file cannot be written.
+        InvalidSpec: The file cannot be written, or its name does not end in .parquet.
     """
     if path.exists():
         raise file_exists(path)
+    if path.suffix != ".parquet":
+        raise InvalidSpec("TABLE", f"must end in .parquet, got {str(path)!r}")
     table = _table(study, url, token_file)
     try:
         write(table, path)

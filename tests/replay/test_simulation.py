@@ -246,3 +246,8 @@ def test_an_export_overwrites_nothing(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["export", str(tmp_path), str(kept)])
     assert isinstance(found.exception, Conflict)
     assert kept.read_text() == "name: mine"
+
+
+def test_an_export_is_named_as_what_it_is(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["export", str(tmp_path), "table.csv"])
+    assert str(found.exception) == "TABLE: must end in .parquet, got 'table.csv'"
