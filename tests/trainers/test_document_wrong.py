@@ -92,6 +92,12 @@ def test_wrong_documents(path: str, value: Any, message: str) -> None:
     assert error.path.split(".")[0] == path.split(".")[0]
 
 
+def test_a_model_of_examples_has_its_own_number_of_parameters() -> None:
+    """Digits' softmax has 64 x 10 weights and 10 biases; this is known before anything is trained."""
+    error = wrong({**DESIGN, "task": {"name": "digits", "clients": 3}, "init": [0.0, 1.0]})
+    assert str(error) == "init must have 650 numbers, one for each parameter of the task, got 2"
+
+
 @pytest.mark.parametrize("document", [None, [], "trial", 3])
 def test_a_trial_is_an_object(document: Any) -> None:
     assert str(wrong(document)).startswith('the trial must be an object like {"task": ...}, got ')

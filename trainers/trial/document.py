@@ -164,7 +164,7 @@ def parse(document: Any) -> TrialSpec:
     parts = replace(parts, method=_resolved(parts.method, task, module, values["batch_size"]))
     method, optimizers, schedule = parts.method, parts.optimizers, parts.schedule
     values["clients_per_round"] = _cohort_size(method, values["clients_per_round"])
-    values["init"] = _parse_init(values["init"], task.dimension)
+    values["init"] = _parse_init(values["init"], task)
     values["eval_every"] = _parse_eval_every(values["eval_every"])
     values["report"] = _parse_report(values["report"])
     values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
@@ -267,13 +267,14 @@ def _weighting(method: Part[Method], task: TaskSettings) -> str:
     return "uniform" if task.examples is None else method.module.WEIGHTING
 
 
-def _parse_init(value: Any, dimension: int | None) -> tuple[float, ...] | None:
+def _parse_init(value: Any, task: TaskSettings) -> tuple[float, ...] | None:
     if value is None:
         return None
-    wanted = f"{dimension} numbers" if dimension else "numbers"
+    count = sizes.parameters(task)
+    wanted = f"{count} numbers" if count else "numbers"
     if not isinstance(value, (list, tuple)) or not value:
         raise SpecError(f"init must be a list of {wanted}, got init={shown(value)}", "init")
-    if dimension is not None and len(value) != dimension:
+    if count is not None and len(value) != count:
         raise SpecError(f"init must have {wanted}, one for each parameter of the task, got {len(value)}", "init")
     return tuple(number(item, f"init.{index}") for index, item in enumerate(value))
 
