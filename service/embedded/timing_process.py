@@ -107,10 +107,10 @@ def timed(study: Study, training_s: float, most_bytes: int, seed: int) -> Iterat
     for kind in kinds:
         try:
             speed, engine = kind.timed(engine, share)
-        except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError if it cannot get memory
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
-                raise
-            why = f"training needs more than {most_bytes / 2**30:.1f} GiB of memory"
+        except Exception as error:
+            why = f"training fails with {type(error).__name__}: {' '.join(str(error).split())}"
+            if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
+                why = f"training needs more than {most_bytes / 2**30:.1f} GiB of memory"  # RuntimeError: torch's
             speed = PackSpeed(kind.label, kind.phase, why=why)
         yield speed
 

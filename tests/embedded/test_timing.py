@@ -17,8 +17,9 @@ from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from service.embedded import timing
 from service.embedded.timing import Timings, composed, estimate, evaluations
-from service.embedded.timing_process import PackKind, PackSpeed, documents
+from service.embedded.timing_process import PackKind, PackSpeed, documents, timed
 from trainers import evaluation_grid
+from trainers.registry import methods
 
 PLENTY_S = 120.0
 SPACE = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 2}
@@ -104,9 +105,9 @@ def test_what_is_timed_breaks_no_constraint() -> None:
     budget = {**document["budget"], "trials_per_method": 8}
     wide = {"sampler": "random", "resources": {"packs": 8}}
     study = Study.from_json({**document, "methods": [entry], "budget": budget, **wide})
-    for timed in islice(documents(study, "fedavg", "search", seed=0), 3):
-        assert len({member["client_lr"] for member in timed["members"]}) == 8
-        assert max(member["client_lr"] for member in timed["members"]) <= 0.1
+    for drawing in islice(documents(study, "fedavg", "search", seed=0), 3):
+        assert len({member["client_lr"] for member in drawing["members"]}) == 8
+        assert max(member["client_lr"] for member in drawing["members"]) <= 0.1
 
 
 def test_a_pack_that_is_timed_has_one_structure() -> None:
@@ -119,8 +120,8 @@ def test_a_pack_that_is_timed_has_one_structure() -> None:
     budget = {**document["budget"], "trials_per_method": 16}
     study = Study.from_json({**document, "methods": [entry], "budget": budget, "resources": {"packs": 4}})
     drawn = list(islice(documents(study, "fedavg", "search", seed=0), 8))
-    assert {timed["server"]["nesterov"] for timed in drawn} == {False, True}
-    assert {len(timed["members"]) for timed in drawn} == {4}
+    assert {drawing["server"]["nesterov"] for drawing in drawn} == {False, True}
+    assert {len(drawing["members"]) for drawing in drawn} == {4}
 
 
 def test_branches_are_timed_one_by_one() -> None:
@@ -152,6 +153,17 @@ def test_training_that_needs_too_much_memory_is_unknown() -> None:
     assert {line.partition(": ")[2] for line in found.rests_on if line.startswith("fed")} == {
         "unknown: training needs more than 0.2 GiB of memory"
     }
+
+
+def test_an_error_of_a_method_is_named_and_other_labels_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a method's\nown bug")
+
+    monkeypatch.setattr(methods()["fedavg"], "train_round", broken)
+    found = composed(digits(4), measured(*timed(digits(4), 0.2, 2**30, seed=0)), workers=2)
+    assert found.seconds is None
+    assert "fedavg: unknown: training fails with ValueError: a method's own bug" in found.rests_on
+    assert any(line.startswith("fedprox: a round of one trial takes") for line in found.rests_on)
 
 
 def test_processes_that_train_on_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
