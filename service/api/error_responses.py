@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from driftline.errors import PROBLEM_MEDIA_TYPE, DriftlineError, InvalidRequest, InvalidSpec, RateLimited, problem
 from driftline.study.validation import dotted
+from trainers import shown
 
 _LOG = logging.getLogger(__name__)
 _TEXTS = {"missing": "must be given", "extra_forbidden": "is an unknown key; remove it"}
@@ -105,7 +106,8 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
     text = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must")
     text = _TEXTS.get(first["type"], text)
     if place != "body":
-        return answer(InvalidRequest(dotted(rest), text))
+        given = f", got {shown(first['input'])}" if isinstance(first["input"], str) else ""
+        return answer(InvalidRequest(dotted(rest), f"{text}{given}"))
     if first["type"] == "json_invalid":
         return answer(InvalidRequest("", f"the body must be JSON: {first.get('ctx', {}).get('error', text)}"))
     return answer(InvalidSpec(dotted(rest), text))

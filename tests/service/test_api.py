@@ -249,6 +249,20 @@ def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
 # ---- errors
 
 
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"phase": "sprint"}, """must be 'search' or 'confirmation', got "sprint\""""),
+        ({"page_size": "many"}, 'must be a valid integer, unable to parse string as an integer, got "many"'),
+    ],
+)
+def test_errors_of_a_query_say_what_came(service: Service, params: dict[str, str], told: str) -> None:
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    with service.http() as http:
+        body = problem(http.get(f"/v1/studies/{study}/trials", params=params), 400, "invalid-request")
+        assert (body["path"], body["problem"]) == (*params, told)
+
+
 def test_errors_are_problems(service: Service) -> None:
     study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
