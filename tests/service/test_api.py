@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.ids import holder
 from driftline.wire.records import Values
 from service.api import study_checks
 from service.api.rate_limits import Limits
@@ -25,7 +26,7 @@ from service.store.store import Store
 
 from .api_setup import Service, problem, running
 from .conftest import SPEC, new_trials
-from .store_setup import complete, driven, report
+from .store_setup import complete, driven, make, report
 
 PROBLEM = "application/problem+json"
 
@@ -244,6 +245,19 @@ def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
         ):
             body = problem(http.get(f"/v1/studies/{study}/{where}", params=params), 400, "invalid-request")
             assert body["path"] in params
+
+
+def test_drivers_may_quote_anything(store: Store) -> None:
+    with running(store) as service, service.client() as driver:
+        study = make(store)
+        attempt = driver.acquire(study, holder()).attempt
+        (trial,) = driver.create_trials(study, attempt, new_trials("fedavg", 1))
+        driver.start_pack(study, attempt, "p", [trial.id])
+        failed = TrialResult(trial=trial.id, state="FAILED", error="ValueError: 'a\x00b \ud800'")
+        for _ in range(2):
+            driver.finish(study, attempt, [failed])
+        assert store.trials.get(study, trial.id).error == "ValueError: 'a\ufffdb ?'"
+        assert driver.release(study, attempt, "FAILED", "it said a\x00b \ud800").reason == "it said a\ufffdb ?"
 
 
 # ---- errors

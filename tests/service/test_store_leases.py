@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from driftline.errors import Conflict, StaleDriver
-from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from service.store.local_processes import gone
 from service.store.store import Store
 
-from .api_setup import running
 from .conftest import Clock, new_trials
 from .store_setup import ELSEWHERE, complete, driven, make, report
 
@@ -231,16 +229,3 @@ def test_reasons_may_quote_anything(store: Store) -> None:
     state = store.studies.get(study)
     assert (state.state, state.reason) == ("FAILED", "the log ends with 'a\ufffdb ?'")
     assert all("\\u0000" not in event.model_dump_json() for event in store.events.read(study))
-
-
-def test_drivers_may_quote_anything(store: Store) -> None:
-    with running(store) as service, service.client() as driver:
-        study = make(store)
-        attempt = driver.acquire(study, holder()).attempt
-        (trial,) = driver.create_trials(study, attempt, new_trials("fedavg", 1))
-        driver.start_pack(study, attempt, "p", [trial.id])
-        failed = TrialResult(trial=trial.id, state="FAILED", error="ValueError: 'a\x00b \ud800'")
-        for _ in range(2):
-            driver.finish(study, attempt, [failed])
-        assert store.trials.get(study, trial.id).error == "ValueError: 'a\ufffdb ?'"
-        assert driver.release(study, attempt, "FAILED", "it said a\x00b \ud800").reason == "it said a\ufffdb ?"
