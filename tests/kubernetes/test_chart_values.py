@@ -252,6 +252,12 @@ def test_registries_may_have_ports_and_amounts_may_be_fractions(helm):
         "studies": {"head": {"cpu": "0.5", "memory": 1e10}},
     }
     values["commonLabels"] = {"example.org/Cost_Centre.1": "", "team": "A.b_c-1"}
+    # kubectl shows a divisor that was left out as "0".
+    field = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "0"}}
+    values["api"] = {
+        "extraEnv": [{"name": "MEMORY", "valueFrom": field}],
+        "extraVolumes": [{"name": "files", "emptyDir": {"sizeLimit": "0"}}],
+    }
     helm.template({**values, "jobs": {"resources": {"requests": {"cpu": "0", "memory": 0}}}})
 
 
