@@ -64,7 +64,7 @@ def _seeds(result: Json) -> str:
     if result["deterministic"]:
         return "Nothing is random: one run stands for all seeds."
     searched = search_only(result)
-    if searched and len(searched) == sum(bool(method["frontier"]) for method in result["methods"].values()):
+    if len(searched) == sum(bool(method["frontier"]) for method in result["methods"].values()):
         return "From the search itself, which flatters: no fresh seeds have judged it."
     from_search = f" {', '.join(searched)}: from the search itself, which flatters." if searched else ""
     return f"In brackets: smallest and largest over seeds.{from_search}"
