@@ -58,7 +58,8 @@ def listen(engine: sa.Engine) -> None:
         options.setdefault("connect_timeout", CONNECT_S)
         options.setdefault("client_encoding", "utf8")  # without it, a database in SQL_ASCII sends bytes
         given = options.get("options") or os.environ.get("PGOPTIONS", "")
-        options["options"] = f"-c idle_in_transaction_session_timeout={IDLE_S}s {given}"
+        idle = f"-c idle_in_transaction_session_timeout={IDLE_S}s"
+        options["options"] = f"{idle} {given}".strip()  # PgBouncer refuses a blank at the end
         open_: Callable[..., Any] = Answering.connect
         try:
             return open_(*arguments, **options)
