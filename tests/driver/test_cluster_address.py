@@ -40,7 +40,7 @@ def test_a_cluster_that_comes_back_is_awaited() -> None:
         cluster_address.wait(address, lambda line: server.listen())
 
 
-@pytest.mark.parametrize("address", ["head", "head:", "head:dashboard", "head:99999", "ray://head"])
+@pytest.mark.parametrize("address", ["head", "head:", "head:dashboard", "head:99999", "ray://head", "head..svc:6379"])
 def test_what_is_no_address_is_refused_at_once(address: str) -> None:
     with pytest.raises(InvalidSpec, match="must be host:port, ray://host:port, auto or local, got"):
         cluster_address.wait(address, print)

@@ -61,6 +61,7 @@ def _target(address: str) -> tuple[str, int]:
             parts = urlsplit(f"//{services.canonicalize_bootstrap_address(address)}")
         if not parts.hostname or not parts.port:
             raise ValueError("it has no host or no port")
+        parts.hostname.encode("idna")  # fails as `socket` would
         return parts.hostname, parts.port
     except ConnectionError as error:
         raise Unavailable(f"Ray at {address} must run on this machine, got {error}") from None
