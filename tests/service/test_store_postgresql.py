@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -175,3 +176,21 @@ def test_urls_of_no_database(url: str) -> None:
     with pytest.raises(InvalidSpec, match=r"^database URL: must (be sqlite:///FILE or|hold valid options)") as caught:
         Database(url)
     assert "secret" not in str(caught.value)
+
+
+def test_no_blank_ends_the_options_which_pgbouncer_would_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def connect(*_: object, options: str, **__: object) -> None:
+        sent.append(options)
+        raise psycopg.OperationalError("not reached")
+
+    monkeypatch.delenv("PGOPTIONS", raising=False)
+    monkeypatch.setattr(psycopg.Connection, "connect", connect)
+    for query in ("", "?options=-csearch_path%3Dapart"):
+        with pytest.raises(Unavailable, match="not reached"):
+            Database(f"postgresql+psycopg://localhost/x{query}")
+    assert sent == [
+        "-c idle_in_transaction_session_timeout=60s",
+        "-c idle_in_transaction_session_timeout=60s -csearch_path=apart",
+    ]
