@@ -33,6 +33,9 @@ ALSO_PROBABILITY = 1 / 8
 GRID_POINTS = 5
 """Points of a range on a grid, by default."""
 
+_LEAST_WIDTH = 1e-12  # of a range, relative to its larger end: its fractions are then good to three digits
+_MOST_DECADES = 300  # of a range on a log scale: the ratio of its ends is then a finite double
+
 _OPTIONS = {"float": ("log", "also", "complement", "points"), "int": ("log", "also", "points"), "choice": ()}
 """The kinds of ranges and choices, with their options."""
 
@@ -75,6 +78,7 @@ class Float:
             raise SpecError(
                 f"a log scale needs low above 0, got float={shown([self.low, self.high])}: to try 0 too, add also: [0]"
             )
+        _check_width("float", self.low, self.high, self._on_scale(self.low), self._on_scale(self.high), self.log)
 
     def contains(self, value: Any) -> bool:
         """Whether the value is in the range or an extra point (booleans and strings are not)."""
@@ -113,12 +117,8 @@ class Float:
             >>> Float(1, 4, log=True).place(2)
             0.5
         """
-        low, high = self.low, self.high
-        if self.complement:
-            low, high, value = math.log(1 - low), math.log(1 - high), math.log(1 - value)
-        elif self.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return (value - low) / (high - low)
+        low, high = self._on_scale(self.low), self._on_scale(self.high)
+        return (self._on_scale(value) - low) / (high - low)
 
     def grid(self, points: int | None = None) -> tuple[float, ...]:
         """Extra points, then evenly spaced ones on the parameter's scale, both ends included (1 point: the middle).
@@ -147,6 +147,9 @@ class Float:
     def sample(self, generator: np.random.Generator) -> float:
         """A random value."""
         return self.from_unit(float(generator.random()))
+
+    def _on_scale(self, value: float) -> float:
+        return math.log(1 - value) if self.complement else math.log(value) if self.log else value
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,8 @@ class Int:
             raise SpecError(
                 f"a log scale needs low at least 1, got int={shown([self.low, self.high])}: to try 0 too, add also: [0]"
             )
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (float(self.low), float(self.high))
+        _check_width("int", self.low, self.high, low, high, self.log)
 
     def contains(self, value: Any) -> bool:
         """Whether the value is a whole number in the range, or an extra point (booleans and strings are not)."""
@@ -362,6 +367,31 @@ def _check_range(kind: str, low: float, high: float, also: Sequence[float], poin
         raise SpecError(f"also must hold no value twice, got also={shown(list(also))}")
     if points < 1:
         raise SpecError(f"points must be at least 1, got points={points}")
+
+
+def _check_width(kind: str, low: float, high: float, first: float, last: float, log: bool) -> None:
+    """Refuses a range whose fractions doubles cannot tell apart, or whose width they cannot hold.
+
+    Args:
+        kind: float or int.
+        low: smallest value.
+        high: largest value.
+        first: `low` on the range's scale.
+        last: `high` on the range's scale.
+        log: whether that scale is logarithmic.
+    """
+    size = max(abs(first), abs(last), 1.0 if log else 0.0)
+    if abs(last - first) < _LEAST_WIDTH * size:
+        raise SpecError(
+            f"low and high must differ by more than rounding, got {kind}={shown([low, high])}: "
+            "for a fixed value write it alone"
+        )
+    if log and last - first > _MOST_DECADES * math.log(10):
+        raise SpecError(
+            f"low and high must be at most {_MOST_DECADES} powers of ten apart, got {kind}={shown([low, high])}"
+        )
+    if not math.isfinite(last - first):
+        raise SpecError(f"high - low must be finite, got {kind}={shown([low, high])}")
 
 
 def _range_json(kind: str, low: float, high: float, log: bool, also: Sequence[float], points: int) -> dict[str, Any]:

@@ -23,8 +23,7 @@ def floats(draw):
         low, high = sorted(draw(st.tuples(st.floats(1e-12, 1e6), st.floats(1e-12, 1e6))))
     else:
         low, high = sorted(draw(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))))
-    if low == high:
-        high = math.nextafter(high, math.inf)
+    high = max(high, low + 1e-6 * max(abs(low), 1.0 if log else 1e-3))
     also = draw(st.sampled_from([(), (-1e7,), (2e7, 3e7)]))
     return Float(low, high, log=log, also=also, complement=complement, points=draw(st.integers(1, 9)))
 
@@ -121,6 +120,13 @@ def test_contains(parameter, inside, outside):
     ("form", "message"),
     [
         ({"float": [1, 1]}, "low must be below high, got float=[1.0, 1.0]"),
+        ({"float": [0.1, 0.10000000000000002], "log": True}, "low and high must differ by more than rounding"),
+        ({"float": [1, 1.0000000000000002], "log": True}, "low and high must differ by more than rounding"),
+        ({"float": [0.1, 0.10000000000000002]}, "low and high must differ by more than rounding"),
+        ({"float": [0, 1e-16], "log": True, "complement": True}, "low and high must differ by more than rounding"),
+        ({"int": [2**62, 2**62 + 1]}, "low and high must differ by more than rounding"),
+        ({"float": [1e-320, 1], "log": True}, "low and high must be at most 300 powers of ten apart"),
+        ({"float": [-1.7e308, 1.7e308]}, "high - low must be finite"),
         ({"float": [0, 1], "log": True}, "a log scale needs low above 0"),
         ({"int": [0, 9], "log": True}, "a log scale needs low at least 1"),
         ({"float": [0, 1], "also": [0.5]}, "also must lie outside [0, 1]"),
