@@ -54,7 +54,23 @@ def _without_account(url: str) -> str:
 
 
 def _mlflow(url: str | None) -> str | None:
-    return None if url in (None, "", "none") else _without_account(str(url))
+    if url in (None, "", "none"):
+        return None
+    from service.sqlite_address import sqlite_file
+
+    sqlite_file(str(url))  # refuses unknown options
+    return _without_account(str(url))
+
+
+def _home(folder: Path) -> Path:
+    _sqlite(folder)
+    return folder.absolute()
+
+
+def _sqlite(file: Path) -> str:
+    from service.sqlite_address import sqlite_url  # imports SQLAlchemy, which a driver's machine may lack
+
+    return sqlite_url(file)
 
 
 class ServiceSettings(BaseModel):
@@ -65,7 +81,7 @@ class ServiceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: f"DRIFTLINE_{name.upper()}")
 
-    home: Annotated[Path, AfterValidator(Path.absolute)] = Field(
+    home: Annotated[Path, AfterValidator(_home)] = Field(
         Path("driftline-home"), validate_default=True, description="folder of a service on one machine"
     )
     database_url: str = Field("", description="SQLAlchemy URL of the database; SQLite in DRIFTLINE_HOME by default")
@@ -85,7 +101,7 @@ class ServiceSettings(BaseModel):
     launcher: str = Field("local", description="where drivers run: local, ray_jobs, kubernetes, or an installed one")
     launcher_config: Path | None = Field(None, description="YAML file with the launcher's settings")
     mlflow_url: Annotated[str | None, BeforeValidator(_mlflow)] = Field(
-        default_factory=lambda given: None if given["database_url"] else f"sqlite:///{given['home'] / 'mlflow.db'}",
+        default_factory=lambda given: None if given["database_url"] else _sqlite(given["home"] / "mlflow.db"),
         description='MLflow tracking URI; "none" or empty records nothing; by default SQLite in DRIFTLINE_HOME, or '
         "none if DRIFTLINE_DATABASE_URL is set",
     )
@@ -109,12 +125,12 @@ class ServiceSettings(BaseModel):
     @property
     def database(self) -> str:
         """SQLAlchemy URL of the database."""
-        return self.database_url or f"sqlite:///{self.home / 'driftline.db'}"
+        return self.database_url or _sqlite(self.home / "driftline.db")
 
     @property
     def mlflow_artifacts(self) -> str | None:
-        """Folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server."""
-        return str(self.home / "mlartifacts") if (self.mlflow_url or "").startswith("sqlite:") else None
+        """Address of the folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server."""
+        return (self.home / "mlartifacts").as_uri() if (self.mlflow_url or "").startswith("sqlite:") else None
 
 
 def read_service(environ: Mapping[str, str]) -> ServiceSettings:

@@ -15,6 +15,7 @@ import time
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 from urllib.request import urlopen
 
 import typer
@@ -63,9 +64,11 @@ def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"tracking_uri": mlflow_uri(folder), "models": uris}, indent=2))
         return
+    place = str(folder.resolve())
+    copied = ', dst_path="."' if unquote(place) != place else ""  # MLflow 3.17 reads no model under a name with %2F
     typer.echo(
         f"Load one in Python:\n  mlflow.set_tracking_uri({mlflow_uri(folder)!r})\n"
-        f"  module = mlflow.pytorch.load_model({uris[0]!r})"
+        f"  module = mlflow.pytorch.load_model({uris[0]!r}{copied})"
         if uris
         else "Nothing is recommended, so there is no model."
     )

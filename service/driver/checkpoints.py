@@ -119,6 +119,8 @@ def folders(root_url: str) -> list[str]:
 
 
 def _open(url: str) -> tuple[Any, str]:
+    if "://" not in url:  # a path, whatever its letters mean in a URL
+        return fsspec.filesystem("file"), os.path.abspath(url)
     files, path = fsspec.core.url_to_fs(url)
     return files, path
 

@@ -13,6 +13,7 @@ from driftline.study.spec import Study
 from driftline.study.theory_spaces import adopted
 from service.embedded.result_files import put
 from service.file_locks import acquire
+from service.sqlite_address import sqlite_url
 from service.store.store import Store
 from trainers import shown
 
@@ -42,6 +43,10 @@ class Folder:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         database = path / DATABASE
+        try:
+            sqlite_url(database)
+        except ValueError as error:
+            raise InvalidSpec("out", str(error)) from None
         try:
             if not database.is_file():
                 _refuse_others(path, create)

@@ -23,6 +23,7 @@ from driftline.wire.records import StudyRecord, TrialRecord
 from service.embedded.folder import DATABASE, LOG
 from service.embedded.moved_folder import ARTIFACTS, adopt_artifacts
 from service.embedded.moved_folder import DATABASE as MLFLOW_DATABASE
+from service.sqlite_address import sqlite_url
 from service.store.store import Store
 from trainers import hint, shown
 
@@ -220,7 +221,7 @@ class StoredLink:
     Attributes:
         url: Its page, once a server runs.
         tracking_uri: The folder's MLflow database.
-        artifact_root: Folder of its artifacts.
+        artifact_root: Address of the folder of its artifacts.
     """
 
     url: str
@@ -252,9 +253,9 @@ def stored_link(folder: Path, port: int) -> StoredLink:
 
 def mlflow_uri(folder: Path) -> str:
     """Tracking URI of a folder's MLflow database."""
-    return f"sqlite:///{(folder / MLFLOW_DATABASE).resolve()}"
+    return sqlite_url((folder / MLFLOW_DATABASE).resolve())
 
 
 def artifact_root(folder: Path) -> str:
-    """Where a folder's MLflow artifacts are."""
-    return str((folder / ARTIFACTS).resolve())
+    """Address of the folder of a folder's MLflow artifacts."""
+    return (folder / ARTIFACTS).resolve().as_uri()

@@ -9,9 +9,9 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from driftline.results.show.palette import styles
 from driftline.results.study_result import joined_result
-from service.embedded.folder_results import RecordedFolder, StoredLink, recorded_folder
+from service.embedded.folder_results import RecordedFolder, StoredLink, artifact_root, mlflow_uri, recorded_folder
 from service.embedded.joined_mlflow import add_database, copy_database
-from service.embedded.moved_folder import ARTIFACTS, DATABASE, adopt_artifacts
+from service.embedded.moved_folder import DATABASE, adopt_artifacts
 
 _STARTED_MS = 1_000_000
 _MOST_BANDS = 4  # more bands hide each other
@@ -39,7 +39,7 @@ def joined_link(folders: Sequence[Path], place: Path, port: int) -> StoredLink:
         copy_database(one.folder / DATABASE, copy)
         adopt_artifacts(one.folder, copy)
         experiments.append(int(one.experiment) + (add_database(copy, database) if number else 0))
-    uri, root = f"sqlite:///{database}", str(place / ARTIFACTS)
+    uri, root = mlflow_uri(place), artifact_root(place)
     readings = {(one.result.reading.quality, one.result.reading.cost) for one in studies}
     if len(readings) > 1:
         link = mlflow_link(uri, str(experiments[0]), view=VIEW, port=port)

@@ -22,7 +22,7 @@ def adopt_artifacts(folder: Path, copy: Path | None = None) -> None:
     database = copy or folder / DATABASE
     if not database.is_file():
         return
-    here = f"{(folder / ARTIFACTS).resolve()}/"
+    here = f"{(folder / ARTIFACTS).resolve().as_uri()}/"
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         query = f"SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE '%/{ARTIFACTS}/%'"
         places = {

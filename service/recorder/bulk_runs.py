@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.sqlite_address import sqlite_file
+
 REVISIONS = frozenset({"dc11669786a5"})
 """MLflow 3.17."""
 
-_PREFIX = "sqlite:///"
 _BUSY_S = 30.0
 
 
@@ -48,10 +49,10 @@ class WholeRun:
 
 def takes(tracking_uri: str, runs: Iterable[WholeRun]) -> bool:
     """Whether these runs can be written at once."""
-    file = tracking_uri.startswith(_PREFIX) and "?" not in tracking_uri  # options of a URL are for SQLAlchemy
-    if not file or not all(math.isfinite(row[1]) for run in runs for row in run.rows):
+    file = sqlite_file(tracking_uri)
+    if file is None or "?" in tracking_uri or not all(math.isfinite(row[1]) for run in runs for row in run.rows):
         return False
-    with _opened(tracking_uri) as database:
+    with _opened(file) as database:
         return {revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")} <= REVISIONS
 
 
@@ -64,7 +65,9 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
         runs: The runs.
     """
     ids = [uuid.uuid4().hex for _ in runs]
-    with _opened(tracking_uri) as database, database:
+    file = sqlite_file(tracking_uri)
+    assert file is not None
+    with _opened(file) as database, database:
         query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
         (location,) = database.execute(query, (int(experiment_id),)).fetchone()
         database.executemany(
@@ -103,6 +106,6 @@ def _pairs(values: Mapping[str, str], longest: int, key: str) -> list[tuple[str,
 
 
 @contextlib.contextmanager
-def _opened(tracking_uri: str) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(sqlite3.connect(Path(tracking_uri.removeprefix(_PREFIX)), timeout=_BUSY_S)) as database:
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(file, timeout=_BUSY_S)) as database:
         yield database

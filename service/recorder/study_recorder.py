@@ -46,6 +46,7 @@ from service.recorder.run_contents import (
     trial_tags,
 )
 from service.recorder.tracking import Row, Tracking, connect
+from service.sqlite_address import shown_address
 from service.store.recorder_state import Recorded
 from service.store.store import Store
 from service.store.stored_studies import Glance
@@ -144,7 +145,8 @@ class Recorder:
                     break
             except Exception as error:
                 wait = next(between)
-                _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", self._uri, wait, _first_line(error))
+                where, problem = shown_address(self._uri), _first_line(error)
+                _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", where, wait, problem)
             stop.wait(wait)
         self._store.locks.release(self._lock_name, self._holder)
 
@@ -166,7 +168,9 @@ class Recorder:
                 reason = _first_line(error)
             wait = next(between)
             if time.monotonic() + wait > end:
-                _LOG.warning("study %s is not all in MLflow at %s yet: %s", self._study_id, self._uri, reason)
+                _LOG.warning(
+                    "study %s is not all in MLflow at %s yet: %s", self._study_id, shown_address(self._uri), reason
+                )
                 return False
             time.sleep(wait)
 

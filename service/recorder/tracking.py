@@ -17,6 +17,7 @@ from typing import Any
 
 from service.recorder import bulk_runs
 from service.recorder.bulk_runs import WholeRun
+from service.sqlite_address import sqlite_file
 
 KEY = "driftline.key"
 """Tag of every run: what it shows."""
@@ -245,6 +246,7 @@ def connect(tracking_uri: str) -> Any:
     from mlflow import MlflowClient
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)  # its import sets INFO
-    if tracking_uri.startswith("sqlite:///"):
-        Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    file = sqlite_file(tracking_uri)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
     return MlflowClient(tracking_uri)

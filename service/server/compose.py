@@ -27,6 +27,7 @@ from service.recorder.recorder_loop import RecorderLoop
 from service.scheduler.loop import Scheduler
 from service.server.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import ServiceSettings
+from service.sqlite_address import sqlite_file
 from service.store.store import Store
 from service.web.pages import add_pages
 from trainers import PluginError, data_dir
@@ -281,8 +282,12 @@ def answered(url: str, ask: Callable[[str], Asked], stop: threading.Event | None
     """
     stop = stop or threading.Event()
     deadline = time.monotonic() + DATABASE_S
-    if url.startswith("sqlite:///"):
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = sqlite_file(url)
+    except ValueError as error:
+        raise InvalidSpec("database URL", str(error)) from None
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
     between = pauses(DATABASE_PAUSE_S, LONGEST_DATABASE_PAUSE_S)
     while True:
         try:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalErro
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
+from service.sqlite_address import sqlite_file
 from service.store import postgresql
 from service.store.schema import METADATA
 
@@ -49,7 +50,7 @@ class Database:
     """
 
     def __init__(self, url: str | Path, *, upgraded: bool = True) -> None:
-        self.url = _parsed(str(url))
+        self.url = _parsed(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
             engine = sa.create_engine(
@@ -197,14 +198,18 @@ def differences(database: Database) -> list[Any]:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 
 
-def _parsed(text: str) -> sa.URL:
+def _parsed(given: str | Path) -> sa.URL:
     rule = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
+    if isinstance(given, Path) or "://" not in given:
+        return sa.URL.create("sqlite", database=str(given))
     try:
-        url = sa.make_url(text if "://" in text else f"sqlite:///{text}")
+        url = sa.make_url(given)
     except (ArgumentError, ValueError):  # their messages may hold a part of the password
         raise InvalidSpec("database URL", f"{rule}; write special characters of the password as %XX") from None
-    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise InvalidSpec("database URL", f"{rule}; SQLite needs a file")
+    try:
+        sqlite_file(given)
+    except ValueError as error:
+        raise InvalidSpec("database URL", str(error)) from None
     try:
         url.get_dialect().import_dbapi()
     except (ArgumentError, ImportError) as error:

@@ -1,6 +1,7 @@
 """`driftline serve` and `driftline migrate`: a service as processes, from the first start to SIGTERM."""
 
 import ctypes
+import os
 import re
 import signal
 import stat
@@ -18,6 +19,7 @@ from service.cli import serve
 from service.server import compose
 from service.server.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import read_service
+from service.sqlite_address import sqlite_file
 from service.store import database
 from service.store.store import Store
 from tests.clients import EveryClient
@@ -198,7 +200,15 @@ def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_pa
 
 def test_settings() -> None:
     plain = read_service({"DRIFTLINE_HOME": "/srv/tuner"})
-    assert (plain.mlflow_url, plain.mlflow_artifacts) == ("sqlite:////srv/tuner/mlflow.db", "/srv/tuner/mlartifacts")
+    assert plain.mlflow_url == "sqlite:////srv/tuner/mlflow.db"
+    assert plain.mlflow_artifacts == "file:///srv/tuner/mlartifacts"
+    escaped = read_service({"DRIFTLINE_HOME": "/srv/a?b%2F"})
+    assert sqlite_file(escaped.database) == Path("/srv/a?b%2F/driftline.db")
+    assert sqlite_file(str(escaped.mlflow_url)) == Path("/srv/a?b%2F/mlflow.db")
+    with pytest.raises(InvalidSpec, match="DRIFTLINE_MLFLOW_URL: SQLite has no option 'b'"):
+        read_service({"DRIFTLINE_MLFLOW_URL": "sqlite:////srv/a?b=2/mlflow.db"})
+    with pytest.raises(InvalidSpec, match="DRIFTLINE_HOME: must have a name of valid UTF-8"):
+        read_service({"DRIFTLINE_HOME": os.fsdecode(b"/srv/\xff")})
     assert (plain.checkpoints, plain.launcher, plain.api_url) == ("/srv/tuner/checkpoints", "local", None)
     shared = read_service({"DRIFTLINE_DATABASE_URL": "postgresql://db/x", "DRIFTLINE_CHECKPOINTS": "s3://bucket/x"})
     assert (shared.mlflow_url, shared.checkpoints) == (None, "s3://bucket/x")

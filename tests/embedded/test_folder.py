@@ -1,6 +1,7 @@
 """Commands on an output folder: its log, a watch beside the process that works in it, another study for it."""
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ def refusal(place: Path, study: Study) -> str:
     finally:
         opened.close()
     return refused.value.message
+
+
+def test_a_name_that_no_address_expresses_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="out: must have a name of valid UTF-8"):
+        Folder(tmp_path / os.fsdecode(b"\xff"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_larger_budget_is_refused_with_the_command_that_extends(folder: Path) -> None:

@@ -16,7 +16,7 @@ from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.curves import TrialCurve
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from service.embedded.folder_results import log_stored_models
+from service.embedded.folder_results import artifact_root, log_stored_models, mlflow_uri, stored_link
 from service.embedded.joined_folders import joined_link
 from service.recorder.chart_view import VIEW_TAG
 from service.recorder.logged_models import STATE, TRIAL
@@ -38,6 +38,7 @@ pytestmark = [
 ]
 HYPERPARAMETERS = {"client_lr": 0.1, "server_lr": 0.3, "local_steps": 3}
 ROUNDS = 5
+MEANT_IN_URLS = "run?lr=0.1&a#b;c %2F \u00fc\\n\n'[x]*::y@z"
 
 
 def folder_of(place: Path, migrated: Path, name: str, labels: dict[str, Sequence[TrialCurve]], **more: Any) -> Path:
@@ -50,7 +51,7 @@ def folder_of(place: Path, migrated: Path, name: str, labels: dict[str, Sequence
         study.add(curves, **more)
     if not more:
         study.succeed()
-    assert Recorder(store, study.id, f"sqlite:///{place / 'mlflow.db'}", str(place / "mlartifacts")).finish()
+    assert Recorder(store, study.id, mlflow_uri(place), artifact_root(place)).finish()
     store.close()
     return place
 
@@ -78,12 +79,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_folders_open_together_and_stay_as_they_are(tmp_path: Path, migrated: Path) -> None:
-    first = folder_of(tmp_path / "a", migrated, "first", {"fedavg": made_up("fedavg", 0.9)})
+    first = folder_of(tmp_path / MEANT_IN_URLS, migrated, "first", {"fedavg": made_up("fedavg", 0.9)})
     second = folder_of(
         tmp_path / "b", migrated, "second", {"fedavg": made_up("fedavg", 0.5), "fedsgd": made_up("fedsgd", 0.7)}
     )
-    moved = second.rename(tmp_path / "moved")
+    moved = second.rename(tmp_path / f"moved {MEANT_IN_URLS}")
     before = [contents(first), contents(moved)]
+    assert {entry.name for entry in tmp_path.iterdir()} == {first.name, moved.name}
+    assert {"frontier.html", "trials.csv"} <= {file.name for file in (first / "mlartifacts").rglob("*")}
+    assert stored_link(first, 5000).tracking_uri == mlflow_uri(first)
     place = tmp_path / "together"
     place.mkdir()
     link = joined_link([first, moved], place, 5001)
@@ -122,10 +126,10 @@ def test_folders_of_one_study_are_not_opened_together(tmp_path: Path, migrated: 
 def test_a_logged_model_has_the_quality_that_was_measured(tmp_path: Path, migrated: Path) -> None:
     import mlflow
 
-    folder = folder_of(tmp_path / "a", migrated, "first", {"fedavg": [trained()]})
+    folder = folder_of(tmp_path / MEANT_IN_URLS, migrated, "first", {"fedavg": [trained()]})
     said: list[str] = []
     (uri,) = log_stored_models(folder, tell=said.append)
-    place = f"sqlite:///{folder / 'mlflow.db'}"
+    place = mlflow_uri(folder)
     client = connect(place)
     model = client.get_logged_model(uri.removeprefix("models:/"))
     stop = int(model.params["rounds"])
@@ -141,7 +145,8 @@ def test_a_logged_model_has_the_quality_that_was_measured(tmp_path: Path, migrat
     assert {metric.key: metric.value for metric in model.metrics}["model_test_accuracy"] == pytest.approx(recorded)
 
     mlflow.set_tracking_uri(place)
-    module = mlflow.pytorch.load_model(uri)
+    (tmp_path / "read").mkdir()
+    module = mlflow.pytorch.load_model(uri, dst_path=tmp_path / "read")  # MLflow reads no model under a name with %2F
     task = tasks()["digits"]
     test = task.build(task.parse({"name": "digits", "clients": 50}, "task"), "float32").test
     assert test is not None
@@ -150,7 +155,7 @@ def test_a_logged_model_has_the_quality_that_was_measured(tmp_path: Path, migrat
         scores = module(torch.as_tensor(inputs))
     right = float((scores.argmax(1).numpy() == test.targets).mean())
     assert right == pytest.approx(recorded, abs=1e-6)
-    predicted = mlflow.pyfunc.load_model(uri).predict(inputs.reshape(len(inputs), -1))
+    predicted = mlflow.pyfunc.load_model(str(tmp_path / "read")).predict(inputs.reshape(len(inputs), -1))
     assert np.allclose(predicted, scores.numpy(), atol=1e-6)
 
     files = Path(mlflow.artifacts.download_artifacts(uri)) / "extra_files"
