@@ -15,6 +15,9 @@ from trainers.hyperparameters import Hyperparameter
 MOST_CLIENTS = 10_000_000
 """Largest number of clients of a synthetic task."""
 
+WHOLE = "iub"
+"""Kinds of NumPy types that hold whole numbers."""
+
 MOST_DRAWN = 100_000_000
 """Largest number of elements of a synthetic task: 0.8 GB. Random matrices of this size take minutes to draw."""
 
@@ -24,7 +27,8 @@ class Examples:
     """Examples of all clients, concatenated: client i owns rows offsets[i] .. offsets[i] + sizes[i].
 
     Args:
-        inputs: (examples, ...) floats, already scaled for classification.
+        inputs: (examples, ...) numbers of any type, already scaled for classification. Models of numbers convert them
+            to the trial's dtype; models of word ids get whole numbers as int64.
         targets: (examples,) class numbers (int64) or regression targets (float).
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
@@ -156,7 +160,7 @@ class Task(Protocol):
 
         Args:
             settings: from `parse`.
-            dtype: type of the inputs, "float32" or "float64".
+            dtype: type of the trial, "float32" or "float64", to which models of numbers convert the inputs.
         """
 
     def stamp(self, document: Mapping[str, Any]) -> Hashable:

@@ -55,6 +55,7 @@ class Federated:
         metrics: metrics of an evaluation.
         shape: shape of the inputs of one example; None if unknown.
         outputs: number of classes, or of numbers to predict for one example.
+        whole: whether the inputs are whole numbers, such as word ids.
     """
 
     document: Mapping[str, Any]
@@ -66,6 +67,7 @@ class Federated:
     metrics: tuple[str, ...] = CLASSIFIED
     shape: tuple[int, ...] | None = None
     outputs: int = 0
+    whole: bool = False
 
     @property
     def clients(self) -> int:

@@ -57,8 +57,13 @@ def owned(array: NDArray[Any], like: Tensor) -> Tensor:
         array: the numbers.
         like: a tensor with the type and device of the result.
     """
-    tensor = torch.as_tensor(array).to(like)
+    tensor = torch.as_tensor(native(array)).to(like)
     return tensor if tensor.data_ptr() % _LINE == 0 else tensor.clone()
+
+
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """An array in the byte order of the computer, which torch needs; copies only if it must."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def available_memory(root: str = "/") -> int | None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
-from trainers.engine.memory import owned
+from trainers.engine.memory import native, owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
@@ -179,12 +179,12 @@ class Affine:
             accuracies.append((right * weights[:, None]).sum(-1).T)
         return torch.cat(accuracies, 1)
 
-    def _held(self, inputs: NDArray[np.float64]) -> Tensor:
+    def _held(self, inputs: NDArray[Any]) -> Tensor:
         """(rows, row) flattened inputs with the 1 for the bias, padded with zeros if that takes little memory."""
         padded = aligned(self.columns)
         row = padded if len(inputs) * (padded - self.columns) <= _MOST_PADS else self.columns
         held = self.like.new_zeros((len(inputs), row))
-        held[:, : self.features] = torch.as_tensor(inputs).reshape(len(inputs), -1)
+        held[:, : self.features] = torch.as_tensor(native(inputs)).reshape(len(inputs), -1)
         held[:, self.features : self.columns] = 1
         return held
 

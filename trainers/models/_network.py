@@ -37,9 +37,10 @@ from trainers.hyperparameters import check, describe
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
-from trainers.problem import Examples, Problem
+from trainers.problem import WHOLE, Examples, Problem
 
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
+_TRIED = 2  # examples on which a module is tried
 
 SettingsT = TypeVar("SettingsT")
 
@@ -48,7 +49,8 @@ class Network:
     """A torch module for classification, and its data on a device.
 
     Args:
-        problem: a problem with labelled Examples.
+        problem: a problem with labelled Examples. Inputs of whole numbers, such as word ids, reach the module as int64
+            if it takes them, else as floats.
         make: returns a new module, initialised by torch's generator; called again for every initial model.
         dtype: type of all floating-point tensors. With bfloat16 they are float32, and the module runs in bfloat16 for
             gradients.
@@ -84,6 +86,7 @@ class Network:
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
         self.pictures = train.inputs.ndim == 4
+        self.whole = train.inputs.dtype.kind in WHOLE and self._takes_whole(train)
         self.inputs, self.targets = self._held(train)
         self.test = problem.test
         self.held_out = None if problem.test is None else self._held(problem.test)
@@ -232,10 +235,36 @@ class Network:
             torch.manual_seed(randomness.key(seed, 0, randomness.Purpose.START))
             return self.make()
 
+    def _takes_whole(self, examples: Examples) -> bool:
+        """Whether the module takes whole numbers, such as word ids: False if it computes with floats only.
+
+        A module that takes neither keeps them whole, so that training ends with the error that they cause.
+        """
+        targets = torch.as_tensor(examples.targets[:_TRIED], device=self.like.device)
+        for whole in (True, False):
+            like = self.like.long() if whole else self.like
+            data = {"inputs": owned(examples.inputs[:_TRIED], like), "targets": targets.long()}
+            try:
+                with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                    self._functional_losses(dict(self.module.named_parameters()), data)
+            except Exception:  # of any kind, from code of others
+                continue
+            return whole
+        return True
+
     def _held(self, examples: Examples) -> tuple[Tensor, Tensor]:
-        """(inputs, targets) on the device; images are channels last. Copies only if it must."""
-        whole = examples.inputs.dtype.kind in "iu"  # for example word ids
-        inputs = owned(examples.inputs, self.like.long() if whole else self.like)
+        """(inputs, targets) on the device; images are channels last. Copies only if it must.
+
+        Raises:
+            SpecError: the module takes whole numbers, and int64 cannot hold the inputs.
+        """
+        if self.whole and (examples.inputs.dtype.kind not in WHOLE or int(examples.inputs.max()) >= 2**63):
+            raise SpecError(
+                "task: inputs must be whole numbers below 2^63, as the first ones for training are, got "
+                f"{examples.inputs.dtype} up to {examples.inputs.max()}",
+                "task",
+            )
+        inputs = owned(examples.inputs, self.like.long() if self.whole else self.like)
         if self.pictures:
             count, channels, height, width = inputs.shape
             # A view for one channel: its stride must be 1, or torch treats the images as channels first.

@@ -4,9 +4,9 @@
 
     numpy.savez("mine.npz", x=inputs, y=labels, client=names)
 
-`inputs` names an array (examples, ...) of numbers, which are used unscaled. `targets` names class numbers (examples,)
-from 0 on, or, for the model "linear", numbers (examples,) or (examples, outputs). `client` names whole numbers or
-strings (examples,).
+`inputs` names an array (examples, ...) of numbers, which are used unscaled; a model of word ids gets whole numbers.
+`targets` names class numbers (examples,) from 0 on, or, for the model "linear", numbers (examples,) or (examples,
+outputs). `client` names whole numbers or strings (examples,).
 
 Test examples are those that a true/false array marks, `"test": "is_test"`; or separate arrays,
 `"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional); otherwise
@@ -46,7 +46,7 @@ from trainers.data.partitions import Rows
 from trainers.data.table import Names, Table, TablePart, forget, load
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
-from trainers.problem import Problem
+from trainers.problem import WHOLE, Problem
 from trainers.values import shown
 
 __all__ = ["Settings"]
@@ -147,6 +147,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         central=central,
         metrics=metrics,
         shape=table.main.inputs.shape[1:],
+        whole=table.main.inputs.dtype.kind in WHOLE,
         outputs=classes or math.prod(table.main.targets.shape[1:]),
         file=file,
         names=names,
@@ -173,7 +174,7 @@ def build(settings: Settings, dtype: str) -> Problem:
 
     Args:
         settings: from `parse`.
-        dtype: type of the inputs, "float32" or "float64".
+        dtype: type of inputs that are not whole numbers, "float32" or "float64".
 
     Raises:
         SpecError: the file has changed since `parse`.
@@ -200,7 +201,8 @@ def build(settings: Settings, dtype: str) -> Problem:
 
 def _examples(part: TablePart, groups: Sequence[Rows], dtype: str) -> Any:
     def inputs(rows: Rows) -> NDArray[Any]:
-        return part.inputs[rows].astype(dtype, copy=False)
+        chosen = part.inputs[rows]
+        return chosen if chosen.dtype.kind in WHOLE else chosen.astype(dtype, copy=False)
 
     return examples(groups, inputs, part.targets)
 

@@ -89,7 +89,8 @@ def _built_without_memory(task: Any) -> int | None:
 
     classified = targets_of(task.model) == "classes"
     targets = np.zeros(1, np.int64) if classified else np.zeros((1, task.outputs))
-    one = Examples(np.zeros((1, *task.shape), np.float32), targets, np.zeros(1, np.int64), np.ones(1, np.int64))
+    inputs = np.zeros((1, *task.shape), np.int64 if getattr(task, "whole", False) else np.float32)
+    one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64))
     settings = {**({"classes": task.outputs} if classified else {}), **task.model_settings}
     try:
         with torch.device("meta"):

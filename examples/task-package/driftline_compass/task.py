@@ -67,7 +67,7 @@ def build(settings: Federated, dtype: str) -> Problem:
 
     Args:
         settings: from `parse`.
-        dtype: of the points, "float32" or "float64".
+        dtype: of the trial. The model converts the points to it; whole numbers, such as word ids, it could keep.
     """
     values = settings.document
     generator = np.random.default_rng(values["data_seed"])
@@ -77,8 +77,8 @@ def build(settings: Federated, dtype: str) -> Problem:
     points = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     points += _SPREAD * generator.standard_normal(points.shape)
 
-    def inputs(rows: Rows) -> NDArray[np.floating]:
-        return points[rows].astype(dtype)
+    def inputs(rows: Rows) -> NDArray[np.float64]:
+        return points[rows]
 
     return Problem(
         model=settings.model,
