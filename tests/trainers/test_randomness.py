@@ -102,9 +102,25 @@ def test_very_many_passes_are_split_without_a_change(monkeypatch):
     assert (randomness.shuffled(base(), clients, sizes, 10, 2) == whole).all()
 
 
-def test_too_many_examples_are_refused():
-    with pytest.raises(ValueError, match="at most 1048576 examples"):
-        randomness.shuffled(base(), np.array([0]), np.array([2**20 + 1]), 1, 1)
+def test_clients_beyond_20_bits_shuffle_all_their_examples(monkeypatch):
+    clients, sizes = np.array([3, 0, 7]), np.array([2**20 + 3, 50, 2**20])
+    picked = randomness.shuffled(base(), clients, sizes, 3, 350_000)
+    first = picked[0].ravel()
+    assert (np.bincount(first[: sizes[0]], minlength=sizes[0]) == 1).all()
+    assert abs(np.corrcoef(first[: sizes[0]], np.arange(sizes[0]))[0, 1]) < 4 / 2**10
+    assert (picked[:1, :1, :400] == randomness.shuffled(base(), clients[:1], sizes[:1], 1, 400)).all()
+    assert (picked[2:] == randomness.shuffled(base(), clients[2:], sizes[2:], 3, 350_000)).all()
+    monkeypatch.setattr(randomness, "_INDEX_BITS", 6)  # 100 examples are many: larger keys, the same order
+    wide = randomness.shuffled(base(), clients, np.array([100, 101, 30]), 9, 20)
+    monkeypatch.undo()
+    assert (wide == randomness.shuffled(base(), clients, np.array([100, 101, 30]), 9, 20)).all()
+
+
+@pytest.mark.parametrize("size", [5000, 2**21])
+def test_the_first_examples_of_a_pass_are_those_of_the_whole_pass(size):
+    clients = np.array([5, 6])
+    whole = randomness.shuffled(base(), clients, np.full(2, size), 5, size // 10)
+    assert (randomness.shuffled(base(), clients, np.full(2, size), 1, 300)[:, 0] == whole[:, 0, :300]).all()
 
 
 def test_normal_numbers_are_standard_and_their_own():

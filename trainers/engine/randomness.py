@@ -18,6 +18,9 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _INDEX_BITS = 20  # for the position of an example within its client
 _HASH_BITS = 24
+_LARGE_INDEX_BITS = 32  # of a client with more examples than 20 bits count
+_LARGE_HASH_BITS = 32
+_PART = 4  # a client of at least as many times the examples of a round sorts only those
 _LARGE_POPULATION = 1 << 16  # from here on a cohort costs what it has, not what the population has
 
 
@@ -124,22 +127,24 @@ def shuffled(
     Args:
         base: key of the round.
         clients: (M,) client ids.
-        sizes: (M,) number of examples of each client, at most 1,048,576.
+        sizes: (M,) number of examples of each client, at most 2^32.
         steps: number of local steps.
         batch_size: examples per step.
 
     Returns:
         (M, steps, batch_size) positions within the client's examples.
     """
-    if sizes.max() > 1 << _INDEX_BITS:
-        raise ValueError(f"a client must have at most {1 << _INDEX_BITS} examples to be shuffled, got {sizes.max()}")
-    small = sizes < batch_size
-    if not small.any():
+    small, large = sizes < batch_size, sizes > 1 << _INDEX_BITS
+    if not (small | large).any():
         return _passes(base, clients, sizes, steps * batch_size).reshape(-1, steps, batch_size)
     picked = np.empty((len(clients), steps, batch_size), np.int64)
     picked[small] = with_replacement(base, clients[small], sizes[small], steps, batch_size)
-    if not small.all():
-        picked[~small] = shuffled(base, clients[~small], sizes[~small], steps, batch_size)
+    for place in np.flatnonzero(large & ~small).tolist():
+        passes = _equal_passes(base, clients[[place]], int(sizes[place]), steps * batch_size)
+        picked[place] = passes.reshape(steps, batch_size)
+    rest = ~(small | large)
+    if rest.any():
+        picked[rest] = shuffled(base, clients[rest], sizes[rest], steps, batch_size)
     return picked
 
 
@@ -210,9 +215,9 @@ def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], len
     words = _mix_(segment_key[segment] + (example.astype(np.uint64) + 1) * _GOLDEN)
     order = segment.astype(np.uint64)
     order <<= _HASH_BITS + _INDEX_BITS
-    order |= _keys_(words, example)
+    order |= _keys_(words, example, _HASH_BITS, _INDEX_BITS)
     order.sort()
-    permuted = _examples(order)
+    permuted = _examples(order, _INDEX_BITS)
     taken = sizes * passes
     starts = np.cumsum(taken) - taken
     return np.asarray(permuted[starts[:, None] + np.arange(length)])
@@ -220,23 +225,30 @@ def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], len
 
 def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int) -> NDArray[np.int64]:
     """`_passes` of clients of one size, with one sort for each permutation."""
+    large = size > 1 << _INDEX_BITS
+    hash_bits, index_bits = (_LARGE_HASH_BITS, _LARGE_INDEX_BITS) if large else (_HASH_BITS, _INDEX_BITS)
     number, example = np.arange(-(-length // size))[:, None], np.arange(size)
-    order = _keys_(hashed(base, clients[:, None, None], number, example), example)
+    order = _keys_(hashed(base, clients[:, None, None], number, example), example, hash_bits, index_bits)
+    if size >= _PART * length:
+        order.partition(length - 1)
+        order = order[..., :length]
     order.sort()
-    return _examples(order).reshape(len(clients), -1)[:, :length]
+    return _examples(order, index_bits).reshape(len(clients), -1)[:, :length]
 
 
-def _keys_(words: NDArray[np.uint64], example: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _keys_(
+    words: NDArray[np.uint64], example: NDArray[np.int64], hash_bits: int, index_bits: int
+) -> NDArray[np.uint64]:
     """Sort keys (random bits, example), in place of the words."""
-    words >>= 64 - _HASH_BITS
-    words <<= _INDEX_BITS
+    words >>= 64 - hash_bits
+    words <<= index_bits
     words |= example.astype(np.uint64)
     return words
 
 
-def _examples(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _examples(keys: NDArray[np.uint64], index_bits: int) -> NDArray[np.int64]:
     """The examples of sort keys."""
-    return (keys & ((1 << _INDEX_BITS) - 1)).astype(np.int64)
+    return (keys & ((1 << index_bits) - 1)).astype(np.int64)
 
 
 def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
