@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from driftline.results.recorded_table import COUNTERS, RecordedTable, recorded, recorded_trial, write
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from service.driver.search.study_plan import sampler_seed
+from service.driver.search.study_plan import independent_sampler_seed
 from service.samplers.build import build
 from trainers import Pack, evaluation_grid, parse
 
 
 def drawn(study: Study, label: str, count: int) -> list[dict[str, Any]]:
     """The first `count` configurations that a random search of a label proposes."""
-    sampler = build("random", study.entry(label).parameters(), (), sampler_seed(study.seed, label))
+    sampler = build("random", study.entry(label).parameters(), (), independent_sampler_seed(study.seed, label))
     return [sampler.ask(number) for number in range(count)]
 
 

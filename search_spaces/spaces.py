@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
 from typing import Literal
 
@@ -93,6 +94,11 @@ def grid_size(space: dict[str, Parameter]) -> int:
 def free(space: dict[str, Parameter]) -> tuple[str, ...]:
     """Names of the parameters that are not fixed, sorted."""
     return tuple(sorted(name for name, parameter in space.items() if not is_fixed(parameter)))
+
+
+def dimensions(spaces: Iterable[dict[str, Parameter]]) -> tuple[str, ...]:
+    """Names of the parameters that are free in any of these spaces, sorted."""
+    return tuple(sorted({name for space in spaces for name in free(space)}))
 
 
 def _folder(kind: Kind) -> str:

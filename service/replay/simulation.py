@@ -18,10 +18,11 @@ from driftline.results.scale import Axis, axis_of
 from driftline.study.rung_rounds import rungs_of
 from driftline.study.sampler import Chosen
 from driftline.study.spec import Budget, Resources, Study
+from search_spaces.spaces import dimensions
 from service.driver.search.actions import SearchPlan
 from service.driver.search.rules import Arrival, Rule
 from service.driver.search.rungs import Climb, Goal, arrivals, goals, prospects, reached
-from service.driver.search.study_plan import decided, sampler_seed
+from service.driver.search.study_plan import decided, independent_sampler_seed, sampler_seed
 from service.replay.nearest import NearestRows
 from service.samplers.build import build
 from service.samplers.by_rung import ByRung, enough
@@ -85,6 +86,7 @@ class Replay:
         self._plan = SearchPlan.of(tuple(self.names), own, plan)
         self._rule = rule or self._plan.rule
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
+        self._dimensions = dimensions(self.study.entry(label).parameters() for label in self._grids)
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
         for label, grid in self._grids.items():
             share = len(grid.configurations) // list(labels).count(label)
@@ -123,14 +125,14 @@ class Replay:
         for search, (own, *fresh) in enumerate(drawn):
             parts = self._divided(study_seed, search)
             for name in self.names:
-                tried = self._tried(name, sampler_seed(study_seed, name, search), own, parts[name])
+                tried = self._tried(name, self._sampler_seed(study_seed, name, search), own, parts[name])
                 curves += self.confirmed(name, tried, fresh, search)
         return curves
 
     def tried(self, name: str, study_seed: int) -> list[tuple[int, TrialCurve]]:
         """The rows that the first search of a name tries, in order, and their trials as far as they are trained."""
         seed = self.seeds(study_seed)[0][0]
-        return self._tried(name, sampler_seed(study_seed, name), seed, self._divided(study_seed, 0)[name])
+        return self._tried(name, self._sampler_seed(study_seed, name, 0), seed, self._divided(study_seed, 0)[name])
 
     def document(self, trials: Sequence[TrialCurve]) -> dict[str, Any]:
         """The result of a simulated study, as `driftline.results.document` describes it."""
@@ -213,10 +215,21 @@ class Replay:
             ends = goals(self._rule, len(self.rungs), climbs)
         return [(row, trained(number)) for number, row in enumerate(rows)]
 
+    def _sampler_seed(self, study_seed: int, name: str, search: int) -> int:
+        """The seed that the study's sampler would have; one that names do not share if a label occurs several times."""
+        if len(self._grids) == len(self.names):
+            return sampler_seed(study_seed, search)
+        return independent_sampler_seed(study_seed, name, search)
+
     def _sampler(self, name: str, seed: int) -> ByRung:
         entry = self.study.entry(self.source[name])
         space, names = entry.parameters(), self.study.objective.objectives
-        given: dict[str, Any] = {"start": entry.start, "prior": entry.prior, "constraints": entry.constraints}
+        given: dict[str, Any] = {
+            "start": entry.start,
+            "prior": entry.prior,
+            "constraints": entry.constraints,
+            "dimensions": self._dimensions,
+        }
         made = [build(self.sampler, space, names, seed, **given) for _ in self.rungs]
         return ByRung(made, enough(self.sampler, space))
 
@@ -238,12 +251,13 @@ class Replay:
         for label, grid in self._grids.items():
             names = [name for name, source in self.source.items() if source == label]
             division = search if self._parts == "search" else 0
-            generator = np.random.default_rng([study_seed, 1 + division, sampler_seed(0, label)])
+            generator = np.random.default_rng([study_seed, 1 + division, independent_sampler_seed(0, label)])
             order = generator.permutation(len(grid.configurations))
             share = len(order) // len(names)
             for index, name in enumerate(names):
                 part = order[index * share : (index + 1) * share]
-                parts[name] = np.random.default_rng(sampler_seed(study_seed, name, search)).permutation(part)
+                own = independent_sampler_seed(study_seed, name, search)
+                parts[name] = np.random.default_rng(own).permutation(part)
         return parts
 
 

@@ -2,10 +2,12 @@
 
 A configuration that breaks a constraint is drawn again before anybody hears of it:
 
-* Samplers that do not learn are sequences. Trial n gets the n-th configuration of the sequence that breaks no
-  constraint (`Filtered`). In a space with finitely many configurations it is the n-th different one (`Distinct`).
+* Samplers that do not learn are sequences. Trial n gets configuration n of the sequence. If that breaks a constraint
+  (`Filtered`) or, in a space with finitely many configurations, has been tried (`Distinct`), it gets the next allowed
+  one from far behind in the sequence (`reserve`). Labels with other constraints therefore still share all other trials.
+  A grid ends, so trial n gets the n-th of its points that break no constraint.
 * The samplers that learn draw again while they propose (`service.samplers.optuna_base`).
-* A proposal of another package's sampler that learns is replaced by the n-th such point of the quasi-random sequence
+* A proposal of another package's sampler that learns is replaced by such a point of the quasi-random sequence
   (`Replaced`), and the sampler is told so.
 
 A proposal therefore remains a function of (space, constraints, seed, number, all that was told).
@@ -23,8 +25,19 @@ from service.samplers.finite_spaces import count, unused
 from service.samplers.sampler import Hyperparameters, LearnsNothing, PassesOn, Sampler
 
 _TRIES = 64
+_RESERVE = 2**20  # numbers in a part of a sequence: more than a study has trials
 MOST_DRAWS = 10_000
 """Configurations in a row that may break a constraint; `Study.check` refuses spaces where this could happen."""
+
+
+def reserve(sampler: Sampler, part: int = 1) -> Iterator[Hyperparameters]:
+    """The configurations far behind in a sampler's sequence, which replace those that cannot be used.
+
+    Args:
+        sampler: Its proposals depend on their number alone.
+        part: Which part of the sequence; parts share no numbers.
+    """
+    return map(sampler.ask, itertools.count(part * _RESERVE))
 
 
 def first_allowed(draws: Iterator[Hyperparameters], constraints: Sequence[Constraint]) -> Hyperparameters:
@@ -49,17 +62,21 @@ class Filtered(LearnsNothing):
     Args:
         inner: Its proposals depend on their number alone.
         constraints: What every proposal satisfies.
+        endless: Whether the sequence has a reserve; a grid has none.
     """
 
-    def __init__(self, inner: Sampler, constraints: Sequence[Constraint]) -> None:
-        self._draws = map(inner.ask, itertools.count())
+    def __init__(self, inner: Sampler, constraints: Sequence[Constraint], endless: bool = True) -> None:
+        self._inner = inner
+        self._endless = endless
+        self._reserve = reserve(inner) if endless else map(inner.ask, itertools.count())
         self._constraints = constraints
         self._allowed: list[Hyperparameters] = []
 
     def ask(self, number: int) -> Hyperparameters:
-        """Configuration `number` of those that break no constraint."""
+        """The inner sampler's configuration `number`, or its replacement."""
         while len(self._allowed) <= number:
-            self._allowed.append(first_allowed(self._draws, self._constraints))
+            own = [self._inner.ask(len(self._allowed))] if self._endless else []
+            self._allowed.append(first_allowed(itertools.chain(own, self._reserve), self._constraints))
         return dict(self._allowed[number])
 
 
@@ -76,29 +93,31 @@ class Distinct(LearnsNothing):
     def __init__(
         self, inner: Sampler, space: Space, constraints: Sequence[Constraint], without: Sequence[Hyperparameters] = ()
     ) -> None:
-        self._draws = map(inner.ask, itertools.count())
+        self._inner = inner
+        self._reserve = reserve(inner)
         self._space = {name: space[name] for name in sorted(space)}
         self._constraints = constraints
         self._proposed: list[Hyperparameters] = []
         self._tried = [dict(point) for point in without]
 
     def ask(self, number: int) -> Hyperparameters:
-        """Different configuration `number`; after the last one, all of them come again in another order."""
+        """A new configuration; after the last one, all of them come again in another order."""
         while len(self._proposed) <= number:
-            found = self._next()
-            if found is None:
+            own = self._inner.ask(len(self._proposed))
+            hyperparameters = self._next(own)
+            if hyperparameters is None:
                 self._tried = []
-                found = self._next()
-            if found is None:
-                found = first_allowed(self._draws, self._constraints)
-            self._proposed.append(found)
-            self._tried.append(found)
+                hyperparameters = self._next(own)
+            if hyperparameters is None:
+                hyperparameters = first_allowed(self._reserve, self._constraints)
+            self._proposed.append(hyperparameters)
+            self._tried.append(hyperparameters)
         return dict(self._proposed[number])
 
-    def _next(self) -> Hyperparameters | None:
-        """A configuration that was not tried."""
+    def _next(self, own: Hyperparameters) -> Hyperparameters | None:
+        """The inner sampler's configuration `own`, or else another one that was not tried."""
         if len(self._tried) < count(self._space):
-            for hyperparameters in itertools.islice(self._draws, _TRIES):
+            for hyperparameters in itertools.chain([own], itertools.islice(self._reserve, _TRIES)):
                 if hyperparameters not in self._tried and all_hold(self._constraints, hyperparameters):
                     return hyperparameters
         return unused(self._space, self._constraints, self._tried)

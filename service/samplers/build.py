@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import chain
 from math import isfinite
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from driftline.study import sampler as samplers
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Space
 from service.samplers import finite_spaces, grid, quasi_random
-from service.samplers.allowed import Distinct, Filtered, Replaced, first_allowed
+from service.samplers.allowed import Distinct, Filtered, Replaced, first_allowed, reserve
 from service.samplers.given_points import Started
 from service.samplers.informed import Informed
 from service.samplers.optuna_base import Learner
@@ -29,6 +29,7 @@ def build(
     start: Sequence[Mapping[str, Any]] = (),
     constraints: Sequence[Constraint] = (),
     prior: Sequence[Mapping[str, Any]] = (),
+    dimensions: Sequence[str] | None = None,
 ) -> Sampler:
     """A new sampler, before any results.
 
@@ -41,6 +42,7 @@ def build(
             from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
             one. A grid then proposes every other configuration once.
         constraints: What every configuration satisfies.
+        dimensions: Names in the order of the dimensions of quasi-random points; see `service.samplers.quasi_random`.
         prior: Configurations around which a sampler that learns draws some of its proposals.
 
     Raises:
@@ -58,27 +60,37 @@ def build(
     except InvalidSpec as error:
         raise error.moved(lambda path: f"sampler.{path}".rstrip(".")) from error
     name, settings = samplers.name_of(chosen), samplers.settings_of(chosen)
-    made = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
+    spread = quasi_random.Sampler(space, objectives, seed, dimensions)
+    made: Sampler = spread
+    if name != "quasi_random":
+        made = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
+    if isinstance(made, Learner):
+        made.begin_with(spread)
     points: list[Hyperparameters] = []
     if start:
-        filler = made if name in ("grid", "random") else quasi_random.Sampler(space, objectives, seed)
-        drawn = map(filler.ask, count())  # each is used once at most
-        points = [first_allowed((draw | dict(point) for draw in drawn), constraints) for point in start]
+        filler = made if name in ("grid", "random") else spread
+        spare = reserve(filler, part=2)  # each is used once at most
+        points = [
+            first_allowed((draw | dict(point) for draw in chain([filler.ask(number)], spare)), constraints)
+            for number, point in enumerate(start)
+        ]
     if name == "grid":
         made = grid.Sampler(space, objectives, seed, without=points) if points else made
     finite = not samplers.learns(chosen) and name != "grid" and isfinite(finite_spaces.count(space))
     if finite:
         made = Distinct(made, space, constraints, without=points)
     elif constraints:
-        made = _constrained(made, constraints, samplers.learns(chosen), quasi_random.Sampler(space, objectives, seed))
+        made = _constrained(made, constraints, chosen, spread)
     if prior and samplers.learns(chosen):
         made = Informed(made, space, seed, prior, constraints)
     return Started(made, points, ahead=len(points) if finite or name == "grid" else 0) if points else made
 
 
-def _constrained(made: Sampler, constraints: Sequence[Constraint], learns: bool, spare: Sampler) -> Sampler:
+def _constrained(made: Sampler, constraints: Sequence[Constraint], chosen: samplers.Chosen, spare: Sampler) -> Sampler:
     """The sampler, with proposals that break no constraint."""
     if isinstance(made, Learner):
         made.constrain(constraints)
         return made
-    return Replaced(made, constraints, Filtered(spare, constraints)) if learns else Filtered(made, constraints)
+    if samplers.learns(chosen):
+        return Replaced(made, constraints, Filtered(spare, constraints))
+    return Filtered(made, constraints, endless=samplers.name_of(chosen) != "grid")

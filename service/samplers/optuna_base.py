@@ -68,6 +68,10 @@ class Learner:
         self._pending: dict[int, Hyperparameters] = {}
         self._finished: Heard = {}
 
+    def begin_with(self, first: Sampler) -> None:
+        """Takes configurations from this quasi-random sampler until enough trials have finished."""
+        self._first = first
+
     def constrain(self, constraints: Sequence[Constraint]) -> None:
         """From now on, proposes only configurations that break no constraint."""
         self._constraints = constraints

@@ -1,4 +1,8 @@
-"""Random search: every trial's configuration is drawn independently, from a generator seeded by (seed, number)."""
+"""Random search: each value is drawn independently, from a generator seeded by (seed, number, hyperparameter).
+
+Two labels of a study have the same seed, so a hyperparameter that both have gets the same value in both if its range is
+the same.
+"""
 
 from __future__ import annotations
 
@@ -20,5 +24,7 @@ class Sampler(LearnsNothing):
 
     def ask(self, number: int) -> Hyperparameters:
         """A configuration for trial `number`, independent of all results."""
-        generator = np.random.default_rng([self._seed, number])
-        return {name: parameter.sample(generator) for name, parameter in self._space.items()}
+        return {
+            name: parameter.sample(np.random.default_rng([self._seed, number, *name.encode()]))
+            for name, parameter in self._space.items()
+        }

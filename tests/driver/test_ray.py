@@ -52,9 +52,7 @@ def uninterrupted() -> dict[str, Any]:
     study = quadratic(**LONG)
     found: dict[str, Any] = {}
     for label in study.labels:
-        sampler = build(
-            "quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed, label)
-        )
+        sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed))
         for first in (0, 2):
             settings = [sampler.ask(number) for number in (first, first + 1)]
             pack = Pack.from_spec(parse(trial_document(study, label, settings, study.seed)))
@@ -255,9 +253,7 @@ def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
     (trial,) = client.store.trials.find(study_id)
     assert (trial.state, trial.attempt, trial.rounds_done) == ("COMPLETE", 6, 100)
     assert (trial.deaths, trial.death_round) == (1, kills[-1][1])
-    sampler = build(
-        "quasi_random", study.entry("one").parameters(), ("quality", "speed"), sampler_seed(study.seed, "one")
-    )
+    sampler = build("quasi_random", study.entry("one").parameters(), ("quality", "speed"), sampler_seed(study.seed))
     pack = Pack.from_spec(parse(trial_document(study, "one", [sampler.ask(0)], study.seed)))
     (undisturbed,) = columns(pack.advance(), 1)
     del undisturbed["wall_seconds"]

@@ -13,7 +13,11 @@ import sqlalchemy as sa
 from driftline.errors import Unavailable
 from driftline.results.trial_list import first_difference
 from driftline.study.spec import Resources, Study
+from driftline.wire.records import StudyPlan
 from service.api.computed_results import computed_frontier
+from service.driver.search.actions import Ask, SearchPlan
+from service.driver.search.proposals import Proposals
+from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
@@ -122,7 +126,7 @@ def test_cmaes_keeps_a_study_reproducible(client: StoreClient, tmp_path: Path) -
     whole = client.submit(study)
     Bench(client, whole, study, tmp_path / "whole", slots=1).run()
     entry = study.methods[0]
-    seed = sampler_seed(study.seed, entry.label)
+    seed = sampler_seed(study.seed)
     plain = build("quasi_random", entry.parameters(), ("speed",), seed)
     tried = [trial.hyperparameters for trial in client.store.trials.find(whole, phase="search")]
     own = [number for number in range(28) if tried[number] != plain.ask(number)]
@@ -152,14 +156,46 @@ def test_asynchronous_asking_uses_every_result(client: StoreClient, tmp_path: Pa
     assert (found["asking"], found["plan"]["generation"], found["reproducible"]) == ("asynchronous", 0, False)
 
 
-def test_labels_with_the_same_space_try_other_configurations(client: StoreClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sampler", ["random", "quasi_random", "tpe", "nsga2", "gp", "cmaes"])
+@pytest.mark.parametrize("rates", [{"float": [1e-3, 1], "log": True}, {"choice": [0.01, 0.1, 0.2, 0.3]}], ids=str)
+def test_labels_share_the_values_of_the_hyperparameters_that_they_share(sampler: str, rates: dict[str, Any]) -> None:
+    """Only what a constraint of one label forbids, or what a search has tried already, is replaced."""
+    space = {"client_lr": rates, "local_steps": {"int": [1, 4]}, "server_lr": 0.1}
+    prox = {"prox": {"float": [1e-3, 1], "log": True}}
+    constraint = "client_lr * local_steps <= 0.4"
+    methods = [
+        {"label": "plain", "name": "fedavg", "space": space},
+        {"label": "bounded", "name": "fedavg", "space": space, "constraints": [constraint]},
+        {"label": "more", "name": "fedprox", "space": space | prox},
+    ]
+    if sampler == "cmaes":
+        methods = [methods[0], methods[2]]
     study = quadratic(
-        budget={"trials_per_method": 2, "rounds": 2, "seeds": 0}, methods=[one(), {**one(), "label": "b"}]
+        methods=methods,
+        sampler=sampler,
+        objective={"quality": "loss", "optimize": "quality"},
+        budget={"trials_per_method": 20, "rounds": 2, "searches": 2},
     )
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
-    tried = [json.dumps(trial.hyperparameters) for trial in client.store.trials.find(study_id)]
-    assert len(set(tried)) == 4
+    decided = StudyPlan(generation=0, width=1, confirmation_width=1)
+    proposals = Proposals(study, decided, StudyTable(), build)
+    plan = SearchPlan.of(tuple(study.labels), study.budget, decided)
+    asked = {
+        label: [
+            (trial["client_lr"], trial["local_steps"])
+            for trial in proposals.ask(Ask(label, 0, 20), plan)[:16]  # the start of samplers that learn
+        ]
+        for label in study.labels
+    }
+    drawn = asked["more"]
+    assert drawn[::2] != drawn[1::2], "searches are independent"
+    for label in asked:
+        replaced = 0
+        for number, (own, pair) in enumerate(zip(asked[label], drawn, strict=True)):
+            repeated = label != "more" and pair in asked[label][number % 2 : number : 2]
+            forbidden = label == "bounded" and pair[0] * pair[1] > 0.4
+            replaced += repeated or forbidden
+            assert (own == pair) == (not repeated and not forbidden)
+        assert replaced < 12
 
 
 def test_a_retried_trial_ends_reproducibility_two_generations_later(client: StoreClient, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need
     assert set(bench.search.table.curves[trial]) == {"round", "diverged", "loss"}
     bench.run()
     sampler = build(
-        study.sampler, study.entry("only").parameters(), study.objective.objectives, sampler_seed(study.seed, "only")
+        study.sampler, study.entry("only").parameters(), study.objective.objectives, sampler_seed(study.seed)
     )
     configurations = [sampler.ask(number) for number in range(2)]
     alone = Pack.from_spec(parse(trial_document(study, "only", configurations, study.seed)))

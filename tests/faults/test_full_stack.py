@@ -289,9 +289,7 @@ def asked(record: StudyRecord) -> int:
 def undisturbed(number: int) -> dict[str, Any]:
     """The curve of a trial, trained in this process in one go."""
     whole = study()
-    sampler = build(
-        "quasi_random", whole.entry("one").parameters(), ("quality", "speed"), sampler_seed(whole.seed, "one")
-    )
+    sampler = build("quasi_random", whole.entry("one").parameters(), ("quality", "speed"), sampler_seed(whole.seed))
     settings = [sampler.ask(each) for each in range(number + 1)][number:]
     pack = Pack.from_spec(parse(trial_document(whole, "one", settings, whole.seed)))
     return plain(columns(pack.advance(), 1)[0])

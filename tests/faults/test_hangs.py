@@ -32,9 +32,7 @@ def undisturbed(trials: int) -> list[dict[str, Any]]:
     """The curves of the study's first trials, each trained in this process in one go."""
     study = Study.from_json(SMALL)
     (label,) = study.labels
-    sampler = build(
-        "quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed, label)
-    )
+    sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed))
     found = []
     for number in range(trials):
         pack = Pack.from_spec(parse(trial_document(study, label, [sampler.ask(number)], study.seed)))

@@ -34,7 +34,7 @@ def searched(sampler: Any, rungs: Any, seed: int = 0) -> list[TrialCurve]:
 
 @pytest.mark.parametrize("sampler", ["random", {"name": "tpe", "startup": 4}], ids=["random", "tpe"])
 def test_a_third_of_each_generation_passes_a_rung(sampler: Any) -> None:
-    trials = searched(sampler, RUNGS[:2])
+    trials = searched(sampler, RUNGS[:2], seed=1)
     assert {trial.state for trial in trials} == {"COMPLETE", "STOPPED", "DIVERGED"}
     for generation in range(8):
         own = trials[4 * generation : 4 * generation + 4]

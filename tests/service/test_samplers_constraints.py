@@ -84,12 +84,21 @@ def test_no_proposal_breaks_any_constraint(name, limit, seed):
         assert setting["client_lr"] * setting["local_steps"] <= limit * (1 + 1e-8)
 
 
-@pytest.mark.parametrize("name", ["random", "quasi_random", "grid"])
-def test_sequences_leave_out_what_is_not_allowed_and_keep_their_order(name):
-    whole = map(build(name, SPACE, OBJECTIVES, 3).ask, range(60))
-    kept = [setting for setting in whole if all_hold(CONSTRAINTS, setting)]
+@pytest.mark.parametrize("name", ["random", "quasi_random"])
+def test_sequences_replace_what_is_not_allowed_and_keep_the_rest_in_its_place(name):
+    whole = [build(name, SPACE, OBJECTIVES, 3).ask(number) for number in range(60)]
+    allowed = [all_hold(CONSTRAINTS, setting) for setting in whole]
     sampler = build(name, SPACE, OBJECTIVES, 3, constraints=CONSTRAINTS)
-    assert len(kept) > 3
+    kept = [sampler.ask(number) for number in reversed(range(60))][::-1]
+    assert [own == other for own, other in zip(whole, kept, strict=True)] == allowed
+    assert 3 < sum(allowed) < 60
+    assert len({str(setting) for setting in kept}) == 60
+
+
+def test_a_grid_leaves_out_what_is_not_allowed_and_keeps_its_order():
+    whole = map(build("grid", SPACE, OBJECTIVES, 3).ask, range(60))
+    kept = [setting for setting in whole if all_hold(CONSTRAINTS, setting)]
+    sampler = build("grid", SPACE, OBJECTIVES, 3, constraints=CONSTRAINTS)
     assert [sampler.ask(number) for number in reversed(range(len(kept)))] == kept[::-1]
 
 
@@ -104,7 +113,7 @@ def test_gp_looks_for_the_best_configuration_that_is_allowed():
     """The best of all breaks the constraint; random configurations would seldom be near the boundary."""
     space = {"client_lr": Float(1e-3, 10, log=True), "local_steps": Choice((1, 2, 5, 10))}
     constraints = [Constraint("client_lr * local_steps <= 0.1")]
-    sampler = build("gp", space, ("quality",), 0, constraints=constraints)
+    sampler = build("gp", space, ("quality",), 1, constraints=constraints)
     proposed = []
     for number in range(13):
         proposed.append(sampler.ask(number))

@@ -122,7 +122,7 @@ def test_a_study_tries_them_first_within_its_budget(tmp_path):
     client.store.close()
     assert sorted(rows) == [(label, number) for label in ("plain", "started") for number in range(8)]
     for label in study.labels:
-        parameters, seed = study.entry(label).parameters(), sampler_seed(study.seed, label)
+        parameters, seed = study.entry(label).parameters(), sampler_seed(study.seed)
         sampler = build("tpe", parameters, study.objective.objectives, seed)
         for number in range(8):
             given = start[number] if label == "started" and number < 3 else {}

@@ -8,6 +8,7 @@ from typing import Any
 from driftline.study.spec import Study
 from driftline.wire.records import Hyperparameters, StudyPlan, TrialRecord
 from search_spaces.constraints import all_hold
+from search_spaces.spaces import dimensions
 from service.driver.search.actions import Ask, SearchPlan
 from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import rounded, sampler_seed
@@ -32,11 +33,17 @@ class Proposals:
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
         self._samplers: dict[tuple[str, int], ByRung] = {}
         names, rungs = study.objective.objectives, study.budget.rung_rounds
+        shared = dimensions(entry.parameters() for entry in study.methods)
         for entry in study.methods:
             space = entry.parameters()
             for search in range(study.budget.searches):
-                seed = study.seed if plan.one_seed else sampler_seed(study.seed, entry.label, search)
-                given: dict[str, Any] = {"start": entry.start, "prior": entry.prior, "constraints": entry.constraints}
+                seed = study.seed if plan.one_seed else sampler_seed(study.seed, search)
+                given: dict[str, Any] = {
+                    "start": entry.start,
+                    "prior": entry.prior,
+                    "constraints": entry.constraints,
+                    "dimensions": shared,
+                }
                 made = [build_sampler(study.sampler, space, names, seed, **given) for _ in rungs]
                 self._samplers[entry.label, search] = ByRung(made, enough(study.sampler, space))
 

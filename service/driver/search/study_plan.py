@@ -78,14 +78,18 @@ def halved(plan: StudyPlan, trials: int) -> StudyPlan:
     return plan.model_copy(update=narrower)
 
 
-def sampler_seed(study_seed: int, label: str, search: int = 0) -> int:
-    """Seed of a label's sampler, below 2^32.
+def sampler_seed(study_seed: int, search: int = 0) -> int:
+    """Seed of the samplers of a search, below 2^32; the same for all labels, so that they share configurations.
 
     Args:
         study_seed: The study's seed.
-        label: The label: labels with the same space do not try the same configurations.
-        search: Number of the search, if a label is searched more than once.
+        search: Number of the search, if labels are searched more than once.
     """
+    return _hash([study_seed, "sampler", search], bits=32)
+
+
+def independent_sampler_seed(study_seed: int, label: str, search: int = 0) -> int:
+    """Seed of a sampler that shares nothing with those of other labels, for tables and replays of them."""
     return _hash([study_seed, label, search], bits=32)
 
 
