@@ -23,4 +23,7 @@ changes that study's trials, and it talks only to the API, with a token for that
     file_locks            locks between processes; temporary folders
     child_process         runs what needs much memory in processes that end when idle
     garbage               how often Python looks for garbage
+    sqlite_address        addresses of SQLite files
 """
+
+import trainers as trainers  # `python -m service.driver`: takes the working directory off the search path

@@ -34,7 +34,7 @@ class ChildProcess:
     """
 
     def __init__(self, module: str, *arguments: str, what: str) -> None:
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = [sys.executable, "-P", "-m", module, *arguments]
         self._what = what
         self._running: subprocess.Popen[str] | None = None
 

@@ -34,6 +34,17 @@ def test_classes_have_names_of_their_own() -> None:
     assert len(places) > 300
 
 
+def test_processes_import_nothing_from_the_working_directory() -> None:
+    """Every Python that Driftline starts has the option -P."""
+    started = [
+        (re.split(r"sys\.executable", file.read_text(encoding="utf-8"))[1:], file.relative_to(TESTS.parent))
+        for package in PACKAGES
+        for file in sorted((TESTS.parent / package).rglob("*.py"))
+    ]
+    assert [str(file) for parts, file in started for rest in parts if not rest.startswith(', "-P"')] == []
+    assert sum(len(parts) for parts, _ in started) >= 5
+
+
 def test_files_of_a_package_have_names_of_their_own() -> None:
     shared = set()
     for package in PACKAGES:

@@ -269,7 +269,7 @@ def test_the_launcher_of_the_page_starts_and_ends_drivers(slurm: Launcher, clust
     said = until(lambda: len(lines := (cluster / "log").read_text().splitlines()) == 2 and lines)
     options = "--url=http://api:8080 --folder=/shared --num-cpus=2"
     assert sorted(said) == [
-        f"-m service.driver {options} --study={name} token=token-{name} secret=" for name in ("a", "b")
+        f"-P -m service.driver {options} --study={name} token=token-{name} secret=" for name in ("a", "b")
     ]
     slurm.collect(["a"])
     until(lambda: not slurm.seen("b").alive)

@@ -23,11 +23,16 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     plugins, problem              loads and checks plug-ins; the contract of a task
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
     spelling, values, errors      nearest known words; numbers in documents; errors
+    working_directory             keeps files there from hiding modules
 
 Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or Kubernetes.
 """
 
 from __future__ import annotations
+
+# isort: off
+from trainers import working_directory as working_directory  # before any module that a file there may hide
+# isort: on
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -90,11 +90,16 @@ def _serve(link: StoredLink, port: int, *, browser: bool) -> int:
 
 def start_server(tracking_uri: str, artifact_root: str, port: int) -> subprocess.Popen[bytes]:
     """Starts MLflow's server for a database, on this computer only; it answers some seconds later."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-P", "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", tracking_uri, "--default-artifact-root", artifact_root]
     return subprocess.Popen(
         command,
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # saves a dozen processes
+        env={
+            **os.environ,
+            "PYTHONSAFEPATH": "1",  # for the processes that it starts
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a dozen processes
+        },
         start_new_session=True,  # Ctrl-C reaches only this process; `end_server` ends the group
     )
 

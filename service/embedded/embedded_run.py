@@ -182,9 +182,9 @@ class EmbeddedRun:
             put_all(self.folder, {name: result.file(name) for name in FILES})
 
     def shown(self) -> bool:
-        """Whether all result files exist, including MLflow's database."""
+        """Whether all result files exist, and MLflow's database has the study as it is now."""
         files = (*FILES, "mlflow.db")
-        return self.recorded() and all((self.folder / name).is_file() for name in files)
+        return self._recorded_in_full() and all((self.folder / name).is_file() for name in files)
 
     def recorded(self) -> bool:
         """Whether the study is in the folder's MLflow database."""
@@ -194,10 +194,18 @@ class EmbeddedRun:
 
     def summary(self) -> str:
         """Text that says where the results are, and how to open them."""
+        folder = shlex.quote(str(self.folder))
         return (
-            f"\nIn {self.folder}: {', '.join(FILES)}\nEverything measured is in driftline.db."
-            f"\nOpen it in the MLflow UI:  driftline ui {shlex.quote(str(self.folder))}"
+            f"\nIn {self.folder}: {', '.join(FILES)}\nEverything measured is in driftline.db.\n"
+            f"Open it in the MLflow UI:  driftline ui {folder}"
+            if self.shown()
+            else f"The MLflow UI cannot show it, because recording failed; {LOG} says why. "
+            f"Record it again:  driftline resume {folder}"
         )
+
+    def _recorded_in_full(self) -> bool:
+        record, entries = self.record(), self._folder.store.recorder_state.read(self.study_id, "ended")
+        return any(entry.version == record.version for entry in entries) if record.finished else self.recorded()
 
     def record(self) -> StudyRecord:
         """The study as it is stored now."""

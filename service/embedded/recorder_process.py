@@ -33,10 +33,10 @@ class RecorderProcess:
     """
 
     def __init__(self, folder: Path, study_id: str) -> None:
-        command = [sys.executable, "-W", "ignore", "-m", "service.embedded.recorder_process", str(folder), study_id]
+        command = [sys.executable, "-P", "-W", "ignore", "-m", "service.embedded.recorder_process"]
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(
-                command,
+                [*command, str(folder), study_id],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -221,7 +221,7 @@ def _process(study: Study, training_s: float, most_bytes: int, seed: int) -> Tim
     """What one process measures before it ends or is killed."""
     arguments = [str(training_s), str(most_bytes), str(seed)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "service.embedded.timing_process", *arguments],
+        [sys.executable, "-P", "-m", "service.embedded.timing_process", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

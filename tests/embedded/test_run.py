@@ -8,8 +8,11 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 import yaml
@@ -63,14 +66,28 @@ pytestmark = [
 ]
 
 
+@contextlib.contextmanager
+def among_files_of_the_user(folder: Path) -> Iterator[None]:
+    """A working directory whose files hide modules for who looks there; nothing may import them."""
+    folder.mkdir()
+    for name in ("json", "mlflow", "numpy", "random", "service", "sklearn", "types"):
+        (folder / f"{name}.py").write_text(
+            f"open({str(folder / 'imported')!r}, 'a').write({name!r}); raise SystemExit(3)"
+        )
+    with contextlib.chdir(folder):
+        yield
+    assert not (folder / "imported").exists(), (folder / "imported").read_text()
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the finished study, run by the lines of the README."""
     folder = tmp_path_factory.mktemp("run")
     study = Study(**STUDY)
     client = Client(out=folder)
-    job = client.submit(study)
-    job.wait(progress=True)
+    with among_files_of_the_user(folder / "work"):
+        job = client.submit(study)
+        job.wait(progress=True)
     best = job.best(cost=10)
     front = job.frontier()
     assert best == front.best(cost=10)
@@ -139,16 +156,16 @@ def test_a_moved_folder_shows_its_own_artifacts(out: Path, tmp_path: Path, opene
     moved = tmp_path / "it's moved"
     shutil.copytree(out, moved)
     if opened == "ui":
-        assert stored_link(moved, 5000).artifact_root == str(moved / "mlartifacts")
+        assert stored_link(moved, 5000).artifact_root == (moved / "mlartifacts").as_uri()
     else:
         with EmbeddedRun(moved) as run:
             run.finish()
     with contextlib.closing(sqlite3.connect(moved / "mlflow.db")) as connection:
         queries = ("SELECT artifact_uri FROM runs", "SELECT artifact_location FROM experiments WHERE name != 'Default'")
-        places = [place for query in queries for (place,) in connection.execute(query)]
+        places = [Path(url2pathname(urlsplit(uri).path)) for query in queries for (uri,) in connection.execute(query)]
     assert len(places) > 20
-    assert {Path(place).parts[: len(moved.parts) + 1] for place in places} == {(moved / "mlartifacts").parts}
-    pictures = [place for place in places if (Path(place) / "frontier.png").is_file()]
+    assert {place.parts[: len(moved.parts) + 1] for place in places} == {(moved / "mlartifacts").parts}
+    pictures = [place for place in places if (place / "frontier.png").is_file()]
     assert len(pictures) == 1
 
 
@@ -205,8 +222,11 @@ def test_a_deleted_mlflow_database_is_written_again(out: Path, tmp_path: Path) -
         assert run.shown()
         (copy / "mlflow.db").unlink()
         assert not run.shown()
+        assert f"driftline resume {copy}" in run.summary()
+        assert "driftline ui" not in run.summary()
         run.finish()
         assert run.shown()
+        assert f"driftline ui {copy}" in run.summary()
     with contextlib.closing(sqlite3.connect(copy / "mlflow.db")) as mlflow:
         (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
     assert runs == 20 + 2 + 1

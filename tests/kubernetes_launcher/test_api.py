@@ -39,7 +39,7 @@ def test_a_driver_from_start_to_end(plane, place):
     place.launcher.start(launch())
     assert place.launcher.seen(STUDY) == Seen(True)
     job, secret = place.jobs()[name], place.secrets()[name]
-    assert job["spec"]["entrypoint"].startswith(f"python -m service.driver --study {STUDY}")
+    assert job["spec"]["entrypoint"].startswith(f"python -P -m service.driver --study {STUDY}")
     assert {field["manager"] for field in job["metadata"]["managedFields"]} == {"driftline"}
     assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     assert base64.b64decode(secret["data"]["driver_token"]).decode() == launch().token

@@ -90,7 +90,7 @@ def test_the_schema_would_tell_an_unknown_key(schema, place):
 def test_the_driver_is_the_entrypoint_and_its_token_stands_in_the_secret_alone():
     job = made()
     assert job["spec"]["entrypoint"] == (
-        f"python -m service.driver --study {STUDY} --url {URL} --folder {FOLDER} --address auto --nodes-seconds 1200"
+        f"python -P -m service.driver --study {STUDY} --url {URL} --folder {FOLDER} --address auto --nodes-seconds 1200"
         " --worker-gpus 2 --most-nodes 8"
     )
     assert launch().token not in json.dumps(job)

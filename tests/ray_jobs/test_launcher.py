@@ -107,7 +107,7 @@ def test_a_driver_is_submitted_once_with_our_package(ray: FakeRay) -> None:
     (job,) = ray.jobs.values()
     assert job["submission_id"] == "driftline-s1-1"
     assert job["entrypoint"] == (
-        "python -m service.driver.preflight && exec python -m service.driver --study=s1 --url=http://tuner:8080 "
+        "python -P -m service.driver.preflight && exec python -P -m service.driver --study=s1 --url=http://tuner:8080 "
         "--folder=s3://bucket/x --address=auto"
     )
     environment = job["runtime_env"]["env_vars"]

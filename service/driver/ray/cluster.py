@@ -214,7 +214,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
     try:
         if address is None:
             progress("starting Ray (5-20 s) ...")
-            with lean_ray.fewer_processes(), lean_ray.own_session():
+            with lean_ray.fewer_processes(), lean_ray.own_session(), lean_ray.own_modules():
                 _ray().init(
                     address="local",
                     num_cpus=num_cpus,
@@ -225,7 +225,8 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
                 )
         else:
             progress(f"connecting to Ray at {address} ...")
-            _ray().init(address=address, runtime_env={"env_vars": ray_variables.passed_on()}, **quiet)
+            with lean_ray.own_modules():
+                _ray().init(address=address, runtime_env={"env_vars": ray_variables.passed_on()}, **quiet)
     except DriftlineError:
         raise
     except Exception as error:

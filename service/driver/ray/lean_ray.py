@@ -47,6 +47,23 @@ def own_session() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def own_modules() -> Iterator[None]:
+    """For `ray.init`: workers import nothing from this process's working directory and the folder of its script.
+
+    Ray would put both in front of the workers' module search path, where a `json.py` hides Python's.
+    """
+    config = import_module("ray.job_config").JobConfig
+    serialize = config._serialize
+
+    def without_folders(self: Any) -> Any:
+        self._py_driver_sys_path = []
+        return serialize(self)
+
+    with _replaced(config, _serialize=without_folders):
+        yield
+
+
+@contextlib.contextmanager
 def waiting_workers() -> Iterator[None]:
     """For a private Ray: Tune's actors need no runtime environment, so that they take the workers that already wait.
 

@@ -69,7 +69,7 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
         folder: URL or path of the folder for checkpoints.
     """
     gpus = 0 if launch.gpus == 0 else config.workers.gpus
-    command = ["python", "-m", "service.driver", "--study", launch.study_id, "--url", url, "--folder", folder]
+    command = ["python", "-P", "-m", "service.driver", "--study", launch.study_id, "--url", url, "--folder", folder]
     command += ["--address", "auto", "--nodes-seconds", str(config.unschedulable_seconds + config.image_pull_seconds)]
     if gpus and launch.gpus is None:  # there may be no worker yet that shows its GPUs
         command += ["--worker-gpus", str(gpus)]

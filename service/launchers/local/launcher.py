@@ -119,7 +119,7 @@ class LocalLauncher(Launcher):
                     "look for a disk or a GPU that does not answer"
                 )
             child = subprocess.Popen(
-                [sys.executable, "-m", "service.driver", f"--study={study_id}", *self._options],
+                [sys.executable, "-P", "-m", "service.driver", f"--study={study_id}", *self._options],
                 env={**_environment(launch.token), driver_processes.MARK: str(self._lock_file(study_id))},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

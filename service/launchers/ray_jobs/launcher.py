@@ -247,7 +247,7 @@ class RayJobsLauncher(Launcher):
     def _body(self, launch: Launch, name: str) -> dict[str, Any]:
         driver = [f"--study={launch.study_id}", f"--url={self._url}", f"--folder={self._checkpoints}", "--address=auto"]
         python = shlex.quote(self._config.python)
-        command = f"{python} -m service.driver.preflight && exec {python} -m service.driver {shlex.join(driver)}"
+        command = f"{python} -P -m service.driver.preflight && exec {python} -P -m service.driver {shlex.join(driver)}"
         variables = {
             **({"DATA_DIR": self._config.data_dir} if self._config.data_dir else {}),
             **self._config.environment,
