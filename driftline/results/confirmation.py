@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
-from driftline.results.recommendation import decision_costs
 from driftline.results.runs import Runs, axis_of_runs, runs_of_all
 from driftline.results.scale import Axis
+
+MOST_COSTS = 2000
+"""Most costs at which configurations are compared. Of more, this number is taken, evenly on a logarithmic axis."""
 
 _CHOSEN = ("COMPLETE", "STOPPED")
 _LAST = ("DIVERGED", "FAILED", "CANCELLED")
@@ -66,6 +68,20 @@ def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:
             left[index] = False
             best = np.maximum(best, reached[index])
     return [runs[index].configuration for index in chosen]
+
+
+def decision_costs(costs: Sequence[Array]) -> Array:
+    """All of these costs, or `MOST_COSTS` of them.
+
+    Args:
+        costs: Costs of the rounds of each configuration, positive.
+    """
+    distinct = np.unique(np.concatenate([np.zeros(0), *costs]))
+    if len(distinct) <= MOST_COSTS:
+        return distinct
+    wanted = np.geomspace(distinct[0], distinct[-1], MOST_COSTS)
+    before = np.maximum(np.searchsorted(distinct, wanted[:-1], side="right") - 1, 0)
+    return np.asarray(distinct[np.unique(np.append(before, len(distinct) - 1))])
 
 
 def _best_within(runs: Runs, cost: Array, start: float, axis: Axis) -> Array:

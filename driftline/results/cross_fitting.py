@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,11 +40,15 @@ def cross_fitted(runs: Sequence[Runs], axis: Axis, span: Span) -> list[Steps]:
         axis: Gives the merit of a quality.
         span: Costs of interest.
     """
-    steps = []
-    for seed in range(runs[0].seeds):
-        others = [other for other in range(runs[0].seeds) if other != seed]
-        steps.append(follow(recommend(runs, others, axis, span), runs, seed, untrained(runs, seed)))
-    return steps
+    return [follow(chosen, runs, seed, untrained(runs, seed)) for seed, _, chosen in folds(runs, axis, span)]
+
+
+def folds(runs: Sequence[Runs], axis: Axis, span: Span) -> Iterator[tuple[int, list[int], Recommendations]]:
+    """Each seed, all others, and what these others recommend (positions of seeds in the runs)."""
+    seeds = range(runs[0].seeds)
+    for seed in seeds:
+        others = [other for other in seeds if other != seed]
+        yield seed, others, recommend(runs, others, axis, span)
 
 
 def found_by_search(runs: Sequence[Runs], search: Sequence[Runs], axis: Axis, span: Span) -> list[Steps]:
@@ -60,7 +64,7 @@ def found_by_search(runs: Sequence[Runs], search: Sequence[Runs], axis: Axis, sp
         span: Costs of interest.
     """
     chosen = recommend(search, [0], axis, span)
-    return [_follow_rounds(chosen, search, runs, seed) for seed in range(runs[0].seeds)]
+    return [follow_rounds(chosen, search, runs, seed) for seed in range(runs[0].seeds)]
 
 
 def untrained(runs: Sequence[Runs], seed: int) -> float:
@@ -77,7 +81,7 @@ def band(steps: Sequence[Steps]) -> Band:
     return Band(cost[keep], *values[:, keep])
 
 
-def _follow_rounds(chosen: Recommendations, search: Sequence[Runs], runs: Sequence[Runs], seed: int) -> Steps:
+def follow_rounds(chosen: Recommendations, search: Sequence[Runs], runs: Sequence[Runs], seed: int) -> Steps:
     """As `follow`, for runs that were evaluated after other rounds than those that chose, or only in round 0."""
     quality = np.full(len(chosen.cost), untrained(runs, seed))
     for number in np.unique(chosen.which[chosen.which >= 0]):

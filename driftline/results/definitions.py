@@ -8,7 +8,6 @@ from typing import Any
 from driftline.results.curves import UNITS, WINDOW
 from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL, POWER
-from driftline.results.recommendation import LEAST_FOR_ERRORS
 from driftline.results.scale import RESOLUTION
 from driftline.results.settling import LEARNED_FROM, SETTLED_WITHIN
 from driftline.study.directions import direction
@@ -43,19 +42,25 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "axis": "qualities are compared on a logarithm if the metric falls and is positive (scale: logarithmic), "
         "otherwise as they are",
         "recommendations": "for each cost, the configuration to run and the round to stop at, among the confirmed "
-        "configurations. Costs are scanned upwards; the configuration changes only if the mean paired difference of "
-        "the best qualities so far exceeds its standard error over seeds; the stopping round is the earliest within "
-        f"one standard error of the configuration's best so far. With fewer than {LEAST_FOR_ERRORS} seeds any "
-        "difference counts. Of several searches, the one with the largest area is chosen from. A configuration is not "
-        "recommended from the round in which it diverged on a choosing seed",
-        "frontier": "the quality of recommendations for each cost, cross-fitted: for each confirmation seed, the "
-        "recommendations of the other seeds, measured on the seed left out. quality is the median over seeds, low and "
-        "high the smallest and largest. With one confirmation seed the search chooses; without confirmation it is the "
+        "configurations of all searches: of all rounds that the cost pays for, the best mean over the configuration's "
+        "seeds, on the axis; of equals the one with fewer rounds, then the lower number. With one confirmation seed, "
+        "or none, the search chooses. A configuration is not recommended from the round in which it diverged on a "
+        "choosing seed. A recommendation holds until the next begins",
+        "frontier": "what to expect of the recommendations. quality is the mean of the recommended run over its own "
+        "seeds, on the axis, made worse by the label's optimism: one run has one number. low and high are the smallest "
+        "and the largest of these seeds. With one confirmation seed it is that seed's; without confirmation it is the "
         "search's own best, which flatters (see reported)",
-        "area": "mean over log10 cost of the frontier's scaled quality for a seed: (q - start) / (best - start) on the "
-        "axis, not clipped. One scale for all labels and seeds: start is the mean quality of untrained models, best "
-        "the best median final quality of a frontier in the study, unless objective.scale fixes both. area is the mean "
-        "over seeds, low and high the smallest and largest. Areas of different scales cannot be compared",
+        "optimism": "how much better a recommended run looks on the seeds that choose it than on another one: the "
+        "difference on the axis between the choosing seeds' mean and the cross-fitted quality, averaged over the seeds "
+        "and over log10 cost, times (K - 1) / K with K seeds, at least 0. A factor on a logarithmic axis, otherwise an "
+        "amount",
+        "cross_fitted": "for each confirmation seed, the quality on this seed of what the others recommend, by the "
+        "same rule, within its search: no number is from a seed that helped to choose. Areas and comparisons use it. "
+        "With one confirmation seed, the search chooses",
+        "area": "mean over log10 cost of the scaled cross-fitted quality of a seed: (q - start) / (best - start) on "
+        "the axis, not clipped. One scale for all labels and seeds: start is the mean quality of untrained models, "
+        "best the best median final cross-fitted quality of a label, unless objective.scale fixes both. area is the "
+        "mean over seeds, low and high the smallest and largest. Areas of different scales cannot be compared",
         "settles": f"cost from which a run's quality stays within {within} of the way from start to end, on the axis; "
         "the median over the seeds without divergence",
         "ends": "last quality of a run; the median over the seeds without divergence",

@@ -2,8 +2,9 @@
 
     {"study", "definitions", "scale", "deterministic", "methods": {LABEL: {
         "reported": {"phase", "trials", "diverged", "incomplete", "seeds", "searches"},
-        "recommendations": [{"cost", "configuration", "round"}],
+        "recommendations": [{"cost", "configuration", "round", "quality", "low", "high"}],
         "frontier": [{"cost", "quality", "low", "high"}],
+        "optimism", "cross_fitted": [{"search", "seed", "cost", "quality"}],
         "area", "area_band": {"low", "high"}, "areas": [{"search", "seed", "area"}],
         "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
         "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
@@ -16,13 +17,12 @@ explains every term.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from driftline.results.cross_fitting import band
 from driftline.results.curves import Array, TrialCurve, check_cost
 from driftline.results.definitions import definitions
 from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs
@@ -183,7 +183,6 @@ class _Summary:
         numbers = [row["area"] for row in areas]
         mean = float(np.mean(numbers)) if numbers else None
         low, high = (min(numbers), max(numbers)) if judged and numbers else (mean, mean)
-        some = label.searches[0] if label.searches else None
         return {
             "reported": {
                 "phase": label.phase,
@@ -193,8 +192,14 @@ class _Summary:
                 "seeds": sorted({seed for search in label.searches for seed in search.seeds}),
                 "searches": len(label.searches),
             },
-            "recommendations": self._recommendations(label, steps) if some else [],
-            "frontier": self._frontier(steps, judged) if some else [],
+            **self._promised(label),
+            "cross_fitted": [
+                {"search": search.search, "seed": seed, "cost": each.cost.tolist(), "quality": each.quality.tolist()}
+                for search, reported in pairs
+                for seed, each in zip(search.seeds, reported, strict=True)
+            ]
+            if judged
+            else [],
             "area": mean,
             "area_band": {"low": low, "high": high} if numbers else None,
             "areas": areas,
@@ -211,33 +216,25 @@ class _Summary:
             "granted": granted(trials, self.reading.cost, self.rungs),
         }
 
-    def _recommendations(self, label: LabelRuns, steps: Sequence[Sequence[Steps]]) -> list[Json]:
-        areas = [float(np.mean([each.area(self.scale, self.span) for each in reported])) for reported in steps]
-        chosen, runs = label.recommendations(self.scale.axis, self.span, areas)
-        rows = zip(chosen.cost.tolist(), chosen.which.tolist(), chosen.column.tolist(), strict=True)
-        return [
-            {"cost": cost, "configuration": runs[which].configuration, "round": int(runs[which].rounds[column])}
-            for cost, which, column in rows
-            if which != UNTRAINED
+    def _promised(self, label: LabelRuns) -> Json:
+        """What to run for each cost, and the qualities along the cost."""
+        if not label.searches:
+            return {"recommendations": [], "frontier": [], "optimism": None}
+        found = label.promises(self.scale.axis, self.span)
+        columns = ("cost", "configuration", "round", "quality", "low", "high")
+        rows = [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*(getattr(found, name).tolist() for name in columns), strict=True)
         ]
-
-    def _frontier(self, steps: Sequence[Sequence[Steps]], judged: bool) -> list[Json]:
-        whole = band([each for search in steps for each in search])
-        if not judged:  # no fresh seed, so no band
-            whole = replace(whole, low=whole.middle, high=whole.middle)
-        rows: list[Json] = [
-            {"cost": cost, "quality": middle, "low": low, "high": high}
-            for cost, middle, low, high in zip(
-                *(part.tolist() for part in (whole.cost, whole.middle, whole.low, whole.high)), strict=True
-            )
-        ]
-        if judged and len(steps) > 1:
-            middles = np.stack([_median_at(search, whole.cost) for search in steps])
-            for row, low, high in zip(rows, middles.min(axis=0).tolist(), middles.max(axis=0).tolist(), strict=True):
-                row |= {"search_low": low, "search_high": high}
-        if rows[-1]["cost"] < self.span.last:
-            rows.append({**rows[-1], "cost": self.span.last})
-        return rows
+        frontier = [{name: row[name] for name in ("cost", "quality", "low", "high")} for row in rows]
+        if frontier[-1]["cost"] < self.span.last:
+            frontier.append({**frontier[-1], "cost": self.span.last})
+        flattery = found.optimism
+        return {
+            "recommendations": [row for row in rows if row["configuration"] != UNTRAINED],
+            "frontier": frontier,
+            "optimism": 10**flattery if self.scale.axis.logarithmic else flattery,
+        }
 
     def _found(self, searches: Sequence[SearchRuns]) -> list[Json]:
         """For each seed, what the searches alone recommend: the mean over the searches that were confirmed on it."""
@@ -287,7 +284,3 @@ def _row(runs: Runs, hyperparameters: Mapping[str, Any], settling: Settled) -> J
         "ends_high": max(end),
         "pareto": False,
     }
-
-
-def _median_at(steps: Sequence[Steps], cost: Array) -> Array:
-    return np.asarray(np.median([each.at(cost) for each in steps], axis=0))

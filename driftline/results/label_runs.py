@@ -9,7 +9,8 @@ import numpy as np
 
 from driftline.results.cross_fitting import cross_fitted, found_by_search
 from driftline.results.curves import TrialCurve
-from driftline.results.recommendation import Recommendations, Span, Steps, recommend
+from driftline.results.promise import Promises, promises, promises_by_search
+from driftline.results.recommendation import Span, Steps
 from driftline.results.runs import ENDED, WHOLE, Runs, common, runs_of_all
 from driftline.results.scale import Axis
 
@@ -36,9 +37,13 @@ class SearchRuns:
 
     def found(self, axis: Axis, span: Span) -> list[Steps]:
         """For each seed, the quality of what the search alone recommends."""
+        return found_by_search(self.searched_runs, self.chosen_on, axis, span)
+
+    @property
+    def searched_runs(self) -> list[Runs]:
+        """The configurations of `chosen_on` on the seeds."""
         searched = {each.configuration for each in self.chosen_on}
-        runs = [each for each in self.runs if each.configuration in searched]
-        return found_by_search(runs, self.chosen_on, axis, span)
+        return [each for each in self.runs if each.configuration in searched]
 
 
 @dataclass(frozen=True)
@@ -60,27 +65,21 @@ class LabelRuns:
         """The reported configurations."""
         return [each for one in self.searches for each in one.runs]
 
-    def recommendations(
-        self, axis: Axis, span: Span, areas: Sequence[float]
-    ) -> tuple[Recommendations, tuple[Runs, ...]]:
-        """What to run for each cost, chosen on all seeds, and the configurations that it refers to.
+    def promises(self, axis: Axis, span: Span) -> Promises:
+        """What to run for each cost, and what to expect of it.
 
-        Searches that confirm on the same seeds are chosen from together; of others, the one with the most seeds and
-        then the largest area is chosen from. With one seed, the search chooses.
+        All searches that were confirmed on the most seeds are chosen from together. With one seed, the searches choose.
 
         Args:
             axis: Gives the merit of a quality.
             span: The costs.
-            areas: Mean area of each search.
         """
-        best = max(range(len(self.searches)), key=lambda index: (len(self.searches[index].seeds), areas[index], -index))
-        seeds = self.searches[best].seeds
-        together = [one for one in self.searches if one.seeds == seeds]
-        runs = tuple(each for one in together for each in one.runs)
-        if len(seeds) > 1:
-            return recommend(runs, range(len(seeds)), axis, span), runs
-        chosen_on = tuple(each for one in together for each in one.chosen_on)
-        return recommend(chosen_on, [0], axis, span), chosen_on
+        most = max(len(one.seeds) for one in self.searches)
+        searches = [one for one in self.searches if len(one.seeds) == most]
+        if most > 1:
+            return promises([each for one in searches for each in one.runs], axis, span)
+        runs = [each for one in searches for each in one.searched_runs]
+        return promises_by_search(runs, [each for one in searches for each in one.chosen_on], axis, span)
 
 
 def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRuns:

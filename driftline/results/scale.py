@@ -18,6 +18,9 @@ ROUNDING = 1e-9
 """Numbers that differ by less than this share are equal: the rest is rounding."""
 
 
+_DIGITS = 12
+
+
 @dataclass(frozen=True)
 class Axis:
     """How good a value of a metric is.
@@ -40,6 +43,19 @@ class Axis:
         if self.floor is not None:
             return np.asarray(-np.log10(np.maximum(quality, self.floor)))
         return np.asarray(quality if self.rising else np.negative(quality))
+
+    def quality(self, merit: Array) -> Array:
+        """The quality of a merit: the inverse of `merit`."""
+        if self.floor is not None:
+            return np.asarray(10.0 ** np.negative(merit))
+        return np.asarray(merit if self.rising else np.negative(merit))
+
+    def without_rounding(self, merit: Array) -> Array:
+        """The merit to 12 digits: sums of equal numbers in another order differ in the last ones."""
+        if self.floor is not None:
+            return np.asarray(np.round(merit, _DIGITS))
+        size = np.where(merit == 0, 1.0, 10.0 ** np.floor(np.log10(np.where(merit == 0, 1.0, np.abs(merit)))))
+        return np.asarray(np.round(merit / size, _DIGITS) * size)
 
 
 def axis_of(metric: str, starts: Iterable[float], least: float) -> Axis:

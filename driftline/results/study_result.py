@@ -25,7 +25,7 @@ from trainers import hint, shown
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of frontier.json; grows when a key is removed or changes its meaning."""
 
 FILES = ("frontier.json", "frontier.html", "frontier.png", "frontier.svg", "trials.csv")

@@ -38,9 +38,10 @@ class Recommendation:
         hyperparameters: Its values, by dotted name: ``client_lr``, ``server.momentum``.
         rounds: Rounds to train: stop after this one.
         cost: The most that training may cost, in the unit of the frontier's cost.
-        quality: The frontier at this cost, in the unit of the metric: the median over seeds that did not choose.
-        low: The smallest quality over these seeds; equal to `quality` without a band.
-        high: The largest quality over these seeds; equal to `quality` without a band.
+        quality: What to expect of this run, in the unit of the metric: its mean over its seeds (in the log for losses),
+            less the optimism of the choice.
+        low: The smallest quality of this run over its seeds; equal to `quality` without a band.
+        high: The largest quality of this run over its seeds; equal to `quality` without a band.
         phase: "confirmation"; or "search" if only the search has results, whose quality flatters.
     """
 
@@ -100,8 +101,8 @@ class Frontier:
             raise NotFound(f"no frontier.json at {place}: run a study into it first")
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
-            older = "first" not in data.get("scale", {})
-        except (ValueError, AttributeError, TypeError):  # no JSON, or no object where there must be one
+            older = any("optimism" not in method for method in data["methods"].values())
+        except (ValueError, AttributeError, TypeError, KeyError):  # no JSON, or no object where there must be one
             raise InvalidSpec("path", f"must be a frontier.json or a folder that holds one, got {path}") from None
         if older:
             raise NotFound(f"{file} is of an older version: driftline.frontier(folder) computes it from the curves")
@@ -118,11 +119,10 @@ class Frontier:
 
         A configuration that diverged later on every seed is left out.
         """
-        last = self.data["scale"]["last"]
         return [
             self._recommendation(label, row, row.end)
-            for label, method in self.data["methods"].items()
-            for row in recommendation_rows(method, last)
+            for label in self.labels
+            for row in recommendation_rows(self.data, label)
             if row.configuration is not None
         ]
 
@@ -165,7 +165,7 @@ class Frontier:
         return warm_started(study, earlier, rows, good, curvature_ratio(earlier, study))
 
     def best(self, label: str | None = None, *, cost: float | None = None) -> Recommendation:
-        """What to run for a cost: the numbers that `table` prints for it.
+        """What to run for a cost: the last recommendation that costs no more.
 
         Args:
             label: A label; None takes the one whose frontier is best at this cost. That is no verdict: see `compare`.
@@ -189,7 +189,7 @@ class Frontier:
         limit = last if cost is None else cost
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise InvalidSpec("cost", f"must be a number of {unit(parameters['cost'])}, got {shown(cost)}")
-        rows = {one: recommendation_within(method, last, limit) for one, method in methods.items()}
+        rows = {one: recommendation_within(self.data, one, limit) for one in methods}
         cheap = {one: row for one, row in rows.items() if row is not None}
         if not cheap:
             least = number(min(method["recommendations"][0]["cost"] for method in methods.values()))

@@ -21,7 +21,6 @@ import numpy as np
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import TrialCurve, unit
-from driftline.results.show.number_text import number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows
 from driftline.results.study_result import StudyResult
 from driftline.study.spec import Study
@@ -99,10 +98,9 @@ def frontier_models(study: Study, result: StudyResult, label: str | None = None)
         label: Only this label's.
     """
     methods = result.document["methods"]
-    last = result.document["scale"]["last"]
     for name in methods if label is None else [label]:
         phase = methods[name]["reported"]["phase"]
-        for row in recommendation_rows(methods[name], last):
+        for row in recommendation_rows(result.document, name):
             if row.configuration is None:
                 continue
             number = row.configuration["configuration"]
@@ -262,7 +260,7 @@ def _save(trained: TrainedModel, folder: Path) -> None:
 
 def _name(point: FrontierModel, result: StudyResult) -> str:
     """``fedavg up to 24 rounds``, with what MLflow accepts in names."""
-    limit = f"{number(point.row.end)} {unit(result.reading.cost)}"
+    limit = f"{point.row.end_text} {unit(result.reading.cost)}"
     return f"{metric_name(point.label)} up to {limit}".replace("/", "-").replace(":", "-").replace(".", "_")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from driftline.results.curves import TrialCurve, unit
 from driftline.results.document import Reading
 from driftline.results.runs import ENDED, axis_of_runs, runs_of
-from driftline.results.show.number_text import banded, hyperparameters_text, number
+from driftline.results.show.number_text import banded, hyperparameters_text
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.study_result import StudyResult
 from driftline.results.targets import costs_to_targets
@@ -30,18 +31,19 @@ _DIGEST = 16  # MLflow takes at most 36 characters
 def frontier_rows(method: dict[str, Any], reading: Reading) -> list[Row]:
     """The metrics of a label's run.
 
-    ``frontier`` has the cost as its step (seconds in milliseconds), ``frontier_low`` and ``frontier_high`` are its band
-    over seeds. MLflow joins points by straight lines; therefore each quality is repeated one step before the next. The
-    single numbers are ``area``, ``diverged``, and ``final_METRIC``, where the frontier ends.
+    ``frontier`` has the cost as its step (seconds in milliseconds), rounded up, so that a step pays for what is shown
+    there; ``frontier_low`` and ``frontier_high`` are its band over seeds. MLflow joins points by straight lines;
+    therefore each quality is repeated one step before the next. The single numbers are ``area``, ``diverged``, and
+    ``final_METRIC``, where the frontier ends.
 
     Args:
         method: The label's part of the result.
         reading: The metrics of quality and cost.
     """
     frontier = [method["frontier"][index] for index in _picked(len(method["frontier"]))]
-    steps = [round(row["cost"] * (1000 if reading.cost == "seconds" else 1)) for row in frontier]
+    by_step = {math.ceil(row["cost"] * (1000 if reading.cost == "seconds" else 1)): row for row in frontier}
     rows: list[Row] = []
-    for row, step, following in zip(frontier, steps, [*steps, 0][1:], strict=True):
+    for (step, row), following in zip(by_step.items(), [*by_step, 0][1:], strict=True):
         for at in (step, following - 1) if following - 1 > step else (step,):
             rows += [(name, row[key], at) for name, key in zip(FRONTIER, ("quality", "low", "high"), strict=True)]
     single = {"diverged": method["diverged"]}
@@ -138,14 +140,14 @@ def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[st
     The hyperparameters are those that are recommended for the largest cost, with ``configuration`` and
     ``stop_at_round``; ``up to 24 rounds`` says the same in words, for every row of the result's table.
     """
-    entry, method = study.study.entry(label), result.document["methods"][label]
+    entry = study.study.entry(label)
     params: dict[str, Any] = {"label": label, "method": entry.name}
     params |= {kind: part.name for kind, part in entry.parts().items()}
     reading = result.reading
-    rows = [row for row in recommendation_rows(method, result.document["scale"]["last"]) if row.configuration]
+    rows = [row for row in recommendation_rows(result.document, label) if row.configuration]
     for row in rows:
         chosen = row.configuration or {}
-        params[f"up to {number(row.end)} {unit(reading.cost)}"] = (
+        params[f"up to {row.end_text} {unit(reading.cost)}"] = (
             f"{reading.quality} {banded(*row.quality)}: stop at round {row.stop}, "
             f"{hyperparameters_text(chosen['hyperparameters'])}"
         )

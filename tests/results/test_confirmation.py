@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings
 
-from driftline.results.confirmation import greedy, to_confirm
+from driftline.results.confirmation import MOST_COSTS, decision_costs, greedy, to_confirm
 from driftline.results.runs import Runs
 from driftline.results.scale import Axis
 
@@ -79,3 +79,13 @@ def test_losses_are_judged_on_the_logarithm() -> None:
     fast = curve([1.0, 0.1, 0.1, 0.1, 0.1], metric="test_loss", number=0)
     slow = curve([1.0, 0.5, 1e-4, 1e-4, 1e-4], metric="test_loss", number=1)
     assert to_confirm([fast, slow], "test_loss", "rounds", 1) == [1]
+
+
+def test_very_many_costs_are_thinned_evenly_on_the_logarithm() -> None:
+    few = decision_costs([np.arange(1.0, 50.0), np.arange(1.0, 80.0)])
+    assert few.tolist() == np.arange(1.0, 80.0).tolist()
+    many = decision_costs([np.linspace(1.0, 1000.0, 50_000), np.linspace(2.0, 900.0, 50_000)])
+    assert len(many) <= MOST_COSTS
+    assert (many[0], many[-1]) == (1.0, 1000.0)
+    late = many[many > 10]
+    assert np.diff(np.log10(late)).max() < 2.1 * 3 / MOST_COSTS

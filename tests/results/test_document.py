@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from driftline.errors import InvalidSpec
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
-from driftline.results.show.axes import band_text
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.results.study_result import study_result
@@ -50,11 +49,12 @@ def test_shape_of_the_document() -> None:
         assert set(method["ledger"]) == {"trials", "rounds", "client_gradients", "bytes"}
         for row in method["frontier"]:
             assert set(row) == {"cost", "quality", "low", "high"}
-            assert row["low"] <= row["quality"] <= row["high"]
+            assert row["low"] <= row["quality"] + method["optimism"] <= row["high"]
         assert (method["frontier"][0]["cost"], method["frontier"][-1]["cost"]) == (1.0, 200.0)
         for row in method["recommendations"]:
-            assert set(row) == {"cost", "configuration", "round"}
+            assert set(row) == {"cost", "configuration", "round", "quality", "low", "high"}
             assert row["round"] <= row["cost"]
+        assert [(row["search"], row["seed"]) for row in method["cross_fitted"]] == [(0, 1), (0, 2), (0, 3)]
         assert len(method["configurations"]) == 8
         assert [row["seed"] for row in method["areas"]] == method["reported"]["seeds"] == [1, 2, 3]
     for word in (
@@ -74,29 +74,37 @@ def test_shape_of_the_document() -> None:
 
 
 def test_a_study_by_hand() -> None:
-    """Each seed reports what the other one recommends: on seed 2 the first configuration, on seed 1 the second."""
-    first = confirmed([[0.0, 0.5, 0.6], [0.0, 0.5, 0.8], [0.0, 0.5, 0.6]], configuration=0)
-    second = confirmed([[0.0, 0.2, 0.5], [0.0, 0.2, 0.5], [0.0, 0.2, 0.7]], configuration=1)
-    result = frontier_document("s", [*first, *second], Chosen(), 2)
+    """The first configuration is better in the mean. On seed 1 it was chosen for seed 2, the second for seed 1.
+
+    From round 2 to round 4, half of the logarithm of the cost, each seed looks better by 0.2 than what it is left with;
+    two seeds choose better than one: the optimism is 0.2 / 2 / 2.
+    """
+    first = confirmed([[0.0, 0.5, 0.6, 0.6, 0.6], [0.0, 0.5] + [0.8] * 3, [0.0, 0.5] + [0.6] * 3], configuration=0)
+    second = confirmed([[0.0, 0.2, 0.5, 0.5, 0.5], [0.0, 0.2] + [0.5] * 3, [0.0, 0.2] + [0.7] * 3], configuration=1)
+    result = frontier_document("s", [*first, *second], Chosen(), 4)
     method = result["methods"]["fedavg"]
-    assert method["frontier"] == [
-        {"cost": 1.0, "quality": 0.5, "low": 0.5, "high": 0.5},
-        {"cost": 2.0, "quality": pytest.approx(0.55), "low": 0.5, "high": 0.6},
+    assert method["optimism"] == pytest.approx(0.05)
+    frontier = [
+        {"cost": 1.0, "quality": pytest.approx(0.45), "low": 0.5, "high": 0.5},
+        {"cost": 2.0, "quality": pytest.approx(0.65), "low": 0.6, "high": 0.8},
     ]
+    assert method["frontier"] == [*frontier, {**frontier[-1], "cost": 4.0}]
     assert method["recommendations"] == [
-        {"cost": 1.0, "configuration": 0, "round": 1},
-        {"cost": 2.0, "configuration": 0, "round": 2},
+        {**row, "configuration": 0, "round": round_} for round_, row in enumerate(frontier, 1)
+    ]
+    assert method["cross_fitted"] == [
+        {"search": 0, "seed": 1, "cost": [1.0, 2.0], "quality": [0.5, 0.5]},
+        {"search": 0, "seed": 2, "cost": [1.0, 2.0], "quality": [0.5, 0.6]},
     ]
     assert result["scale"] == {
-        "start": 0.0, "best": pytest.approx(0.55), "logarithmic": False, "floor": None, "first": 1.0, "last": 2.0,
+        "start": 0.0, "best": pytest.approx(0.55), "logarithmic": False, "floor": None, "first": 1.0, "last": 4.0,
         "fixed": False,
     }  # fmt: skip
-    assert [row["area"] for row in method["areas"]] == pytest.approx([0.5 / 0.55] * 2)
-    assert method["area"] == pytest.approx(0.5 / 0.55)
+    assert [row["area"] for row in method["areas"]] == pytest.approx([0.5 / 0.55, 0.55 / 0.55])
     assert method["reported"] == {
         "phase": "confirmation", "trials": 4, "diverged": 0, "incomplete": 0, "seeds": [1, 2], "searches": 1,
     }  # fmt: skip
-    assert method["ledger"] == {"trials": 6, "rounds": 12, "client_gradients": 120, "bytes": 9600}
+    assert method["ledger"] == {"trials": 6, "rounds": 24, "client_gradients": 240, "bytes": 19200}
 
 
 def test_the_ledger_says_what_was_shared_where_trials_may_share() -> None:
@@ -118,7 +126,7 @@ def test_one_confirmation_seed_reports_what_the_search_chose() -> None:
     honest = confirmed([[0.0, 0.6], [0.0, 0.6]], configuration=1)
     method = frontier_document("s", [*flattered, *honest], Chosen(), 1)["methods"]["fedavg"]
     assert method["frontier"] == [{"cost": 1.0, "quality": 0.3, "low": 0.3, "high": 0.3}]
-    assert method["recommendations"] == [{"cost": 1.0, "configuration": 0, "round": 1}]
+    assert [(row["configuration"], row["round"]) for row in method["recommendations"]] == [(0, 1)]
 
 
 def test_without_confirmation_it_is_the_searchs_own_best() -> None:
@@ -137,7 +145,8 @@ def test_a_seed_that_diverged_reports_the_untrained_model() -> None:
     tame = confirmed([[0.1, 0.2, 0.3, 0.4]] * 4, configuration=1)
     result = frontier_document("s", [*confirmed(rows, configuration=0, states=states), *tame], Chosen(), 3)
     method = result["methods"]["fedavg"]
-    assert method["frontier"][-1] == {"cost": 3.0, "quality": 0.7, "low": 0.1, "high": 0.7}
+    assert method["frontier"][-1] == {"cost": 3.0, "quality": 0.7, "low": 0.7, "high": 0.7}
+    assert [row["quality"][-1] for row in method["cross_fitted"]] == [0.7, 0.7, 0.1]
     assert [row["round"] for row in method["recommendations"]] == [1, 2]
     assert (method["diverged"], method["reported"]["diverged"]) == (1, 1)
     assert [(row["configuration"], row["diverged"], row["pareto"]) for row in method["configurations"]] == [
@@ -179,38 +188,53 @@ def test_searches_show_their_luck() -> None:
     result = frontier_document("s", [*lucky, *other], Chosen(), 1)
     method = result["methods"]["fedavg"]
     assert method["reported"]["searches"] == 2
+    assert [(row["search"], row["seed"]) for row in method["cross_fitted"]] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     (row,) = method["frontier"]
-    assert (row["low"], row["high"]) == (0.4, 0.8)
-    assert (row["search_low"], row["search_high"]) == (pytest.approx(0.45), pytest.approx(0.75))
+    assert (row["quality"], row["low"], row["high"]) == (pytest.approx(0.75), 0.7, 0.8), "of the run alone"
     areas = [each["area"] * result["scale"]["best"] for each in method["claims"]["methods"]]
     assert areas == pytest.approx([0.75, 0.45])
     assert [each["area"] * result["scale"]["best"] for each in method["claims"]["configurations"]] == pytest.approx(
         [0.65, 0.55]
     )
-    assert method["recommendations"] == [{"cost": 1.0, "configuration": 0, "round": 1}]
+    assert [(row["configuration"], row["round"]) for row in method["recommendations"]] == [(0, 1)]
 
 
-def test_what_the_best_search_found_is_recommended() -> None:
-    first = confirmed([[0.0, 0.6], [0.0, 0.5], [0.0, 0.4]])
-    found = confirmed([[0.0, 0.9], [0.0, 0.8], [0.0, 0.7]], configuration=1)
-    fresh = [replace(trial, search=1, seed=trial.seed + 100) for trial in found]
-    (row,) = frontier_document("s", [*first, *fresh], Chosen(), 1)["methods"]["fedavg"]["recommendations"]
-    assert row["configuration"] == 1
-    worse = [
-        replace(trial, columns={**trial.columns, "test_accuracy": 0.1 * trial.columns["test_accuracy"]}, _cache={})
-        for trial in fresh
+def test_the_searches_are_chosen_from_together_and_a_promise_is_of_one_run() -> None:
+    """Each search is best at one end; a run keeps the seeds of its own search."""
+    fast = confirmed([[0.0, 0.6, 0.6], [0.0, 0.5, 0.5], [0.0, 0.4, 0.4]])
+    slow = [
+        replace(trial, search=1, seed=trial.seed + 100)
+        for trial in confirmed([[0.0, 0.1, 0.9], [0.0, 0.1, 0.8], [0.0, 0.1, 0.7]], configuration=1)
     ]
-    (row,) = frontier_document("s", [*first, *worse], Chosen(), 1)["methods"]["fedavg"]["recommendations"]
-    assert row["configuration"] == 0
+    method = frontier_document("s", [*fast, *slow], Chosen(), 2)["methods"]["fedavg"]
+    assert [(row["configuration"], row["low"], row["high"]) for row in method["recommendations"]] == [
+        (0, 0.4, 0.5),
+        (1, 0.7, 0.8),
+    ]
+    assert [row["quality"] for row in method["recommendations"]] == pytest.approx([0.45, 0.75])
+    unfinished = [*fast, *[trial for trial in slow if trial.seed != 102]]
+    method = frontier_document("s", unfinished, Chosen(), 2)["methods"]["fedavg"]
+    assert {row["configuration"] for row in method["recommendations"]} == {0}, "a search with fewer seeds waits"
 
 
-def test_the_luck_of_the_searches_is_known_at_every_cost() -> None:
-    lucky = confirmed([[0.0, 0.8, 0.8, 0.8]] * 3)
-    other = [replace(trial, search=1) for trial in confirmed([[0.0, 0.6, 0.6, 0.6]] * 3, configuration=1)]
-    result = frontier_document("s", [*lucky, *other], Chosen(), 3)
-    rows = result["methods"]["fedavg"]["frontier"]
-    assert [(row["cost"], row["search_low"], row["search_high"]) for row in rows] == [(1.0, 0.6, 0.8), (3.0, 0.6, 0.8)]
-    assert "Lighter band: medians of the searches." in band_text(result)
+def test_the_luck_of_the_best_search_is_part_of_the_optimism() -> None:
+    """Every search has one configuration: within a search nothing is chosen, but the best of the searches is."""
+    noise = np.random.default_rng(3).normal(size=(8, 4))
+    trials = [
+        replace(trial, search=search, seed=trial.seed + 10 * search)
+        for search, row in enumerate(noise)
+        for trial in confirmed([[2.0, 0.5], *([2.0, float(0.5 * np.exp(0.3 * x))] for x in row)], configuration=search,
+                               metric="test_loss")
+    ]  # fmt: skip
+    method = frontier_document("s", trials, Chosen("test_loss"), 1)["methods"]["fedavg"]
+    means = np.exp(0.3 * noise.mean(axis=1)) * 0.5
+    (row,) = method["recommendations"]
+    assert row["configuration"] == int(means.argmin())
+    assert method["optimism"] > 1.05
+    assert row["quality"] == pytest.approx(means.min() * method["optimism"])
+    left_out = [np.delete(noise, seed, axis=1).mean(axis=1) for seed in range(4)]
+    gaps = [noise[rest.argmin(), seed] - rest.min() for seed, rest in enumerate(left_out)]
+    assert method["optimism"] == pytest.approx(np.exp(0.3 * np.mean(gaps) * 3 / 4))
 
 
 def test_one_fresh_seed_of_a_configuration_that_failed_in_the_search_reports_nothing() -> None:
@@ -250,11 +274,14 @@ def test_invariants(rates: list[tuple[str, float, float, bool]], random: object)
     shuffled = list(trials)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert frontier_document("s", shuffled, Chosen(), 20, ["a", "b"]) == result
-    ends = [method["frontier"][-1]["quality"] for method in result["methods"].values() if method["frontier"]]
-    assert max(ends) == result["scale"]["best"]
+    ends = [[row["quality"][-1] for row in method["cross_fitted"]] for method in result["methods"].values()]
+    assert max(np.median(end) for end in ends if end) == result["scale"]["best"]
     for method in result["methods"].values():
         costs = [row["cost"] for row in method["frontier"]]
         assert costs == sorted(set(costs))
+        assert (np.diff([row["quality"] for row in method["recommendations"]]) > -1e-9).all(), "more is never worse"
+        promised = {(row["configuration"], row["round"], row["quality"]) for row in method["recommendations"]}
+        assert len({run[:2] for run in promised}) == len(promised), "one promise for each run"
         on = [row for row in method["configurations"] if row["pareto"]]
         for one in on:
             assert not one["diverged"]
@@ -271,7 +298,10 @@ def test_a_loss_that_is_not_positive_is_an_accuracy_upside_down(rates: list[tupl
     for label, method in rising.items():
         other = falling[label]
         assert other["area"] == pytest.approx(method["area"], abs=1e-12)
-        assert other["recommendations"] == method["recommendations"]
+        for mine, turned in zip(method["recommendations"], other["recommendations"], strict=True):
+            for key in ("cost", "configuration", "round"):
+                assert mine[key] == turned[key]
+        assert other["optimism"] == method["optimism"]
         assert [(r["cost"], -r["quality"], -r["high"], -r["low"]) for r in other["frontier"]] == [
             (r["cost"], r["quality"], r["low"], r["high"]) for r in method["frontier"]
         ]
@@ -364,7 +394,7 @@ def test_table_by_hand() -> None:
     assert lines[3].split() == ["fedavg", "0.842", "0.8", "2", "0"]
     assert lines[-3:] == [
         "  rounds up to  stop at round  test_accuracy  run",
-        "             2              1  0.6            client_lr 0.1",
+        "             1              1  0.6            client_lr 0.1",
         "             3              2  0.8            client_lr 0.2",
     ]
 

@@ -192,7 +192,9 @@ def test_the_svg_is_a_picture_that_does_not_change() -> None:
 
 def test_the_caption_says_what_is_drawn() -> None:
     trials = study(("fedavg",), 8, confirm=2)
-    assert "median of 3 seeds that did not choose" in band_text(frontier_document("s", trials, Chosen(), 200))
+    assert "mean of a run's 3 seeds less the optimism of the choice" in band_text(
+        frontier_document("s", trials, Chosen(), 200)
+    )
     search = [trial for trial in trials if trial.phase == "search"]
     assert "the search's own best, which flatters" in band_text(frontier_document("s", search, Chosen(), 200))
     one = [trial for trial in trials if trial.phase == "search" or trial.seed == 1]
@@ -200,15 +202,18 @@ def test_the_caption_says_what_is_drawn() -> None:
     both = study(("fedavg", "fedprox"), 8, confirm=2)
     mixed = [trial for trial in both if trial.phase == "search" or trial.label == "fedavg"]
     result = frontier_document("s", mixed, Chosen(), 200)
-    assert "(median of 3 seeds that did not choose, band: lowest to highest). Of fedprox:" in band_text(result)
+    assert "band: lowest to highest of them). Of fedprox:" in band_text(result)
+    six = band_text(frontier_document("s", study(("fedavg",), 8, seeds=6, confirm=2), Chosen(), 200))
+    assert "lowest to highest of them, about 7 of 10 further seeds)." in six
     text = " ".join(table(result).split())
     assert "smallest and largest over seeds. fedprox: from the search itself, which flatters." in text
 
 
 def test_recommendations_are_few_rows_that_follow_one_another() -> None:
-    for method in frontier_document("s", study(), Chosen(), 200)["methods"].values():
-        rows = recommendation_rows(method, 200.0)
-        assert [row.end for row in rows] == [*(row.start for row in rows[1:]), 200.0]
+    result = frontier_document("s", study(), Chosen(), 200)
+    for label, method in result["methods"].items():
+        rows = recommendation_rows(result, label)
+        assert [row.end for row in rows] == [*(row.start - 1 for row in rows[1:]), 200.0]
         assert len(rows) < len(method["recommendations"])
         assert rows[-1].quality == tuple(method["frontier"][-1][key] for key in ("quality", "low", "high"))
         assert rows[-1].stop == method["recommendations"][-1]["round"]

@@ -170,7 +170,7 @@ def test_all_readings_of_a_jobs_page_know_the_searches(tmp_path: Path) -> None:
     page = Job(api, "01k6").frontier().plot(tmp_path / "frontier.html").read_text()
     readings = data(page)["readings"]
     assert len(readings) > 2
-    assert all("search_low" in reading["frontiers"][0] for reading in readings)
+    assert {len(reading["frontiers"][0]["cost"]) for reading in readings} >= {2}
 
 
 def test_trials_as_a_frame_have_the_metrics_own_sign() -> None:

@@ -10,6 +10,8 @@ from driftline.results.curves import UNITS
 from driftline.results.modelled_time import Time
 
 Json = Mapping[str, Any]
+COVERED_SEEDS = 6  # for which the share of further seeds in a band was measured
+COVERAGE = "about 7 of 10 further seeds"
 NEAR_1 = 0.9  # the best accuracy from which errors are drawn
 
 
@@ -72,16 +74,15 @@ def band_text(result: Json) -> str:
     elif methods and not confirmed:
         lines = "the search's own best, which flatters: no fresh seeds have judged it"
     elif seeds and seeds[-1] > 1:
-        lines = f"median of {count} seeds that did not choose, band: lowest to highest"
+        lines = f"mean of a run's {count} seeds less the optimism of the choice; band: lowest to highest of them"
+        lines += f", {COVERAGE}" if seeds[-1] >= COVERED_SEEDS else ""
     else:
         lines = "one seed, chosen by the search"
     searched = search_only(result) if confirmed and not result["deterministic"] else []
-    several = any("search_low" in row for method in methods for row in method["frontier"])
     theory = any(method.get("theory") for method in methods)
     return (
-        f"What the recommendation for a cost gives ({lines})."
+        f"What to expect of the recommendation for a cost ({lines})."
         + (f" Of {', '.join(searched)}: the search's own best, which flatters." if searched else "")
-        + (" Lighter band: medians of the searches." if several else "")
         + (" Dashed: the theory's prediction." if theory else "")
     )
 

@@ -195,12 +195,12 @@ def _recommendations(result: Json) -> str:
     rows = [
         [
             _named(result, label),
-            f'<td class="n">{number(row.end)}</td><td class="n">{row.stop}</td>',
+            f'<td class="n">{row.end_text}</td><td class="n">{row.stop}</td>',
             f'<td class="n">{_dashed(banded(*row.quality))}</td>',
             f'<td class="run">{_text(row.run)}</td>',
         ]
-        for label, method in result["methods"].items()
-        for row in recommendation_rows(method, result["scale"]["last"])
+        for label in result["methods"]
+        for row in recommendation_rows(result, label)
     ]
     if not rows:
         return '<p class="quiet">Nothing to recommend yet.</p>'

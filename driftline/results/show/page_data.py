@@ -20,13 +20,14 @@ from driftline.results.scale import stored_axis
 from driftline.results.settling import settled
 from driftline.results.show.axes import cost_title, quality_scale, quality_title
 from driftline.results.show.palette import styles
+from driftline.results.show.recommendation_rows import WHOLE, recommendation_rows
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 
 Json = Mapping[str, Any]
 Key = tuple[str, str, int]  # label, phase, configuration
 
-MOST_COSTS = 160  # of a frontier, and at least 16, besides changes of configuration; evenly on a logarithmic axis
+MOST_COSTS = 600  # of a frontier, and at least 16, besides changes of configuration; evenly on a logarithmic axis
 MOST_STEPS = 6_400  # of all frontiers together
 MOST_ROUNDS = 64  # of a learning curve
 MOST_ROWS = 5_000  # configurations; the best of those that only the search has run
@@ -179,7 +180,8 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
     Returns:
         ``"values"`` has ``[settles, ends, pareto, settles_low, settles_high, ends_low, ends_high]`` for each row, the
         last four only for several seeds, and nothing where there is no value. ``"frontiers"`` has for each label the
-        columns of its frontier: cost, quality, low, high, search_low, search_high, row, round.
+        columns of its frontier: cost, quality, low, high, row, round. ``"ends"`` has first and last cost of each
+        row of the table "What to run".
     """
     parameters = result["definitions"]["parameters"]
     number = {key: index for index, key in enumerate(keys)}
@@ -188,13 +190,18 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
         "metric": parameters["metric"],
         "cost": parameters["cost"],
         "unit": unit(parameters["cost"]),
+        "whole": parameters["cost"] in WHOLE,
         "rising": parameters["direction"] == "rises",
         "scale": quality_scale(result),
         "costTitle": cost_title(result),
         "qualityTitle": quality_title(result),
-        "first": _short(result["scale"]["first"]),
-        "last": _short(result["scale"]["last"]),
+        "first": _exact(result["scale"]["first"]),
+        "last": _exact(result["scale"]["last"]),
         "frontiers": [_frontier(label, method, number, most) for label, method in result["methods"].items()],
+        "ends": [
+            [[_exact(row.start), row.end_text] for row in recommendation_rows(result, label)]
+            for label in result["methods"]
+        ],
         "theory": [_theory(method, most) for method in result["methods"].values()],
         "values": [_values(rows.get(key)) for key in keys],
         "predicted": [
@@ -221,13 +228,13 @@ def _frontier(label: str, method: Json, number: Mapping[Key, int], most: int) ->
     steps = [row["cost"] for row in frontier]
     changes = [row["cost"] for row in recommended]
     others = [row["cost"] for former, row in pairwise(recommended) if row["configuration"] != former["configuration"]]
-    costs = _thin(sorted({*steps, *(cost for cost in changes if cost >= steps[0])}), most, others)
+    costs = _thin(steps, most, others)
     rows = [frontier[bisect_right(steps, cost) - 1] for cost in costs]
     columns = {name: [_short(row[name]) for row in rows] for name in rows[0] if name != "cost"}
     chosen = [recommended[at - 1] if (at := bisect_right(changes, cost)) else None for cost in costs]
     phase = method["reported"]["phase"]
     return columns | {
-        "cost": [_short(cost) for cost in costs],
+        "cost": [_exact(cost) for cost in costs],
         "row": [number.get((label, phase, row["configuration"]), -1) if row else -1 for row in chosen],
         "round": [row["round"] if row else 0 for row in chosen],
     }
@@ -287,6 +294,11 @@ def _short(value: float) -> float:
     """The value to seven digits, whole if it is."""
     rounded = float(f"{value:.7g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+
+
+def _exact(cost: float) -> float:
+    """A cost as it is, because a budget may be equal to it; whole if it is."""
+    return int(cost) if cost.is_integer() and abs(cost) < 2**53 else cost
 
 
 def script_json(value: Any) -> str:

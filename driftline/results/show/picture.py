@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.results.show.axes import (
@@ -17,7 +17,7 @@ from driftline.results.show.axes import (
     quality_title,
 )
 from driftline.results.show.palette import Style, styles
-from driftline.results.show.recommendation_rows import recommendation_rows
+from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows
 
 Json = Mapping[str, Any]
 _INSIDE = 10  # most labels for a legend inside the axes; with more it stands beside them
@@ -76,7 +76,7 @@ def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for label, style in styles(labels).items():
-        _draw(axes, label, _drawn(result, label), style, result["scale"]["last"])
+        _draw(axes, label, _drawn(result, label), style, recommendation_rows(result, label))
     _dress(axes, result)
     title = textwrap.wrap(result["study"], round(_TITLE[bool(columns)] * width / 6.4))
     axes.set_title("\n".join(title), fontsize=10)
@@ -96,7 +96,7 @@ def _drawn(result: Json, label: str) -> Json:
     method: Json = result["methods"][label]
     if quality_scale(result) != "error":
         return method
-    qualities = ("quality", "low", "high", "search_low", "search_high")
+    qualities = ("quality", "low", "high")
     return {
         **method,
         "frontier": [
@@ -106,17 +106,15 @@ def _drawn(result: Json, label: str) -> Json:
     }
 
 
-def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> None:
+def _draw(axes: Any, label: str, method: Json, style: Style, changes: Sequence[RecommendationRow]) -> None:
     rows = method["frontier"]
     name = legend_name(label, method)
     if not rows:
         axes.plot([], [], color=style.colour, label=f"{label} (nothing finished)")
         return
     cost = [row["cost"] for row in rows]
-    for low, high, alpha in (("search_low", "search_high", 0.09), ("low", "high", 0.18)):
-        if low in rows[0]:
-            ends = [row[low] for row in rows], [row[high] for row in rows]
-            axes.fill_between(cost, *ends, step="post", color=style.colour, alpha=alpha, linewidth=0, zorder=1)
+    ends = [row["low"] for row in rows], [row["high"] for row in rows]
+    axes.fill_between(cost, *ends, step="post", color=style.colour, alpha=0.18, linewidth=0, zorder=1)
     axes.step(
         cost,
         [row["quality"] for row in rows],
@@ -126,7 +124,6 @@ def _draw(axes: Any, label: str, method: Json, style: Style, last: float) -> Non
         linewidth=1.6,
         zorder=3,
     )
-    changes = recommendation_rows(method, last)
     axes.scatter(
         [row.start for row in changes],
         [next(at["quality"] for at in reversed(rows) if at["cost"] <= row.start) for row in changes],

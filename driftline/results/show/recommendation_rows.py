@@ -1,4 +1,7 @@
-"""Recommendations as few rows: one for each configuration, up to the cost at which another one is recommended."""
+"""What to run for a cost, and the recommendations as few rows: one for each configuration.
+
+`recommendation_within` is the only answer to "what to run for cost c": the last recommendation that costs at most c.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from driftline.results.show.number_text import hyperparameters_text
+from driftline.results.show.number_text import hyperparameters_text, number
 
 Json = Mapping[str, Any]
+WHOLE = frozenset({"rounds", "bytes", "client_gradients", "examples"})
+"""Costs that are counted."""
+
+_DIGITS = 4  # of a cost in print, or as many as tell a row from the one before
 
 
 @dataclass(frozen=True)
@@ -19,10 +26,10 @@ class RecommendationRow:
 
     Attributes:
         start: Cost from which the configuration is recommended.
-        end: Cost up to which it is recommended.
+        end: The last cost before the next configuration is recommended, as short a number as there is.
         stop: Round to stop at, for the largest of these costs.
         configuration: Its row in the result's `configurations`; None if it diverged on every seed.
-        quality: What the frontier gives at the largest of these costs: median, low, high.
+        quality: What to expect of this run: promise, lowest and highest of its seeds.
     """
 
     start: float
@@ -38,47 +45,55 @@ class RecommendationRow:
             return "a configuration that diverged later on every seed"
         return hyperparameters_text(self.configuration["hyperparameters"])
 
+    @property
+    def end_text(self) -> str:
+        """The limit, exactly."""
+        return number(self.end, 15)
 
-def recommendation_rows(method: Json, last: float) -> list[RecommendationRow]:
-    """The recommendations of a label.
+
+def recommendation_rows(result: Json, label: str) -> list[RecommendationRow]:
+    """The recommendations of a label, a row for each configuration.
 
     Args:
-        method: The label's part of the result.
-        last: Last cost of the scale.
+        result: The document from `frontier_document`.
+        label: The label.
     """
+    method, last = result["methods"][label], result["scale"]["last"]
     rows = method["recommendations"]
     by_number = {row["configuration"]: row for row in method["configurations"]}
     begins = [i for i in range(len(rows)) if not i or rows[i]["configuration"] != rows[i - 1]["configuration"]]
+    whole = result["definitions"]["parameters"]["cost"] in WHOLE
     spans = []
     for begin, following in pairwise([*begins, len(rows)]):
-        closing = rows[following - 1]
-        end = rows[following]["cost"] if following < len(rows) else last
+        start, closing = rows[begin]["cost"], rows[following - 1]
+        below = rows[following]["cost"] if following < len(rows) else math.nextafter(last, math.inf)
+        end = _shortest(closing["cost"], below, whole=whole)
         configuration = by_number.get(closing["configuration"])
-        quality = _frontier_before(method, end if following < len(rows) else math.inf)
-        spans.append(RecommendationRow(rows[begin]["cost"], end, closing["round"], configuration, quality))
+        spans.append(RecommendationRow(start, end, closing["round"], configuration, _quality(closing)))
     return spans
 
 
-def recommendation_within(method: Json, last: float, cost: float) -> RecommendationRow | None:
-    """What to run for at most this cost: the table's row for it, with the stopping round and the quality at this cost.
-
-    At the end of a row these are the numbers that the table prints.
+def recommendation_within(result: Json, label: str, cost: float) -> RecommendationRow | None:
+    """What to run for at most this cost: the last recommendation of a label that costs no more.
 
     Args:
-        method: The label's part of the result.
-        last: Last cost of the scale.
+        result: The document from `frontier_document`.
+        label: The label.
         cost: The most that training may cost.
 
     Returns:
-        None if no recommendation is that cheap.
+        The row, with the stopping round and the quality for this cost; None if no recommendation is that cheap.
     """
-    rows = [row for row in recommendation_rows(method, last) if row.start <= cost]
-    if not rows:
+    step = recommendation_at(result["methods"][label], cost)
+    if step is None:
         return None
-    row = next((row for row in rows if cost <= row.end), rows[-1])
-    limit = math.nextafter(cost, math.inf) if row is rows[-1] else row.end
-    step = next(step for step in reversed(method["recommendations"]) if step["cost"] < limit)
-    return replace(row, stop=step["round"], quality=_frontier_before(method, limit))
+    row = next(row for row in reversed(recommendation_rows(result, label)) if row.start <= cost)
+    return replace(row, stop=step["round"], quality=_quality(step))
+
+
+def recommendation_at(method: Json, cost: float) -> Json | None:
+    """The last recommendation of a label's part of the result that costs at most this; None if there is none."""
+    return next((row for row in reversed(method["recommendations"]) if row["cost"] <= cost), None)
 
 
 def final(method: Json) -> Json | None:
@@ -86,6 +101,18 @@ def final(method: Json) -> Json | None:
     return method["frontier"][-1] if method["frontier"] else None
 
 
-def _frontier_before(method: Json, cost: float) -> tuple[float, float, float]:
-    row = next(row for row in reversed(method["frontier"]) if row["cost"] < cost)
+def _quality(row: Json) -> tuple[float, float, float]:
     return row["quality"], row["low"], row["high"]
+
+
+def _shortest(least: float, below: float, *, whole: bool) -> float:
+    """The largest number of few digits that is at least one cost and below another."""
+    limit = math.nextafter(below, 0.0)
+    if whole and math.ceil(below) - 1 >= least:
+        limit = math.ceil(below) - 1
+    for digits in range(_DIGITS, 16):
+        unit = 10.0 ** (math.floor(math.log10(limit)) + 1 - digits)
+        short = float(f"{math.floor(limit / unit) * unit:.{digits}g}")
+        if least <= short <= limit:
+            return short
+    return limit

@@ -43,8 +43,8 @@ def table(result: Json) -> str:
             for line in said
             for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
         ]
-    for label, method in result["methods"].items():
-        lines += ["", *_recommendations(label, method, result["scale"]["last"], metric, cost)]
+    for label in result["methods"]:
+        lines += ["", *_recommendations(result, label, metric, cost)]
     if edges := space_edges(result):
         lines += ["", "At the edge of their space, where a wider one may hold better values:"]
         lines += [row for line in edges for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ")]
@@ -118,16 +118,16 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1 - end]}~{text[len(text) - end :]}"
 
 
-def _recommendations(label: str, method: Json, last: float, metric: str, cost: str) -> list[str]:
-    reported = method["reported"]
-    rows = recommendation_rows(method, last)
+def _recommendations(result: Json, label: str, metric: str, cost: str) -> list[str]:
+    reported = result["methods"][label]["reported"]
+    rows = recommendation_rows(result, label)
     if not rows:
         return [f"{label}: nothing to recommend yet"]
     seeds = len(reported["seeds"])
     heading = f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"
     lines = textwrap.wrap(heading, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     heads = [f"{unit(cost)} up to", "stop at round", metric]
-    cells = [[number(row.end), str(row.stop), banded(*row.quality)] for row in rows]
+    cells = [[row.end_text, str(row.stop), banded(*row.quality)] for row in rows]
     sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(3)]
     lead = "  {:>" + str(sizes[0]) + "}  {:>" + str(sizes[1]) + "}  {:<" + str(sizes[2]) + "}  "
     lines.append(lead.format(*heads) + "run")

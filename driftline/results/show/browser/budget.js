@@ -4,10 +4,10 @@
 let frontierView = null;
 
 function drawFrontier() {
-  const { scale: kind, first, last, frontiers, theory, costTitle, qualityTitle, metric, unit } = reading();
+  const { scale: kind, first, last, frontiers, ends, theory, costTitle, qualityTitle, metric, unit } = reading();
   const labels = shownLabels();
   const qualities = labels.flatMap((label) => [
-    ...["quality", "low", "high", "search_low", "search_high"].flatMap((name) => frontiers[label][name] || []),
+    ...["quality", "low", "high"].flatMap((name) => frontiers[label][name] || []),
     ...theory[label].map(([, quality]) => quality),
   ]);
   const view = (frontierView = chart(document.getElementById("frontier"), {
@@ -20,16 +20,10 @@ function drawFrontier() {
   }));
   const place = (costs, values) => stairs(costs.map((cost, at) => [view.x.at(cost), view.y.at(values[at])]));
   for (const label of labels) {
-    const { cost, quality, low, high, search_low: searchLow, search_high: searchHigh, row, round } = frontiers[label];
+    const { cost, quality, low, high, row, round } = frontiers[label];
     const { class: name, symbol, dash } = LABELS[label];
     if (!cost.length) continue;
-    for (const [below, above] of [
-      [searchLow, searchHigh],
-      [low, high],
-    ]) {
-      if (below)
-        view.content.prepend(svg("path", { class: `band ${name}`, d: area(place(cost, below), place(cost, above)) }));
-    }
+    view.content.prepend(svg("path", { class: `band ${name}`, d: area(place(cost, low), place(cost, high)) }));
     view.content.append(
       svg("path", { class: `curve ${name}`, d: line(place(cost, quality)), "stroke-dasharray": dash || null }),
     );
@@ -50,16 +44,15 @@ function drawFrontier() {
     const given = (at) => banded(quality[at], low[at], high[at]);
     const changes = cost.map((_, at) => at).filter((at) => row[at] >= 0 && (!at || row[at] !== row[at - 1]));
     const points = changes.map((at, index) => {
-      const end = changes[index + 1] === undefined ? last : cost[changes[index + 1]];
       const closing = (changes[index + 1] === undefined ? cost.length : changes[index + 1]) - 1;
       return {
         x: view.x.at(cost[at]),
         y: view.y.at(quality[at]),
         row: ROWS[row[at]],
-        budget: Math.min(last, unit === "rounds" ? cost[at] + 1 : cost[at] * 1.001), // from there on it is recommended
+        budget: cost[at],
         text: () => [
           `${safe(LABELS[label].name)}, configuration ${ROWS[row[at]].configuration}: ` +
-            `from ${number(cost[at])} to ${amount(end)}`,
+            `from ${number(cost[at], 15)} to ${ends[label].find(([start]) => start === cost[at])[1]} ${unit}`,
           `gives ${safe(metric)} ${given(at)}${closing > at ? `, later ${given(closing)}` : ""}`,
           `stop at round ${round[at] === round[closing] ? round[at] : `${round[at]} to ${round[closing]}`}`,
           ...Object.entries(ROWS[row[at]].hyperparameters).map(([key, value]) => `${safe(key)}: ${plain(value)}`),
@@ -72,16 +65,21 @@ function drawFrontier() {
   pointer(view, {
     reach: 14,
     pick: (point) => change({ row: point.row, budget: point.budget }),
-    pickNothing: (x) => change({ budget: view.x.value(Math.max(view.left, Math.min(x, view.width - 14))) }),
+    pickNothing: (x) => change({ budget: short(view.x.value(Math.max(view.left, Math.min(x, view.width - 14)))) }),
   });
   drawBudget();
 }
 
-// The budget as chosen, within the costs of the reading; whole for rounds.
+// The budget as chosen, within the costs of the reading.
 function budget() {
-  const { first, last, cost } = reading();
-  const chosen = Math.max(first, Math.min(choice.budget ?? last, last));
-  return cost === "rounds" ? Math.round(chosen) : chosen;
+  const { first, last } = reading();
+  return Math.max(first, Math.min(choice.budget ?? last, last));
+}
+
+// A cost to four digits, whole where costs are counted: what is printed is what is answered.
+function short(cost) {
+  const rounded = Number(cost.toPrecision(4));
+  return reading().whole ? Math.round(rounded) : rounded;
 }
 
 function drawBudget() {

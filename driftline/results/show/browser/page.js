@@ -244,7 +244,7 @@ function start() {
   document.getElementById("all-label").hidden = !ONLY_SEARCHED;
   on("reading", "change", (select) => change({ reading: Number(select.value) }));
   on("budget", "input", (slider) =>
-    change({ budget: reading().first * (reading().last / reading().first) ** (slider.value / 1000) }),
+    change({ budget: short(reading().first * (reading().last / reading().first) ** (slider.value / 1000)) }),
   );
   on("filter", "input", (field) => change({ filter: field.value }));
   on("all", "change", (box) => change({ all: box.checked }));

@@ -45,7 +45,7 @@ function readChoice() {
 function writeChoice() {
   const given = new URLSearchParams();
   if (choice.reading) given.set("reading", choice.reading);
-  if (choice.budget !== null) given.set("budget", Number(choice.budget.toPrecision(6)));
+  if (choice.budget !== null) given.set("budget", choice.budget);
   if (choice.row) given.set("row", choice.row.key);
   if (choice.filter) given.set("filter", choice.filter);
   if (choice.all) given.set("all", "");
@@ -74,14 +74,12 @@ function banded(value, low, high) {
   return `${number(value)} (${number(low, 3)}${Math.min(low, high) < 0 ? " to " : "–"}${number(high, 3)})`;
 }
 
-// The frontier of a label at a budget: quality, band, configuration and stopping round; null below its first cost. At the
-// very cost where the recommendation changes, the former one still holds, as in the table "What to run".
+// What to run of a label within a budget: the last recommendation that costs no more, with what to expect; null below
+// its first cost.
 function offer(label, budget) {
   const frontier = reading().frontiers[label];
   let at = -1;
-  while (at + 1 < frontier.cost.length && frontier.cost[at + 1] <= budget * (1 + 1e-9)) at += 1;
-  const changes = at > 0 && frontier.row[at - 1] >= 0 && frontier.row[at] !== frontier.row[at - 1];
-  if (changes && frontier.cost[at] >= budget * (1 - 1e-9)) at -= 1;
+  while (at + 1 < frontier.cost.length && frontier.cost[at + 1] <= budget) at += 1;
   if (at < 0) return null;
   return {
     label,
@@ -93,7 +91,7 @@ function offer(label, budget) {
   };
 }
 
-const amount = (value) => `${number(value)} ${value === 1 ? reading().unit.replace(/s$/, "") : reading().unit}`;
+const amount = (value) => `${number(value, 15)} ${value === 1 ? reading().unit.replace(/s$/, "") : reading().unit}`;
 const bestFirst = (one, other) => (reading().rising ? -1 : 1) * (one.quality - other.quality);
 const recommended = () =>
   new Set(
