@@ -20,7 +20,7 @@ changes that study's trials, and it talks only to the API, with a token for that
 
     settings              environment variables of services and drivers
     bucket, pauses        limits rates; spaces attempts
-    file_locks            locks between processes; temporary folders
+    file_locks, log_file  locks between processes and temporary folders; a log in an output folder
     child_process         runs what needs much memory in processes that end when idle
     garbage               how often Python looks for garbage
     sqlite_address        addresses of SQLite files

@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from trainers.own_files import read
+
 LOCK = "lock"
 """Name of the lock file in a folder made by `own_folder`."""
 
@@ -44,8 +46,8 @@ def own_folder(prefix: str, longest: int) -> tuple[Path, IO[str]]:
     if len(str(root)) + len(prefix) + _RANDOM > longest and os.access("/tmp", os.W_OK):
         root = Path("/tmp")
     for old in root.glob(prefix + "?" * _RANDOM):
-        with contextlib.suppress(OSError), (old / LOCK).open("r+") as lock:
-            if old.stat().st_uid == os.getuid() and acquire(lock):
+        with contextlib.suppress(OSError), read(old / LOCK) as lock:
+            if old.lstat().st_uid == os.getuid() and acquire(lock):
                 shutil.rmtree(old, ignore_errors=True)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))  # mode 0700

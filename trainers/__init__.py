@@ -24,6 +24,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
+    own_files                     writes files through no link
 
 Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or Kubernetes.
 """

@@ -15,7 +15,6 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trainers.errors import CheckpointError, SpecError, TrainerError
+from trainers.own_files import put
 from trainers.trial.document import TrialSpec, parse
 from trainers.values import digits, shown, step
 
@@ -125,25 +125,6 @@ def finite(value: Any) -> Any:
     return value
 
 
-def save(data: bytes, path: Path) -> None:
-    """Writes a file atomically.
-
-    Args:
-        data: contents of the file.
-        path: path of the file; its folder must exist.
-    """
-    descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signals) -> int:
     """Prints lines until the pack is done or a signal arrives; a checkpoint is never ahead of the printed lines."""
     saved = time.monotonic()
@@ -152,10 +133,10 @@ def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signa
             print(json.dumps(line, allow_nan=False))
         sys.stdout.flush()
         if checkpoint is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
-            save(pack.to_bytes(), checkpoint)
+            put(checkpoint, pack.to_bytes())
             saved = time.monotonic()
     if checkpoint is not None:
-        save(pack.to_bytes(), checkpoint)
+        put(checkpoint, pack.to_bytes())
     if signals.received is None:
         return 0
     where = f"; run again with --checkpoint {checkpoint} to continue" if checkpoint else ""

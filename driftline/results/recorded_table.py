@@ -8,6 +8,7 @@ stored, the definitions of the study's results, and a digest. `service.replay` s
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from driftline.study.directions import direction
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
+from trainers.own_files import put
 
 VERSION = 1
 COUNTERS = tuple(column for cost in ("bytes", "client_gradients") for column in COSTS[cost])
@@ -224,9 +226,11 @@ def write(table: RecordedTable, path: Path, precision: Precision = "float64") ->
     lines = lines.replace_schema_metadata({_KEY: json.dumps({**facts, "digest": _digest(lines, facts)})})
     encoded = {"quality.list.element": "BYTE_STREAM_SPLIT"}
     plain = [name for name in lines.column_names if name != "quality"]
+    out = io.BytesIO()
     parquet.write_table(
-        lines, path, compression="zstd", compression_level=_LEVEL, use_dictionary=plain, column_encoding=encoded
+        lines, out, compression="zstd", compression_level=_LEVEL, use_dictionary=plain, column_encoding=encoded
     )
+    put(path, out.getvalue())
 
 
 def read(path: Path) -> RecordedTable:

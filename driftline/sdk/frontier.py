@@ -19,6 +19,7 @@ from driftline.sdk.frames import frame
 from driftline.study.directions import sign
 from driftline.study.trial_document import trial_document
 from trainers import hint, shown
+from trainers.own_files import put
 
 if TYPE_CHECKING:
     from typing import Self
@@ -256,13 +257,13 @@ class Frontier:
         """
         file = Path(path)
         page = file.suffix.lower() in (".html", ".htm")
-        file.write_bytes(drawn(str(path), self.data, self._curves() if page and self._curves else ()))
+        put(file, drawn(str(path), self.data, self._curves() if page and self._curves else ()))
         return file
 
     def save(self, path: str | Path) -> Path:
         """Writes the document as JSON; returns the path."""
         file = Path(path)
-        file.write_text(json.dumps(self.data, indent=2) + "\n", encoding="utf-8")
+        put(file, (json.dumps(self.data, indent=2) + "\n").encode())
         return file
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from driftline.errors import NotFound
 from driftline.study.examples import examples
 from service.cli.file_errors import cannot_write, file_exists
 from trainers import hint, shown
+from trainers.own_files import put_new
 
 
 def list_examples(*, as_json: bool) -> None:
@@ -38,8 +39,7 @@ def write_example(name: str, file: Path) -> None:
         raise NotFound(f"no example {shown(name)}: {hint(name, known)}")
     path = shlex.quote(str(file))
     try:
-        with file.open("x", encoding="utf-8") as target:
-            target.write(known[name].replace(f"examples/{name}.yaml", path))
+        put_new(file, known[name].replace(f"examples/{name}.yaml", path).encode())
     except FileExistsError as error:
         raise file_exists(file) from error
     except OSError as error:

@@ -412,5 +412,6 @@ def main() -> None:
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        typer.echo(f"driftline: {error}", err=True)
+        place = "" if error.filename is None else f"{error.filename}: "
+        typer.echo(f"driftline: {place}{error.strerror or error}", err=True)
         sys.exit(1)

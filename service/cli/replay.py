@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ def export_table(study: str, path: Path, *, as_json: bool, url: str | None, toke
         Conflict: The file exists.
         InvalidSpec: The file cannot be written, or its name does not end in .parquet.
     """
-    if path.exists():
+    if os.path.lexists(path):  # also a link to nothing
         raise file_exists(path)
     if path.suffix != ".parquet":
         raise InvalidSpec("TABLE", f"must end in .parquet, got {str(path)!r}")

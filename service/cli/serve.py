@@ -18,7 +18,7 @@ import typer
 from driftline.errors import InvalidSpec, Unavailable
 from service.server import compose
 from service.server.compose import Part, Service, answered
-from service.server.home import ADMIN_TOKEN
+from service.server.home import ADMIN_TOKEN, prepare
 from service.settings import ServiceSettings, read_service
 from service.store.database import drop_backups, take_back
 from service.store.database import migrate as bring_up
@@ -164,7 +164,7 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
     require_free(port, "--mlflow-port")
     from service.recorder.tracking import connect
 
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    prepare(settings.home)
     connect(settings.mlflow_url).search_experiments(max_results=1)  # creates the tables before two processes try to
     server: subprocess.Popen[bytes] = start_server(settings.mlflow_url, settings.mlflow_artifacts, port)
     try:

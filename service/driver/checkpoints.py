@@ -11,17 +11,20 @@ that are newer than its own: one that hung, was replaced and wakes up does no ha
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fsspec
 
+from trainers.own_files import DRAFT, put
+
 KEPT = 2
 _SUFFIX = ".ckpt"
-_DRAFT = ".part"
 _NAMED = re.compile(rf"\.(\d+)\.\d+\.\d+{re.escape(_SUFFIX)}")
 
 
@@ -97,8 +100,10 @@ def clear(folder: str, attempt: int) -> None:
     Removes the folder too if nothing else is in it.
     """
     files, root = _open(folder)
+    if _local(files):
+        _refuse_link(root)
     files.invalidate_cache()  # others write into it
-    for pattern in (f"*{_SUFFIX}", f"*{_DRAFT}"):
+    for pattern in (f"*{_SUFFIX}", f"*{DRAFT}"):
         for name in files.glob(f"{_literal(root)}/{pattern}"):
             if _attempt(name) <= attempt:
                 with contextlib.suppress(FileNotFoundError):
@@ -134,18 +139,16 @@ def _put(url: str, data: bytes) -> None:
     if not _local(files):
         files.pipe_file(path, data)  # an object store shows the whole object or none
         return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{os.getpid()}{_DRAFT}"
-    try:
-        with open(draft, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
+    folder = os.path.dirname(path)
+    _refuse_link(folder)
+    os.makedirs(folder, exist_ok=True)
+    put(Path(path), data)
+
+
+def _refuse_link(folder: str) -> None:
+    """A study's folder of checkpoints is made by Driftline: a link was put in its place."""
+    if os.path.islink(folder):
+        raise OSError(errno.ELOOP, f"is a link to {os.readlink(folder)!r}: remove the link", folder)
 
 
 def _delete(url: str) -> None:

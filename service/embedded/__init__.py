@@ -4,7 +4,7 @@
     embedded_run                   one study: app, scheduler and driver of a service, over one output folder
     thread_launcher                the study's driver in a thread
     recorder_process               writes result files and MLflow's database, in a second process
-    folder, result_files           the output folder and its lock; files that appear whole or not at all
+    folder                         the output folder, its lock and its files
     folder_results                 reads the results of a folder, also while another process works in it
     moved_folder                   points the MLflow database of a moved folder to its artifacts
     joined_folders, joined_mlflow  studies of several folders in one MLflow database

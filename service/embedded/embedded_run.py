@@ -26,11 +26,11 @@ from driftline.wire.records import StudyRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
-from service.embedded.folder import LOG, Folder
-from service.embedded.folder_results import LOG_FORMAT, stored_result
+from service.embedded.folder import CHECKPOINTS, LOG, Folder, put_all
+from service.embedded.folder_results import stored_result
 from service.embedded.recorder_process import RecorderProcess
-from service.embedded.result_files import put_all
 from service.embedded.thread_launcher import ThreadLauncher
+from service.log_file import LogFile
 from service.scheduler.loop import Scheduler
 from service.settings import hang_seconds
 from service.settings import ray_address as ray_cluster
@@ -254,7 +254,7 @@ class EmbeddedRun:
             return
         try:
             options = DriverOptions(
-                folder=self.folder / "checkpoints",
+                folder=self.folder / CHECKPOINTS,
                 address=self._ray_address,
                 early_ray=early,
                 hang_s=hang_seconds(),
@@ -287,8 +287,7 @@ class EmbeddedRun:
             self._recorder.close(self._recorder_stop_s)
 
     def _log_to(self, file: Path) -> None:
-        handler = logging.FileHandler(file, encoding="utf-8", delay=True)
-        handler.setFormatter(logging.Formatter(LOG_FORMAT))
+        handler = LogFile(file)
         _LOG_FILES.add(handler)
         self._closers.append(lambda: _LOG_FILES.close(handler))
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.study.spec import Study
 from driftline.study.theory_spaces import adopted
-from service.embedded.result_files import put
+from service.embedded.moved_folder import ARTIFACTS
+from service.embedded.moved_folder import DATABASE as MLFLOW_DATABASE
 from service.file_locks import acquire
 from service.sqlite_address import sqlite_url
 from service.store.store import Store
 from trainers import shown
+from trainers.own_files import DRAFT, put, read, require_folder, require_plain, update
 
 DATABASE = "driftline.db"
 LOCK = ".lock"
 LOG = "driver.log"
+CHECKPOINTS = "checkpoints"
 _KEYS_NAMED = 3
 
 
@@ -51,12 +56,15 @@ class Folder:
             if not database.is_file():
                 _refuse_others(path, create)
             path.mkdir(parents=True, exist_ok=True)
+            require_own(path)
             self._lock = _lock(path)
         except OSError as error:
             raise InvalidSpec(
-                "out", f"must be a folder to write into, got {path} ({error.strerror}): choose another one"
+                "out",
+                f"must be a folder to write into, got {error.filename or path} ({error.strerror}): choose another one",
             ) from error
         try:
+            _remove_drafts(path)
             self.store = Store(database)
         except BaseException:
             self._lock.close()
@@ -111,10 +119,34 @@ def _refuse_others(path: Path, create: bool) -> None:
         )
 
 
+def require_own(path: Path) -> None:
+    """Checks that what is written into an output folder, by libraries too, arrives there and nowhere else.
+
+    Raises:
+        OSError: The folder belongs to another user, or holds a link where a file or folder of Driftline's should be.
+    """
+    require_folder(path)
+    for name in (DATABASE, MLFLOW_DATABASE):
+        for end in ("", "-wal", "-shm", "-journal"):
+            require_plain(path / f"{name}{end}")
+    require_plain(path / LOG)
+    for name in (CHECKPOINTS, ARTIFACTS):
+        for folder, folders, files in os.walk(path / name):
+            for inside in ("", *folders, *files):
+                if (entry := Path(folder, inside)).is_symlink():
+                    raise OSError(errno.ELOOP, f"is a link to {os.readlink(entry)!r}: remove the link", str(entry))
+
+
+def put_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes files by name, each whole or not at all."""
+    for name, data in files.items():
+        put(folder / name, data)
+
+
 def is_in_use(path: Path) -> bool:
     """Whether a process works in an output folder."""
     try:
-        with (path / LOCK).open() as file:
+        with read(path / LOCK) as file:
             return not acquire(file, shared=True)
     except FileNotFoundError:  # a copy of the folder
         return False
@@ -141,7 +173,7 @@ def _extension(differences: dict[str, tuple[Any, Any]]) -> str:
 
 
 def _lock(path: Path) -> IO[str]:
-    file = (path / LOCK).open("a+")
+    file = update(path / LOCK)
     if not acquire(file):
         file.seek(0)
         holder = file.read().strip() or "another process"
@@ -153,3 +185,10 @@ def _lock(path: Path) -> IO[str]:
     file.write(f"process {os.getpid()}")
     file.flush()
     return file
+
+
+def _remove_drafts(path: Path) -> None:
+    """Removes files that a killed process was writing."""
+    for draft in path.glob(f".*{DRAFT}"):
+        with contextlib.suppress(OSError):
+            draft.unlink()

@@ -13,21 +13,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from driftline.errors import Conflict, NotFound
+from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.study_result import StudyResult, study_result
 from driftline.sdk.frontier import Frontier
 from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord, TrialRecord
-from service.embedded.folder import DATABASE, LOG
+from service.embedded.folder import DATABASE, LOG, require_own
 from service.embedded.moved_folder import ARTIFACTS, adopt_artifacts
 from service.embedded.moved_folder import DATABASE as MLFLOW_DATABASE
 from service.sqlite_address import sqlite_url
 from service.store.store import Store
 from trainers import hint, shown
+from trainers.own_files import require_folder
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) \S+: (.*)")
 
 
@@ -124,7 +124,8 @@ def log_stored_models(
     Raises:
         NotFound: The folder holds no study, nothing of it is in MLflow yet, or the study has no such label.
         Conflict: The study has not finished.
-        InvalidSpec: The task's model is no torch module, or training gave another quality than was measured.
+        InvalidSpec: The task's model is no torch module, training gave another quality than was measured, or the
+            folder is another user's or holds links.
     """
     from service.recorder.logged_models import log_models
     from service.recorder.tracking import connect
@@ -138,6 +139,7 @@ def log_stored_models(
         if label is not None and label not in study.study.labels:
             raise NotFound(f"no label {shown(label)} in this study: {hint(label, study.study.labels)}")
         experiment = _experiment(store, study.id, folder)
+        _require_own(folder)
         adopt_artifacts(folder)
         result = stored_result(store, study.id)
         return log_models(connect(mlflow_uri(folder)), experiment, study, result, label=label, tell=tell)
@@ -162,14 +164,14 @@ def stored_result(
 
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[Store]:
-    """The store of a folder, or of a copy if the folder is not writable, because SQLite writes even to read."""
+    """The store of a folder; of a copy if the folder is not writable or another user's: SQLite writes even to read."""
     database = folder / DATABASE
     if not os.path.isfile(database):
         raise NotFound(
             f"no study in {folder}: name a folder that `driftline run` wrote, or set DRIFTLINE_URL for one on a service"
         )
     with contextlib.ExitStack() as stack:
-        if not (os.access(folder, os.W_OK) and os.access(database, os.W_OK)):
+        if not (os.access(database, os.W_OK) and _is_own(folder)):
             copies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-")))
             for file in folder.glob(f"{DATABASE}*"):  # including its write-ahead log
                 if not file.name.endswith("-shm"):
@@ -178,6 +180,22 @@ def _opened(folder: Path) -> Iterator[Store]:
         store = Store(database)
         stack.callback(store.close)
         yield store
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        require_folder(folder)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _require_own(folder: Path) -> None:
+    try:
+        require_own(folder)
+    except OSError as error:
+        problem = f"must be a folder to write into, got {error.filename} ({error.strerror})"
+        raise InvalidSpec("DIR", problem) from error
 
 
 def _study(store: Store, folder: Path) -> StudyRecord:
@@ -238,6 +256,7 @@ def stored_link(folder: Path, port: int) -> StoredLink:
 
     Raises:
         NotFound: The folder holds no study, or nothing of it is in MLflow yet.
+        InvalidSpec: The folder is writable, but another user's, or holds links.
     """
     from service.recorder.chart_view import VIEW
     from service.recorder.links import mlflow_link
@@ -245,7 +264,8 @@ def stored_link(folder: Path, port: int) -> StoredLink:
     uri = mlflow_uri(folder)
     with _opened(folder) as store:
         experiment = _experiment(store, _study(store, folder).id, folder)
-    if os.access(folder / MLFLOW_DATABASE, os.W_OK):
+    if os.access(folder / MLFLOW_DATABASE, os.W_OK):  # MLflow's server will write into it
+        _require_own(folder)
         adopt_artifacts(folder)
     link = mlflow_link(uri, experiment, view=VIEW, port=port)
     return StoredLink(link.url, uri, artifact_root(folder))

@@ -6,6 +6,8 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+from trainers.own_files import require_plain
+
 ARTIFACTS = "mlartifacts"
 DATABASE = "mlflow.db"
 
@@ -22,6 +24,7 @@ def adopt_artifacts(folder: Path, copy: Path | None = None) -> None:
     database = copy or folder / DATABASE
     if not database.is_file():
         return
+    require_plain(database)
     here = f"{(folder / ARTIFACTS).resolve().as_uri()}/"
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         query = f"SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE '%/{ARTIFACTS}/%'"

@@ -15,11 +15,12 @@ import sys
 import threading
 from pathlib import Path
 
-from service.embedded.folder import DATABASE, LOG
-from service.embedded.folder_results import LOG_FORMAT, artifact_root, mlflow_uri
+from service.embedded.folder import DATABASE, LOG, put_all
+from service.embedded.folder_results import artifact_root, mlflow_uri
 from service.embedded.moved_folder import adopt_artifacts
-from service.embedded.result_files import put_all
 from service.garbage import collect_rarely
+from service.log_file import LogFile
+from trainers.own_files import append
 
 _FINISH = "finish\n"
 
@@ -34,7 +35,7 @@ class RecorderProcess:
 
     def __init__(self, folder: Path, study_id: str) -> None:
         command = [sys.executable, "-P", "-W", "ignore", "-m", "service.embedded.recorder_process"]
-        with (folder / LOG).open("ab") as log:
+        with os.fdopen(append(folder / LOG), "ab") as log:
             self._process = subprocess.Popen(
                 [*command, str(folder), study_id],
                 stdin=subprocess.PIPE,
@@ -119,10 +120,8 @@ def _main(folder: Path, study_id: str) -> None:
 
 
 def _log_to(file: Path) -> None:
-    handler = logging.FileHandler(file, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logger = logging.getLogger("service")
-    logger.addHandler(handler)
+    logger.addHandler(LogFile(file))
     logger.setLevel(logging.INFO)
     logger.propagate = False
 

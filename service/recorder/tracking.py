@@ -18,6 +18,7 @@ from typing import Any
 from service.recorder import bulk_runs
 from service.recorder.bulk_runs import WholeRun
 from service.sqlite_address import sqlite_file
+from trainers.own_files import require_plain
 
 KEY = "driftline.key"
 """Tag of every run: what it shows."""
@@ -249,4 +250,5 @@ def connect(tracking_uri: str) -> Any:
     file = sqlite_file(tracking_uri)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
+        require_plain(file)
     return MlflowClient(tracking_uri)

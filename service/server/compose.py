@@ -25,7 +25,7 @@ from service.launchers.base import Launcher, LauncherModule, launchers
 from service.launchers.worker_pools import FACT
 from service.recorder.recorder_loop import RecorderLoop
 from service.scheduler.loop import Scheduler
-from service.server.home import ADMIN_TOKEN, SECRET, kept
+from service.server.home import ADMIN_TOKEN, SECRET, kept, prepare
 from service.settings import ServiceSettings
 from service.sqlite_address import sqlite_file
 from service.store.store import Store
@@ -103,6 +103,8 @@ class Service:
         settings = self._settings
         if only != "api":
             launcher_kind(settings.launcher)  # report a wrong name before opening anything
+        if not settings.database_url or launcher_kind(settings.launcher).ON_THIS_MACHINE:
+            prepare(settings.home)
         issuer = None if only == "scheduler" else read_issuer(settings.oidc)
         secret = settings.secret or kept(settings.home, SECRET)[0]
         store = open_store(settings.database, self._stop)

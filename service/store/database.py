@@ -24,6 +24,7 @@ from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.sqlite_address import sqlite_file
 from service.store import postgresql
 from service.store.schema import METADATA
+from trainers.own_files import require_plain
 
 _BUSY_S = 30.0
 BACKUP = "backup_"
@@ -44,7 +45,7 @@ class Database:
         writes_fail: Whether the last write failed, because the disk is full or the database is unavailable.
 
     Raises:
-        InvalidSpec: The URL is not one of these.
+        InvalidSpec: The URL is not one of these, or the SQLite file is a link.
         Unavailable: The database cannot be reached.
         Conflict: The database was written by a newer Driftline, or the file is not a database.
     """
@@ -53,6 +54,7 @@ class Database:
         self.url = _parsed(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         if self.sqlite:
+            _check_file(self.url)
             engine = sa.create_engine(
                 self.url, pool_size=8, max_overflow=64, connect_args={"timeout": _BUSY_S}, json_deserializer=_json
             )
@@ -216,6 +218,13 @@ def _parsed(given: str | Path) -> sa.URL:
         problem = f"{rule}, the latter with driftline[cluster] installed, got {url.drivername}://...: {error}"
         raise InvalidSpec("database URL", problem) from error
     return url
+
+
+def _check_file(url: sa.URL) -> None:
+    try:
+        require_plain(Path(url.database or ""))
+    except OSError as error:
+        raise InvalidSpec("database", f"{url.database} {error.strerror}") from error
 
 
 def _migrate(database: Database, direction: str, revision: str) -> None:

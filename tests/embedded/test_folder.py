@@ -1,7 +1,10 @@
 """Commands on an output folder: its log, a watch beside the process that works in it, another study for it."""
 
+import contextlib
+import errno
 import json
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,10 @@ from driftline.study import theory_spaces
 from driftline.wire.budgets import Extension
 from service.api.study_checks import check, extended
 from service.cli.main import app
-from service.embedded.folder import LOG, Folder
+from service.embedded import folder as folder_module
+from service.embedded import folder_results
+from service.embedded.folder import CHECKPOINTS, DATABASE, LOCK, LOG, Folder, put_all
+from service.embedded.folder_results import stored_study
 from service.embedded.local_studies import WatchedJob
 from tests.driver.stand_ins import quadratic
 from tests.waiting import until
@@ -203,3 +209,52 @@ def test_following_a_log_ends_with_the_process_that_writes_it(folder: Path) -> N
         opened.close()
     thread.join(60)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["link", "hard-link"])
+@pytest.mark.parametrize("name", [LOCK, LOG, DATABASE, f"{DATABASE}-wal", "mlflow.db"])
+def test_a_link_in_the_folder_empties_no_other_file(folder: Path, tmp_path: Path, name: str, hard: bool) -> None:
+    keys = tmp_path / "authorized_keys"
+    keys.write_text("two keys\n")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).hardlink_to(keys) if hard else (folder / name).symlink_to(keys)
+    runner = CliRunner()
+    for command in ("run", "resume"):
+        study = [str(tmp_path / "study.yaml"), "--out"] if command == "run" else []
+        (tmp_path / "study.yaml").write_text(json.dumps(quadratic().to_json()))
+        outcome = runner.invoke(app, [command, *study, str(folder)])
+        assert isinstance(outcome.exception, InvalidSpec), outcome.output
+        assert re.search(f"{name} .*link", str(outcome.exception))
+    assert keys.read_text() == "two keys\n"
+
+
+@pytest.mark.parametrize("place", [CHECKPOINTS, "mlartifacts", "mlartifacts/1"])
+def test_no_folder_inside_is_a_link(folder: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidSpec, match=f"{place} \\(is a link to .*: remove the link"):
+        Folder(folder)
+
+
+def test_drafts_of_killed_processes_are_removed_and_not_written_through(folder: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "authorized_keys"
+    keys.write_text("two keys\n")
+    (folder / ".frontier.html.part").symlink_to(keys)
+    with contextlib.closing(open_folder(folder)):
+        put_all(folder, {"frontier.html": b"page"})
+    assert sorted(path.name for path in folder.iterdir()) == [LOCK, DATABASE, "frontier.html"]
+    assert keys.read_text() == "two keys\n"
+
+
+def test_another_users_folder_is_refused_but_can_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def require_folder(path: Path) -> None:
+        raise PermissionError(errno.EPERM, "belongs to user eve: work as that user", str(path))
+
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setattr(folder_module, "require_folder", require_folder)
+    monkeypatch.setattr(folder_results, "require_folder", require_folder)
+    with pytest.raises(InvalidSpec, match="belongs to user eve"):
+        Folder(folder)
+    assert stored_study(folder).study == quadratic()
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before

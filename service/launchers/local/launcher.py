@@ -19,6 +19,7 @@ from driftline.study.validation import Section
 from service.file_locks import acquire
 from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.local import driver_processes
+from trainers.own_files import append, read, update
 
 __all__ = ["STOP_S", "LocalLauncher"]
 
@@ -102,13 +103,20 @@ class LocalLauncher(Launcher):
         """Starts the study's driver; does nothing if it is running.
 
         Raises:
-            Unavailable: Processes of an earlier driver of the study cannot be ended, and may still write.
+            Unavailable: Processes of an earlier driver of the study cannot be ended, and may still write; or its log or
+                lock cannot be written.
         """
-        study_id = launch.study_id
-        if self._pid(study_id) is not None:
+        if self._pid(launch.study_id) is not None:
             return
-        self._logs.mkdir(parents=True, exist_ok=True)
-        with self._lock_file(study_id).open("a+") as lock, self._log_file(study_id).open("ab") as log:
+        try:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            self._start(launch)
+        except OSError as error:
+            raise Unavailable(f"{error.filename or self._logs}: {error.strerror or error}") from error
+
+    def _start(self, launch: Launch) -> None:
+        study_id = launch.study_id
+        with update(self._lock_file(study_id)) as lock, os.fdopen(append(self._log_file(study_id)), "ab") as log:
             if not acquire(lock):
                 return
             lock.truncate(0)  # the process that it names has ended
@@ -225,11 +233,11 @@ class LocalLauncher(Launcher):
     def _pid(self, study_id: str) -> int | None:
         """Id of the process that holds the study's lock; None if none does, 0 if the id is unknown."""
         try:
-            with self._lock_file(study_id).open("r+") as lock:
+            with read(self._lock_file(study_id)) as lock:
                 if acquire(lock, shared=True):  # two readers do not take each other for a driver
                     return None
                 text = lock.read()
-        except FileNotFoundError:  # there was no driver, or its file was deleted under it
+        except OSError:  # there was no driver, its file was deleted under it, or is a link now
             return driver_processes.driver(self._logs, study_id)
         return int(text) if text.isdecimal() else 0
 

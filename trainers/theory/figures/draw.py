@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from trainers.own_files import put
 from trainers.theory.figures.curves import Curve, FigureData, Panel
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00")
@@ -55,7 +57,9 @@ def save(figure: FigureData, paths: Sequence[Path]) -> None:
         drawn = draw(figure)
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else None
-            drawn.savefig(path, dpi=200, metadata=metadata)
+            out = io.BytesIO()
+            drawn.savefig(out, format=path.suffix[1:], dpi=200, metadata=metadata)
+            put(path, out.getvalue())
 
 
 def draw(figure: FigureData) -> Figure:

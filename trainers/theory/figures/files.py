@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 import numpy as np
 
+from trainers.own_files import put
 from trainers.theory.figures.curves import Curve, FigureData
 
 
@@ -33,12 +35,13 @@ def write(figure: FigureData, folder: Path) -> list[Path]:
 def write_table(figure: FigureData, path: Path) -> None:
     """Writes one row per point: panel, curve, settings and coordinates, with seven digits."""
     names = list(dict.fromkeys(name for panel in figure.panels for curve in panel.curves for name in curve.columns))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["panel", "curve", *names, figure.x_name, figure.y_name])
-        for panel in figure.panels:
-            for curve in panel.curves:
-                writer.writerows([panel.title, curve.label, *row] for row in _rows(curve, names))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["panel", "curve", *names, figure.x_name, figure.y_name])
+    for panel in figure.panels:
+        for curve in panel.curves:
+            writer.writerows([panel.title, curve.label, *row] for row in _rows(curve, names))
+    put(path, text.getvalue().encode())
 
 
 def _rows(curve: Curve, names: list[str]) -> list[list[str]]:
