@@ -42,9 +42,11 @@ def put(path: Path, data: bytes) -> None:
     try:
         put_new(draft, data, mode)
         os.replace(draft, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             draft.unlink()
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None
         raise
 
 
@@ -71,7 +73,7 @@ def put_new(path: Path, data: bytes, mode: int | None = None) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             path.unlink()
-        if isinstance(error, OSError) and error.filename is None:
+        if isinstance(error, OSError):
             error.filename = str(path)
         raise
 

@@ -15,6 +15,8 @@ from driftline.errors import InvalidSpec
 from driftline.wire.budgets import CheckedStudy
 from trainers import data_dir, shown
 
+_NAMES = ("path", "file", "folder")
+
 Check = Callable[[Mapping[str, Any]], CheckedStudy]
 
 
@@ -37,26 +39,34 @@ def only_under(roots: Sequence[Path], check: Check) -> Check:
     return checked
 
 
-def _named(value: Any, place: str) -> list[tuple[str, str]]:
-    """Every string under a key `path`, `file` or `folder`, at any depth, with its place in the study."""
+def _named(value: Any, place: str, is_file: bool = False) -> list[tuple[str, str]]:
+    """Every string under a key `path`, `file` or `folder`, at any depth, also in lists, with its place in the study."""
     paths: list[tuple[str, str]] = []
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            here = f"{place}.{key}"
-            if isinstance(inner, str) and key in ("path", "file", "folder"):
-                paths.append((here, inner))
-            else:
-                paths += _named(inner, here)
+            paths += _named(inner, f"{place}.{key}", key in _NAMES)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            paths += _named(inner, f"{place}.{number}", is_file)
+    elif isinstance(value, str) and is_file:
+        paths.append((place, value))
     return paths
+
+
+def _is_inside(name: str, folders: Sequence[Path]) -> bool:
+    """Whether a name leads to a file below these folders, and to no other file; False for names no file can have."""
+    tried = [Path(name)] if os.path.isabs(name) else [Path(name), data_dir() / name]
+    try:
+        real = [Path(os.path.realpath(path)) for path in tried]
+        inside = [path for path in real if any(path.is_relative_to(folder) for folder in folders)]
+        return bool(inside) and not any(path.exists() for path in real if path not in inside)
+    except (OSError, ValueError):  # too long, not allowed to look, a null byte, half of a surrogate pair
+        return False
 
 
 def _require(name: str, place: str, folders: Sequence[Path]) -> None:
     """Reject a name that leads outside: an absolute path, one with .., or a link."""
-    tried = [Path(name)] if os.path.isabs(name) else [Path(name), data_dir() / name]
-    real = [Path(os.path.realpath(path)) for path in tried]
-    inside = [path for path in real if any(path.is_relative_to(folder) for folder in folders)]
-    outside = [path for path in real if path not in inside]
-    if not inside or any(path.exists() for path in outside):
+    if not _is_inside(name, folders):
         raise InvalidSpec(
             place,
             f"must name a file in a folder that this service allows (relative to its data folder), got {shown(name)}; "

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.errors import InvalidRequest
+from driftline.errors import InvalidRequest, InvalidSpec
 from service.api import study_checks
+from service.api.allowed_files import only_under
 from service.api.pagination import token
 from service.api.request_bodies import parse
 from service.store.store import Store
@@ -179,7 +180,8 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
 
         def ask(path: Any) -> httpx.Response:
             task = {"name": "npz", "path": path, "model": "softmax"}
-            return http.post("/v1/studies", json=document | {"task": task}, params={"validate_only": "true"})
+            body = json.dumps(document | {"task": task})
+            return http.post("/v1/studies", content=body, headers=HEADERS, params={"validate_only": "true"})
 
         for good in (str(inside), "mine.npz"):
             assert ask(good).status_code == 200, ask(good).text
@@ -187,15 +189,31 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
         for bad in (
             str(secret), "/etc/passwd", "/nowhere/at/all.npz", "../data-of-others/mine.npz", str(allowed / "link.npz"),
             "link.npz", f"{allowed}/../data-of-others/mine.npz", "~/x.npz\x01/../../../etc/passwd",
+            "x" * 5000, "x" * 300 + ".npz", "a/" * 3000, f"{allowed}/../{'x' * 300}",
+            [str(secret)], ["mine.npz", [str(secret)]],
         ):  # fmt: skip
             response = ask(bad)
-            refused(response, bad)
-            assert response.json()["path"] == "task.path"
+            refused(response, repr(bad)[:80])
+            assert response.status_code == 422
+            assert response.json()["path"].startswith("task.path")
             answers.add(response.json()["problem"].partition(", got ")[0])
         assert len(answers) == 1, "the answer does not say whether the file is there"
         assert ask(5).status_code == 422
-        missing = ask("not-there.npz")
-        assert missing.status_code == 422
+        for missing in (
+            "a\0b.npz",
+            f"{inside}\0",
+            "\ud800.npz",
+            "not-there.npz",
+            "~root/x.npz",
+            "~nobody-of-this-name",
+            f"{inside}/x",
+            f"{allowed}/{'x' * 300}",
+            "",
+        ):
+            refused(ask(missing), missing)
+    for name in ("a\0b.npz", "\ud800.npz"):  # which the API refuses before
+        with pytest.raises(InvalidSpec, match="must name a file"):
+            only_under([allowed], study_checks.check)({"task": {"path": name}})
     with running(sqlite_store, check=study_checks.check) as service, service.http() as http:
         response = http.post("/v1/studies", json=document | {"task": document["task"] | {"path": str(secret)}})
         assert response.status_code == 201  # a service of the person who starts it may look everywhere

@@ -124,3 +124,18 @@ def test_a_server_of_files_may_map_all_users_to_one(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
     own_files.require_folder(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    own_files.put(file, b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        own_files.put(file, b"new")
+    assert error.value.filename == str(file)
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]

