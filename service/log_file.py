@@ -1,4 +1,4 @@
-"""A log file in an output folder."""
+"""Log lines of which parts were written by somebody else, and a log file in an output folder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ import os
 from io import TextIOWrapper
 from pathlib import Path
 
+from driftline.results.show.escaped_text import escaped_lines
 from trainers.own_files import append
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class VisibleFormatter(logging.Formatter):
+    """Formats log lines so that every character in them is visible."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's lines."""
+        return escaped_lines(super().format(record))
 
 
 class LogFile(logging.FileHandler):
@@ -21,7 +30,7 @@ class LogFile(logging.FileHandler):
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, encoding="utf-8", delay=True)
-        self.setFormatter(logging.Formatter(FORMAT))
+        self.setFormatter(VisibleFormatter(FORMAT))
 
     def _open(self) -> TextIOWrapper:
         return os.fdopen(append(Path(self.baseFilename)), "a", encoding="utf-8")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
+from driftline.results.show.escaped_text import escaped, escaped_lines
 from driftline.sdk.progress_view import View, clock_text, folded, label_views, plain, together
 from driftline.sdk.sparklines import Sparklines
 from driftline.wire.records import STUDY_FINISHED, StudyRecord
@@ -121,6 +122,7 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """Prints one line above the live table, or a plain one."""
+        text = escaped_lines(text)
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)
         else:
@@ -161,7 +163,7 @@ class ProgressDisplay:
     def _console(self) -> Console:
         from rich.console import Console
 
-        return Console(file=self._stream)
+        return Console(file=self._stream, markup=False, emoji=False)  # reasons and labels are somebody else's
 
 
 def table(shown: View, metric: str, frontiers: str = "") -> Table:
@@ -183,13 +185,13 @@ def table(shown: View, metric: str, frontiers: str = "") -> Table:
     grid.add_column("")
     stopped, failed = any(row.stopped for row in shown.rows), any(row.failed for row in shown.rows)
     some = [*(["stopped early"] if stopped else []), "diverged", *(["failed"] if failed else [])]
-    for heading in ("trials", "repeats", *some, f"best {metric}"):
+    for heading in ("trials", "repeats", *some, f"best {escaped(metric)}"):
         grid.add_column(heading.replace(" ", "\n"), justify="right")  # narrow: labels need the room
     if frontiers:
         grid.add_column(frontiers, no_wrap=True)
     for row in shown.rows:
         grid.add_row(
-            row.label,
+            escaped(row.label),
             ProgressBar(total=max(row.rounds[1], 1), completed=row.rounds[0], width=BAR),
             f"{row.search[0]}/{row.search[1]}",
             f"{row.confirmation[0]}/{row.confirmation[1]}" if row.confirmation[1] else "-",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import typer
-
 from driftline.client.environment import environment
 from driftline.sdk.client import Client
 from driftline.sdk.progress_view import clock_text
@@ -14,6 +12,7 @@ from driftline.study.all_errors import read_study
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
 from service.cli.jobs import connected
+from service.cli.terminal import echo
 
 
 def validate_study(
@@ -24,7 +23,7 @@ def validate_study(
     with connected(url, token_file) if url or environment().url else Client() as client:
         checked = client.validate(study, estimate=estimate)
     if as_json:
-        typer.echo(checked.model_dump_json(indent=2))
+        echo(checked.model_dump_json(indent=2))
         return
     _print_plan(file, study, checked.remarks, checked.outlook)
     if checked.estimate is not None:
@@ -36,23 +35,23 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
     repeats = budget.confirmation_trials
     again = f" and {repeats} repeats on {budget.seeds} fresh seeds" if repeats else ""
     each = f"{budget.trials_per_method} trials{again}"
-    typer.echo(f"{file}: study {study.name!r} is valid.")
+    echo(f"{file}: study {study.name!r} is valid.")
     for remark in remarks:
-        typer.echo(f"note: {remark}")
+        echo(f"note: {remark}")
     methods = "1 method" if len(study.labels) == 1 else f"{len(study.labels)} methods"
-    typer.echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
+    echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
     for fact in outlook:
-        typer.echo(fact)
+        echo(fact)
 
 
 def _print_estimate(estimate: StudyEstimate, place: str) -> None:
     """Prints the known costs, then what the estimate is based on."""
     if estimate.seconds is not None:
         finish = "" if estimate.finish is None else f", until about {estimate.finish:%Y-%m-%d %H:%M} UTC"
-        typer.echo(f"About {clock_text(estimate.seconds)} {place}{finish}.")
+        echo(f"About {clock_text(estimate.seconds)} {place}{finish}.")
     for name in ("client_gradients", "bytes_up", "bytes_down", "cpu_hours", "gpu_hours"):
         value = getattr(estimate, name)
         if value is not None:
-            typer.echo(f"  {name:<18}{value:.6g}")
+            echo(f"  {name:<18}{value:.6g}")
     for line in estimate.rests_on:
-        typer.echo(f"  {line}")
+        echo(f"  {line}")

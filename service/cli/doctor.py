@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.errors import InvalidSpec, NotFound
+from driftline.results.show.escaped_text import escaped
 from service.cli.options import Json
+from service.cli.terminal import echo
 
 if TYPE_CHECKING:
     from service.launchers.kubernetes.doctor import ChartRelease
@@ -60,11 +62,11 @@ def kubernetes(
             findings.append(finding)
             if not as_json:
                 advice = f" -> {finding.advice}" if finding.advice else ""
-                typer.echo(f"{finding.status:<8} {finding.check}: {finding.text}{advice}")
+                echo(f"{finding.status:<8} {finding.check}: {escaped(finding.text)}{escaped(advice)}")
     finally:
         api.close()
     if as_json:
-        typer.echo(json.dumps([vars(finding) for finding in findings], indent=2))
+        echo(json.dumps([vars(finding) for finding in findings], indent=2))
     if any(finding.status == "problem" for finding in findings):
         raise typer.Exit(1)
 

@@ -7,11 +7,10 @@ import re
 import shlex
 from pathlib import Path
 
-import typer
-
 from driftline.errors import NotFound
 from driftline.study.examples import examples
 from service.cli.file_errors import cannot_write, file_exists
+from service.cli.terminal import echo
 from trainers import hint, shown
 from trainers.own_files import put_new
 
@@ -20,10 +19,10 @@ def list_examples(*, as_json: bool) -> None:
     """Prints the name of every example and what it does."""
     summaries = {name: _summary(text) for name, text in examples().items()}
     if as_json:
-        typer.echo(json.dumps([{"name": name, "summary": summary} for name, summary in summaries.items()], indent=2))
+        echo(json.dumps([{"name": name, "summary": summary} for name, summary in summaries.items()], indent=2))
         return
     for name, summary in summaries.items():
-        typer.echo(f"{name:<20}{summary}")
+        echo(f"{name:<20}{summary}")
 
 
 def write_example(name: str, file: Path) -> None:
@@ -44,7 +43,7 @@ def write_example(name: str, file: Path) -> None:
         raise file_exists(file) from error
     except OSError as error:
         raise cannot_write("FILE", file, error) from error
-    typer.echo(f"Wrote {file}. Check and run it:\n  driftline validate {path}\n  driftline run {path}")
+    echo(f"Wrote {file}. Check and run it:\n  driftline validate {path}\n  driftline run {path}")
 
 
 def _summary(text: str) -> str:

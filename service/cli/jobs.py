@@ -24,6 +24,7 @@ from driftline.study.all_errors import read_study
 from driftline.study.validation import raise_invalid
 from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
 from service.cli.show import is_remote
+from service.cli.terminal import confirm, echo
 from trainers import hint, shown
 
 
@@ -70,7 +71,7 @@ def readable(study: str, url: str | None, token_file: Path | None) -> Iterator[J
 
 def say_waiting(url: str) -> None:
     """Prints that the service has not answered yet."""
-    typer.echo(f"Waiting for an answer from {url} ...", err=True)
+    echo(f"Waiting for an answer from {url} ...", err=True)
 
 
 def submit(
@@ -91,14 +92,14 @@ def submit(
         study = client.job(warm_start).frontier().warm_started(study)
     job = client.submit(study, key)
     if not wait:
-        _print_record(job) if as_json else typer.echo(job.id)
+        _print_record(job) if as_json else echo(job.id)
         return
-    typer.echo(f"submitted as {job.id}", err=True)
+    echo(f"submitted as {job.id}", err=True)
     _finish(job, job.id)
     frontier = job.frontier()
-    typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+    echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
     if job.mlflow_url:
-        typer.echo(f"\nMLflow: {job.mlflow_url}", err=True)
+        echo(f"\nMLflow: {escaped(job.mlflow_url)}", err=True)
 
 
 def wait(job: Job, study: str, *, as_json: bool = False) -> None:
@@ -110,7 +111,7 @@ def wait(job: Job, study: str, *, as_json: bool = False) -> None:
         as_json: Whether to print its record, as a line of JSON, whenever it has changed.
     """
     _finish(job, shlex.quote(study), as_json=as_json)
-    typer.echo(f"{job.record().name}: {job.state.lower()}", err=True)
+    echo(f"{job.record().name}: {job.state.lower()}", err=True)
 
 
 def list_all(client: Client, states: Sequence[str] = (), *, as_json: bool) -> None:
@@ -131,21 +132,21 @@ def list_all(client: Client, states: Sequence[str] = (), *, as_json: bool) -> No
     owners = client.owners() if records else {}
     if as_json:
         facts = [record.model_dump(mode="json") | {"owner": owners.get(record.id)} for record in records]
-        typer.echo(json.dumps(facts, indent=2))
+        echo(json.dumps(facts, indent=2))
         return
     if not records:
         which = f"in state {' or '.join(sorted(wanted)).lower()}" if wanted else "yet: driftline submit STUDY.yaml"
-        typer.echo(f"No studies {which}", err=True)
+        echo(f"No studies {which}", err=True)
         return
-    typer.echo(f"Project {records[0].project}", err=True)
+    echo(f"Project {records[0].project}", err=True)
     width = min(24, max(len("owner"), *(len(escaped(owners.get(record.id, ""))) for record in records)))
-    typer.echo(f"{'id':<26}  {'state':<10} {'submitted (UTC)':<16}  {'rounds':>6}  {'owner':<{width}}  name")
+    echo(f"{'id':<26}  {'state':<10} {'submitted (UTC)':<16}  {'rounds':>6}  {'owner':<{width}}  name")
     for record in records:
         reason = f"  ({escaped(record.reason)})" if record.reason else ""
         state = f"{record.state.lower():<10} {record.created_at:%Y-%m-%d %H:%M}  {done_text(record.progress):>6}"
         owner = escaped(owners.get(record.id, ""))
         owner = owner if len(owner) <= width else owner[: width - 1] + "…"
-        typer.echo(f"{record.id}  {state}  {owner:<{width}}  {record.name}{reason}")
+        echo(f"{record.id}  {state}  {owner:<{width}}  {record.name}{reason}")
 
 
 def say(job: Job, *, as_json: bool) -> None:
@@ -154,7 +155,7 @@ def say(job: Job, *, as_json: bool) -> None:
         _print_record(job)
         return
     record = job.record()
-    typer.echo(f"{record.name} ({record.id}): {record.state.lower()}")
+    echo(f"{record.name} ({record.id}): {record.state.lower()}")
 
 
 def cancel(job: Job, *, yes: bool, as_json: bool) -> None:
@@ -170,7 +171,7 @@ def delete(job: Job, *, yes: bool, as_json: bool) -> None:
     if not yes:
         _confirm(record, "Delete", "with curves, checkpoints, logs and runs in MLflow?")
     job.delete()
-    typer.echo(_json(record) if as_json else f"{record.name} ({record.id}): deleted")
+    echo(_json(record) if as_json else f"{record.name} ({record.id}): deleted")
 
 
 def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
@@ -178,10 +179,10 @@ def show_logs(job: Job, *, follow: bool, as_json: bool) -> None:
     try:
         for line in job.logs(follow=follow):
             if as_json:
-                typer.echo(line.model_dump_json())
+                echo(line.model_dump_json())
             else:
                 attempt = f"attempt {line.attempt}: " if line.attempt > 1 else ""  # of a driver that replaced another
-                typer.echo(f"{line.at:%Y-%m-%d %H:%M:%S} {line.level.upper():<7} {attempt}{escaped(line.text)}")
+                echo(f"{line.at:%Y-%m-%d %H:%M:%S} {escaped(line.level.upper()):<7} {attempt}{escaped(line.text)}")
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -197,12 +198,12 @@ def _finish(job: Job, study: str, *, as_json: bool = False) -> None:
     try:
         _print_changes(job) if as_json else job.wait(progress=True)
     except KeyboardInterrupt:
-        typer.echo(f"The study keeps running; watch it again with:  driftline watch {study}", err=True)
+        echo(f"The study keeps running; watch it again with:  driftline watch {study}", err=True)
         raise typer.Exit(130) from None
     state = job.state
     if state != "SUCCEEDED":
         hint = f": resume it with  driftline resume {study}" if state == "PAUSED" else ""
-        typer.echo(f"The study is {state.lower()}{hint}", err=True)
+        echo(f"The study is {state.lower()}{hint}", err=True)
         raise typer.Exit(1)
 
 
@@ -214,7 +215,7 @@ def _confirm(record: StudyRecord, action: str, rest: str) -> None:
     """
     trials = sum(sum(one.search.values()) + sum(one.confirmation.values()) for one in record.progress.values())
     what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
-    if not typer.confirm(f"{action} {what}, {rest}", err=True):
+    if not confirm(f"{action} {what}, {rest}"):
         raise typer.Exit(1)
 
 
@@ -223,7 +224,7 @@ def _print_changes(job: Job) -> None:
     while True:
         record = job.record()
         if record != last:
-            typer.echo(record.model_dump_json())
+            echo(record.model_dump_json())
             sys.stdout.flush()
             last = record
         if rests(record, None):
@@ -232,7 +233,7 @@ def _print_changes(job: Job) -> None:
 
 
 def _print_record(job: Job) -> None:
-    typer.echo(_json(job.record()))
+    echo(_json(job.record()))
 
 
 def _json(record: StudyRecord) -> str:

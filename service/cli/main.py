@@ -30,6 +30,7 @@ from service.cli.options import (
     Url,
     Where,
 )
+from service.cli.terminal import echo
 from service.garbage import collect_rarely
 from trainers import PluginError
 
@@ -50,7 +51,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"driftline {version('driftline')}")
+        echo(f"driftline {version('driftline')}")
         raise typer.Exit()
 
 
@@ -399,10 +400,10 @@ def main() -> None:
         app(obj=OWN_PROCESS)
     except DriftlineError as error:
         for line in str(error).splitlines():
-            typer.echo(f"driftline: {line}", err=True)
+            echo(f"driftline: {line}", err=True)
         sys.exit(error.exit_code)
     except PluginError as error:
-        typer.echo(f"driftline: {error}", err=True)
+        echo(f"driftline: {error}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -413,5 +414,5 @@ def main() -> None:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
         place = "" if error.filename is None else f"{error.filename}: "
-        typer.echo(f"driftline: {place}{error.strerror or error}", err=True)
+        echo(f"driftline: {place}{error.strerror or error}", err=True)
         sys.exit(1)

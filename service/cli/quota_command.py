@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import typer
 from pydantic import ValidationError
 
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
 from driftline.wire.access import ProjectQuota, Quota
 from service.cli.jobs import address, refuse, say_waiting
+from service.cli.terminal import echo
 
 
 def quota(
@@ -45,7 +45,7 @@ def quota(
                 refuse(error, Quota, {name: f"--{name.replace('_', '-')}" for name in wanted})
             quota = api.set_quota(quota.project, limits)
     if as_json:
-        typer.echo(quota.model_dump_json(indent=2))
+        echo(quota.model_dump_json(indent=2))
         return
     _say(quota)
 
@@ -66,12 +66,12 @@ def _limit(name: str, text: str) -> float | int | None:
 
 def _say(quota: ProjectQuota) -> None:
     whose = "its own limits" if quota.own else "the service's limits"
-    typer.echo(f"{quota.project}: {whose}")
+    echo(f"{quota.project}: {whose}")
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
         limit, use = getattr(quota.limits, name), getattr(quota.use, name)
         then = ", then studies are paused" if name == "gpu_hours" and quota.limits.gpu_hours_pause else ""
-        typer.echo(f"  {what:<20} {use:g} of {'unlimited' if limit is None else f'{limit:g}'}{then}")
-    typer.echo(f"  {'curves':<20} {quota.use.curve_bytes / 1e6:,.1f} MB in {quota.use.curve_rows:,} rows")
+        echo(f"  {what:<20} {use:g} of {'unlimited' if limit is None else f'{limit:g}'}{then}")
+    echo(f"  {'curves':<20} {quota.use.curve_bytes / 1e6:,.1f} MB in {quota.use.curve_rows:,} rows")
     days = quota.limits.retention_days
     kept = "are kept forever" if days is None else f"are deleted {days:g} days after their end"
-    typer.echo(f"  {'finished studies':<20} {kept}")
+    echo(f"  {'finished studies':<20} {kept}")

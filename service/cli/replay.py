@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from driftline.errors import InvalidSpec
 from driftline.results.recorded_table import RecordedTable, joined, read, write
 from driftline.study.sampler import read as read_sampler
 from driftline.study.spec import Budget
 from service.cli.file_errors import cannot_write, file_exists
 from service.cli.show import is_remote
+from service.cli.terminal import echo
 
 if TYPE_CHECKING:
     from service.replay.simulation import Replay
@@ -42,11 +41,11 @@ def export_table(study: str, path: Path, *, as_json: bool, url: str | None, toke
     grids = [table.grid(label) for label in dict.fromkeys(trial.label for trial in table.trials)]
     if as_json:
         labels = {grid.label: {"configurations": len(grid.configurations), "seeds": len(grid.seeds)} for grid in grids}
-        typer.echo(json.dumps({"table": str(path), "trials": len(table.trials), "labels": labels}, indent=2))
+        echo(json.dumps({"table": str(path), "trials": len(table.trials), "labels": labels}, indent=2))
         return
-    typer.echo(f"{path}: {len(table.trials)} trials")
+    echo(f"{path}: {len(table.trials)} trials")
     for grid in grids:
-        typer.echo(f"  {grid.label}: {len(grid.configurations)} configurations on all {len(grid.seeds)} seeds")
+        echo(f"  {grid.label}: {len(grid.configurations)} configurations on all {len(grid.seeds)} seeds")
 
 
 def replay_tables(
@@ -89,7 +88,7 @@ def replay_tables(
         budgeted = {**whole, "trials": chosen.trials_per_method}
         budgeted |= {} if chosen.rungs is None else {"rungs": chosen.model_dump(mode="json")["rungs"]}
         facts = {"sampler": replay.sampler, "budget": budgeted, "tables": digests}
-        typer.echo(json.dumps({**facts, **counts}, indent=2))
+        echo(json.dumps({**facts, **counts}, indent=2))
         return
     _print(replay, counts)
 
@@ -97,23 +96,23 @@ def replay_tables(
 def _print(replay: Replay, counts: Mapping[str, Any]) -> None:
     budget, objective = replay.budget, replay.study.objective
     speed = 60 * counts["studies"] / counts["seconds"]
-    typer.echo(f"{counts['studies']:,} studies of {replay.study.name}, {speed:,.0f} a minute; sampler {replay.sampler}")
-    typer.echo(
+    echo(f"{counts['studies']:,} studies of {replay.study.name}, {speed:,.0f} a minute; sampler {replay.sampler}")
+    echo(
         f"Each label: {budget.trials_per_method} trials in {budget.searches} searches, {budget.confirmed} "
         f"configurations confirmed on {budget.seeds} seeds. {objective.quality} over {objective.cost}.\n"
     )
     width = max(len(name) for name in replay.names)
-    typer.echo(f"{'':{width}}  area   95 % of studies")
+    echo(f"{'':{width}}  area   95 % of studies")
     for name, area in counts["areas"].items():
-        typer.echo(f"{name:{width}}  {area['mean']:.3f}  {area['low']:.3f} to {area['high']:.3f}")
+        echo(f"{name:{width}}  {area['mean']:.3f}  {area['low']:.3f} to {area['high']:.3f}")
     for pair in counts["pairs"]:
-        typer.echo("")
+        echo("")
         for claim, counted in pair["claims"].items():
-            typer.echo(f"{_CLAIMS[claim]}: a verdict is possible in {_share(counted['possible'])} of studies")
+            echo(f"{_CLAIMS[claim]}: a verdict is possible in {_share(counted['possible'])} of studies")
             for side in ("a", "b"):
-                typer.echo(f"  {pair[side]:{width}}  is better in {_share(counted[side])}")
+                echo(f"  {pair[side]:{width}}  is better in {_share(counted[side])}")
             if counted["detectable"]:
-                typer.echo(
+                echo(
                     f"  mean difference {counted['difference']:+.3f}; one of {counted['detectable']:.3f} is found with "
                     "a probability of 80 % (median)"
                 )

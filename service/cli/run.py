@@ -17,6 +17,7 @@ import yaml
 
 from driftline.sdk import shortcuts
 from service.cli.begun_run import BegunRun
+from service.cli.terminal import echo
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 
@@ -34,9 +35,9 @@ def run_study(begun: BegunRun, warm_start: Path | None = None, *, as_json: bool 
         study = shortcuts.frontier(warm_start).warm_started(study)
         source = yaml.safe_dump(study.to_json(), sort_keys=False)
     if sys.stderr.isatty():
-        typer.echo("Checking the study ...", err=True)
+        echo("Checking the study ...", err=True)
     for remark in study.check():
-        typer.echo(f"note: {remark}", err=True)
+        echo(f"note: {remark}", err=True)
     with EmbeddedRun(
         begun.folder, study, ray_address=begun.ray_address, source=source, early_ray=begun.early_ray
     ) as run:
@@ -69,15 +70,15 @@ def _follow(run: EmbeddedRun, *, as_json: bool) -> None:
     job = EmbeddedJob(run)
     with _clean_stops(run):
         if job.record().state == "SUCCEEDED":
-            typer.echo(f"This study is finished; the result in {run.folder}:", err=True)
+            echo(f"This study is finished; the result in {run.folder}:", err=True)
             if not run.shown():
                 run.finish()
         else:
             run.start()
             job.wait(progress=True)
     frontier = job.frontier()
-    typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
-    typer.echo(run.summary(), err=as_json)
+    echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+    echo(run.summary(), err=as_json)
 
 
 @contextlib.contextmanager
@@ -102,7 +103,7 @@ def _clean_stops(run: EmbeddedRun) -> Iterator[None]:
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # the terminal may be gone
             text = "Stopped; all reported rounds are kept. Resume with:  driftline resume "
-            typer.echo(text + shlex.quote(str(run.folder)), err=True)
+            echo(text + shlex.quote(str(run.folder)), err=True)
         if run.abandoned:
             run.close()
             os._exit(128 + received[0])  # Ray's shutdown is slow and noisy while the driver is in it

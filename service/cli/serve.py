@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-import typer
-
 from driftline.errors import InvalidSpec, Unavailable
+from service.cli.terminal import echo
+from service.log_file import VisibleFormatter
 from service.server import compose
 from service.server.compose import Part, Service, answered
 from service.server.home import ADMIN_TOKEN, prepare
@@ -51,7 +51,9 @@ def serve(
         if only not in ("api", "scheduler"):
             raise InvalidSpec("--only", f"must be api or scheduler, got {only!r}")
         part = "api" if only == "api" else "scheduler"
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     for noisy in ("httpx", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)
@@ -79,7 +81,7 @@ def serve(
         except Unavailable:
             if not stop.is_set():
                 raise
-            typer.echo("Ended before it was ready.", err=True)
+            echo("Ended before it was ready.", err=True)
             return
         gc.collect()
         gc.freeze()  # full collections then pass over what has just been loaded: they took a sixth of a large reading
@@ -87,10 +89,10 @@ def serve(
             say(service, settings, host, part, public)
             while not stop.wait(_LOOK_S):
                 pass
-            typer.echo("Ending: drivers on this machine write their checkpoints ...", err=True)
+            echo("Ending: drivers on this machine write their checkpoints ...", err=True)
         finally:
             service.close()
-    typer.echo("Ended.", err=True)
+    echo("Ended.", err=True)
 
 
 def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = False) -> None:
@@ -111,13 +113,13 @@ def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = 
     url = database or read_service(os.environ).database
     if to is not None:
         take_back(url, to)
-        typer.echo(f"The database is at revision {to}. Run the Driftline of that revision.", err=True)
+        echo(f"The database is at revision {to}. Run the Driftline of that revision.", err=True)
         return
     before, now = answered(url, bring_up)
     if drop_backup:
         dropped = drop_backups(url)
-        typer.echo(f"Dropped {dropped} backup tables." if dropped else "There is no backup to drop.", err=True)
-    typer.echo(f"The database is at the newest revision, {now} ({_came_from(before, now)}).", err=True)
+        echo(f"Dropped {dropped} backup tables." if dropped else "There is no backup to drop.", err=True)
+    echo(f"The database is at the newest revision, {now} ({_came_from(before, now)}).", err=True)
 
 
 def _came_from(before: str | None, now: str) -> str:
@@ -146,7 +148,7 @@ def say(service: Service, settings: ServiceSettings, host: str, only: Part | Non
                 f"    export DRIFTLINE_URL={url} DRIFTLINE_TOKEN=$(cat {file})",
                 "    driftline submit STUDY.yaml --wait",
             ]
-    typer.echo("\n".join(lines), err=True)
+    echo("\n".join(lines), err=True)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 import yaml
 
 from driftline.client.environment import environment
@@ -19,6 +18,7 @@ from driftline.results.modelled_time import Time
 from driftline.results.show.number_text import number
 from driftline.results.trial_list import first_difference
 from search_spaces import spaces
+from service.cli.terminal import echo
 from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
 from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
 from trainers.registry import methods, optimizers, schedules, tasks
@@ -39,7 +39,7 @@ def show_frontier(
 ) -> None:
     """Prints the frontiers so far of an output folder or of a study on a service."""
     frontier = _frontier(study, quality, cost, url, token_file)
-    typer.echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+    echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
 
 
 def show_comparison(
@@ -56,14 +56,14 @@ def show_comparison(
     frontier = _frontier(study, None, cost, url, token_file)
     verdict = frontier.compare(first, second)
     if as_json:
-        typer.echo(json.dumps(verdict, indent=2))
+        echo(json.dumps(verdict, indent=2))
         return
-    typer.echo(verdict["why"])
+    echo(verdict["why"])
     costs = unit(frontier.data["definitions"]["parameters"]["cost"])
     neither = "neither (a tie)" if frontier.data["deterministic"] else "neither (the band of the difference holds 0)"
     for span in verdict["ranges"]:
         better = span["better"] or neither
-        typer.echo(f"  {number(span['from'], 3)} to {number(span['to'], 3)} {costs}: {better}")
+        echo(f"  {number(span['from'], 3)} to {number(span['to'], 3)} {costs}: {better}")
 
 
 def show_first_difference(
@@ -73,9 +73,9 @@ def show_first_difference(
     one, two = (_trials(place, url, token_file) for place in (study, other))
     difference = first_difference(one, two)
     if as_json:
-        typer.echo(json.dumps({"first_difference": difference, "trials": len(one)}))
+        echo(json.dumps({"first_difference": difference, "trials": len(one)}))
         return
-    typer.echo(difference or f"the same {len(one)} trials")
+    echo(difference or f"the same {len(one)} trials")
 
 
 def show_methods(name: str | None, *, as_json: bool = False) -> None:
@@ -159,21 +159,21 @@ def _show(groups: Mapping[str, Registry[object]], name: str | None, command: str
     """
     if name is None:
         if as_json:
-            typer.echo(json.dumps([_facts(one, group) for group in groups.values() for one in group], indent=2))
+            echo(json.dumps([_facts(one, group) for group in groups.values() for one in group], indent=2))
             return
         for title, group in groups.items():
-            typer.echo(f"{title}:")
+            echo(f"{title}:")
             for one in group:
-                typer.echo(f"  {one:<24}{summary(group[one])}.")
-            typer.echo("")
-        typer.echo(f"driftline {command} NAME shows one in full.")
+                echo(f"  {one:<24}{summary(group[one])}.")
+            echo("")
+        echo(f"driftline {command} NAME shows one in full.")
         return
     having = [group for group in groups.values() if name in group]
     if not having:
         kinds = " or ".join(", ".join(group.word for group in groups.values()).rsplit(", ", 1))
         raise NotFound(f"no {kinds} {shown(name)}: {hint(name, [one for group in groups.values() for one in group])}")
     if as_json:
-        typer.echo(json.dumps([_all_facts(name, group) for group in having], indent=2))
+        echo(json.dumps([_all_facts(name, group) for group in having], indent=2))
         return
     for group in having:
         _print_whole(name, group)
@@ -207,21 +207,21 @@ def _all_facts(name: str, group: Registry[object]) -> dict[str, Any]:
 
 def _print_whole(name: str, group: Registry[object]) -> None:
     module = group[name]
-    typer.echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
+    echo(f"{name}\n\n{inspect.cleandoc(module.__doc__ or '')}\n")
     if role_names := roles(module):
-        typer.echo(f"{'Roles' if group.word == 'method' else 'Serves as'}: {role_names}.\n")
+        echo(f"{'Roles' if group.word == 'method' else 'Serves as'}: {role_names}.\n")
     for line in _hyperparameters(_settings(module), module):
-        typer.echo(f"  {line}")
+        echo(f"  {line}")
     for setting, reason in (withdrawals(module.Hyper) if isinstance(module, Configured) else {}).items():
-        typer.echo(f"  no {setting:<19}{reason}")
+        echo(f"  no {setting:<19}{reason}")
     by_role = _default_spaces(name, group)
     for first, space in by_role.items():
         having = [role for role, other in by_role.items() if other == space]
         if not space or having[0] != first:
             continue
-        typer.echo(f"\nDefault search space{' as ' if first else ''}{', '.join(having)}:")
+        echo(f"\nDefault search space{' as ' if first else ''}{', '.join(having)}:")
         for key, form in space.items():
-            typer.echo(f"  {key}: {_flow(form)}")
+            echo(f"  {key}: {_flow(form)}")
 
 
 def _default_spaces(name: str, group: Registry[object]) -> dict[str, dict[str, Any]]:

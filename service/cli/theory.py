@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from driftline.errors import InvalidSpec
+from service.cli.terminal import echo
 from trainers import SpecError
 
 app = typer.Typer(
@@ -125,7 +126,7 @@ def _print_point(mu: float, smoothness: float, client_lr: float, weights: str, p
     curvature = Curvature(mu, smoothness)
     point = tradeoff_point(curvature, client_lr, as_weights(weights), server, prox)
     plain = curvature.smoothness / curvature.strong_convexity
-    typer.echo(
+    echo(
         f"curvature {mu:g} to {smoothness:g}, client_lr {client_lr:g}, prox {prox:g}, gradient weights {weights}, "
         f"server {server} at its best\n"
     )
@@ -146,7 +147,7 @@ def _print_point(mu: float, smoothness: float, client_lr: float, weights: str, p
         ]
     )
     for message in point.messages:
-        typer.echo(f"warning: {message}", err=True)
+        echo(f"warning: {message}", err=True)
 
 
 def _value(value: float) -> str:
@@ -162,4 +163,4 @@ def _rounds(rate: float) -> str:
 def _print_rows(rows: Sequence[tuple[str, str, str]]) -> None:
     widths = [max(len(row[index]) for row in rows) for index in range(2)]
     for name, value, remark in rows:
-        typer.echo(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {remark}".rstrip())
+        echo(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {remark}".rstrip())

@@ -7,13 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import cast, get_args
 
-import typer
 from pydantic import ValidationError
 
 from driftline.client.admin_client import AdminClient
 from driftline.errors import InvalidSpec
+from driftline.results.show.escaped_text import escaped
 from driftline.wire.access import GivenScope, NewToken
 from service.cli.jobs import address, refuse, say_waiting
+from service.cli.terminal import echo
 
 
 def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
@@ -21,11 +22,11 @@ def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None
     with _api(url, token_file) as api:
         own = api.whoami()
     if as_json:
-        typer.echo(own.model_dump_json(indent=2))
+        echo(own.model_dump_json(indent=2))
         return
     ends = f", until {own.expires_at:%Y-%m-%d %H:%M}" if own.expires_at else ""
     subject = f" ({own.id})" if own.id.startswith("oidc:") else ""  # names from an issuer need not be unique
-    typer.echo(f"{own.name}{subject}: project {own.project}, may {', '.join(own.scopes)}{ends}")
+    echo(f"{escaped(own.name)}{escaped(subject)}: project {own.project}, may {', '.join(own.scopes)}{ends}")
 
 
 def create(
@@ -53,11 +54,11 @@ def create(
     with _api(url, token_file) as api:
         made = api.make_token(wanted)
     if as_json:
-        typer.echo(made.model_dump_json(indent=2))
+        echo(made.model_dump_json(indent=2))
         return
     ends = f"; it expires {_day(made.expires_at)}" if made.expires_at else ""
-    typer.echo(f"{made.id} for {made.name}, project {made.project}{ends}. Shown only once:", err=True)
-    typer.echo(made.token)
+    echo(f"{made.id} for {escaped(made.name)}, project {made.project}{ends}. Shown only once:", err=True)
+    echo(made.token)
 
 
 def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
@@ -65,21 +66,22 @@ def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None
     with _api(url, token_file) as api:
         tokens = api.tokens()
     if as_json:
-        typer.echo(json.dumps([token.model_dump(mode="json") for token in tokens], indent=2))
+        echo(json.dumps([token.model_dump(mode="json") for token in tokens], indent=2))
         return
     for token in tokens:
         facts = [f"created {_day(token.created_at)}"]
         facts += [f"expires {_day(token.expires_at)}"] if token.expires_at else []
         facts += [f"last used {_day(token.last_used_at)}"] if token.last_used_at else []
         facts += [f"revoked {_day(token.revoked_at)}"] if token.revoked_at else []
-        typer.echo(f"{token.id}  {token.project:<12} {','.join(token.scopes):<22} {token.name}  ({', '.join(facts)})")
+        name = escaped(token.name)
+        echo(f"{token.id}  {token.project:<12} {','.join(token.scopes):<22} {name}  ({', '.join(facts)})")
 
 
 def revoke(url: str | None, token_file: Path | None, token: str, *, as_json: bool) -> None:
     """Revokes a token."""
     with _api(url, token_file) as api:
         record = api.revoke_token(token)
-    typer.echo(record.model_dump_json(indent=2) if as_json else f"{token}: revoked")
+    echo(record.model_dump_json(indent=2) if as_json else f"{token}: revoked")
 
 
 def _api(url: str | None, token_file: Path | None) -> AdminClient:

@@ -21,6 +21,7 @@ from urllib.request import urlopen
 import typer
 
 from driftline.errors import InvalidSpec
+from service.cli.terminal import echo
 from service.embedded.folder_results import StoredLink, log_stored_models, mlflow_uri, stored_link
 
 START_S = 90.0
@@ -53,20 +54,20 @@ def open_ui(folders: Sequence[Path], port: int, *, browser: bool, as_json: bool 
         require_free(port, "--port")
         what = "the study's page" if len(folders) == 1 else "the studies' page, of copies that last until then"
         text = f"MLflow is starting (10-20 s); {what}:\n\n    {link.url}\n\nCtrl-C ends it."
-        typer.echo(json.dumps({"url": link.url, "tracking_uri": link.tracking_uri}) if as_json else text)
+        echo(json.dumps({"url": link.url, "tracking_uri": link.tracking_uri}) if as_json else text)
         sys.stdout.flush()
         raise typer.Exit(_serve(link, port, browser=browser))
 
 
 def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
     """Logs the models of a folder's study to its MLflow database, and prints how to load them."""
-    uris = log_stored_models(folder, label, lambda text: typer.echo(text, err=as_json))
+    uris = log_stored_models(folder, label, lambda text: echo(text, err=as_json))
     if as_json:
-        typer.echo(json.dumps({"tracking_uri": mlflow_uri(folder), "models": uris}, indent=2))
+        echo(json.dumps({"tracking_uri": mlflow_uri(folder), "models": uris}, indent=2))
         return
     place = str(folder.resolve())
     copied = ', dst_path="."' if unquote(place) != place else ""  # MLflow 3.17 reads no model under a name with %2F
-    typer.echo(
+    echo(
         f"Load one in Python:\n  mlflow.set_tracking_uri({mlflow_uri(folder)!r})\n"
         f"  module = mlflow.pytorch.load_model({uris[0]!r}{copied})"
         if uris

@@ -193,3 +193,17 @@ def test_the_rate_begins_with_the_first_progress_and_levels_slow_packs() -> None
         found = rate.add(done)
         assert (found is None) == (second < RATE_AFTER_S - 2)
     assert found == pytest.approx(20, rel=0.02)
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_what_others_wrote_neither_ends_the_display_nor_moves_the_cursor(stream: type[io.StringIO]) -> None:
+    out = stream()
+    display = ProgressDisplay(out, "[/loss]\x1b[2J")
+    reason = "[/red] :smile: \x1b]0;title\x07"
+    display.update(record({"fedavg": running(20)}, state="PAUSED", reason=reason), {})
+    display.say("\x9b2J [/x]")
+    display.close()
+    text = out.getvalue()
+    assert "[/red] :smile: \\u001b]0;title\\u0007" in " ".join(text.split())
+    assert "\\u009b2J [/x]" in text
+    assert "\x1b[2J" not in text

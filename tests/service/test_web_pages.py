@@ -24,7 +24,7 @@ from .store_setup import complete, driven, report
 from .test_web_sign_in import sign_in, signed_in
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[31m\u202e"
-SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;\\x1b[31m\\u202e"
+SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;\\u001b[31m\\u202e"
 ANN = Actor("t1", "ann")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from driftline.results.curves import unit
 from driftline.results.show.axes import search_only, time_text
+from driftline.results.show.escaped_text import escaped
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.theory_text import agreement
@@ -48,7 +49,7 @@ def table(result: Json) -> str:
     if edges := space_edges(result):
         lines += ["", "At the edge of their space, where a wider one may hold better values:"]
         lines += [row for line in edges for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ")]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(escaped(line.rstrip()) for line in lines)
 
 
 def area_text(method: Json) -> str:

@@ -46,7 +46,7 @@ def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading:
     )
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*FIELDS, *(f"final_{name}" for name in metrics), *names])
+    writer.writerow([_cell(name) for name in (*FIELDS, *(f"final_{name}" for name in metrics), *names)])
     marked = {label: _marked(method) for label, method in result["methods"].items()}
     for curve in ordered:
         row = _row(curve, marked[curve.label], reading, stored_axis(result))
@@ -87,11 +87,11 @@ def _last(curve: TrialCurve, metric: str) -> float | None:
 
 
 def _cell(value: Any) -> Any:
-    """Whole numbers without a decimal point, booleans as true and false, None as an empty cell, strings escaped."""
+    """Whole numbers without a decimal point, booleans as true and false, None as an empty cell, all else escaped."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
-    if isinstance(value, str):
-        return spreadsheet_cell(value)
-    return "" if value is None else value
+    if value is None or isinstance(value, (int, float)):
+        return "" if value is None else value
+    return spreadsheet_cell(str(value))
