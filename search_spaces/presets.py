@@ -3,7 +3,11 @@
     - {preset: fedadam}           # FedAvg with Adam on the server, default spaces
     - {preset: fedyogi, label: yogi, space: {client_lr: 0.1, server_lr: {float: [1e-3, 1], log: true}, local_steps: 10}}
 
-An entry may override everything in a preset except the method. Stored studies have presets written out.
+An entry may override everything in a preset except the method; a space of the same server optimizer keeps what it does
+not name. The adaptive ones are the papers' loops: the server steps along the mean change of the clients' models, so
+that epsilon is tau, v starts at tau^2, and there is no bias correction; server_lr and delta_lr are both the server's
+rate. FedAvgM is the paper's with delta_lr, and server_lr multiplies a sum of gradients. Stored studies have presets
+written out.
 
 Sources: FedAvgM is from "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification"
 (Hsu, Qi, Brown 2019), the others from "Adaptive Federated Optimization" (Reddi et al. 2021).
@@ -15,20 +19,41 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from search_spaces import spaces
+from search_spaces import rates, spaces
+from search_spaces.parameters import Space, fixed
 from trainers import SpecError, hint, shown
 
 SERVERS: Mapping[str, str] = MappingProxyType(
     {"fedavgm": "sgd", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
 )
 """Preset -> its server optimizer; the method is always fedavg."""
+_ADAPTIVE = {"along": "change", "initial_accumulator": None, "epsilon": 1e-3}
+_PAPERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "fedavgm": {"momentum": 0.9},
+        "fedadam": {**_ADAPTIVE, "bias_correction": False},
+        "fedyogi": {**_ADAPTIVE, "bias_correction": False},
+        "fedadagrad": _ADAPTIVE,
+    }
+)
 
 
-def entry(name: object) -> dict[str, Any]:
+def method_space(name: object, space: Space) -> Space:
+    """The default space of a preset's method; client_lr is not 0 if the server steps along the clients' change.
+
+    Args:
+        name: Name of the preset.
+        space: The default space of fedavg.
+    """
+    return space | {"client_lr": rates.moving_client_lr()} if "along" in _PAPERS[str(name)] else space
+
+
+def entry(name: object, server: object = None) -> dict[str, Any]:
     """The entry that a preset stands for, as a document.
 
     Args:
         name: Name of the preset.
+        server: What the study says of the server instead, {"name": ..., "space": ...}.
 
     Returns:
         label, name and server, with the default space of the server optimizer but no space of the method.
@@ -42,6 +67,16 @@ def entry(name: object) -> dict[str, Any]:
     """
     if not isinstance(name, str) or name not in SERVERS:
         raise SpecError(f"no preset {shown(name)}: {hint(name, SERVERS)}")
-    space = spaces.default("server", SERVERS[name])
-    forms = {key: parameter.to_json() for key, parameter in space.items()}
-    return {"label": name, "name": "fedavg", "server": {"name": SERVERS[name], "space": forms}}
+    made = {"label": name, "name": "fedavg", "server": server}
+    if isinstance(server, str):
+        server = {"name": server}
+    if server is None:
+        server = {"space": "default"}
+    if not isinstance(server, Mapping) or server.get("name", SERVERS[name]) != SERVERS[name]:
+        return made
+    space = server.get("space", {})
+    if space == "default" or (space == "theory" and "along" in _PAPERS[name]):  # theory has ranges of momentum only
+        space = {key: parameter.to_json() for key, parameter in spaces.default("server", SERVERS[name]).items()}
+    if isinstance(space, Mapping):
+        space = {**{key: fixed(value).to_json() for key, value in _PAPERS[name].items()}, **space}
+    return made | {"server": {"name": SERVERS[name], **server, "space": space}}

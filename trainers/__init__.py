@@ -22,6 +22,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     contracts                     what methods, optimizers and schedules must define
     plugins, problem              loads and checks plug-ins; the contract of a task
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
+    first_square                  the squared gradients that adaptive optimizers start from
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
     own_files                     writes files through no link

@@ -15,7 +15,7 @@ from trainers.hyperparameters import Hyperparameter, withdrawals
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
 from trainers.trial.parts import offered
-from trainers.trial.roles import ANY, ROLES, lacks, serving, settings, taken
+from trainers.trial.roles import ANY, ROLES, lacks, serving, taken
 
 _HEAD = """# Methods, optimizers and schedules
 
@@ -46,11 +46,15 @@ names another) and one schedule (constant rates unless it names another). The ro
 `merge`; settings have dotted names, such as `client.beta1` and `server.momentum`.
 
 FedAvgM, FedAdam, FedYogi and FedAdagrad are `fedavg` with `sgd` (with momentum), `adam`, `yogi` and
-`adagrad` on the server; in a study `preset: fedadam` is such an entry.
+`adagrad` on the server; in a study `preset: fedadam` is such an entry, with the settings of the
+paper: its server steps along the mean change of the clients' models (`along: change`), so that
+`epsilon` is the paper's tau, without bias correction and from `epsilon^2` on.
 
 A hyperparameter without a default must be given. `server_lr` multiplies the mean pseudo-gradient, a
-sum of gradients. Give exactly one of `server_lr`, `delta_lr` and `tied`, and one of `local_steps`
-and `local_epochs`. All members of a pack have the same value of a hyperparameter that is marked *.
+sum of gradients, or its direction. `delta_lr` multiplies the mean change of the clients' models, or
+the direction that an adaptive server finds along it. Give exactly one of `server_lr`, `delta_lr`
+and `tied`, and one of `local_steps` and `local_epochs`. All members of a pack have the same value
+of a hyperparameter that is marked *.
 """
 
 _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")
@@ -113,7 +117,7 @@ def default_of(item: Hyperparameter, module: object) -> str:
     """
     if not isinstance(module, Optimizer):
         return "" if item.required else json.dumps(item.default, default=str)
-    own = {role: {one.name: one.default for one in settings(module, role)} for role in roles(module).split(", ")}
+    own = {role: {one.name: one.default for one in offered(module, role)} for role in roles(module).split(", ")}
     said = {role: json.dumps(held[item.name]) if item.name in held else "none" for role, held in own.items()}
     usual = said.get("server", said["client"])
     other = [f"{role}: {text}" for role, text in said.items() if text != usual]
@@ -146,7 +150,7 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
     heads = ("name", "what it does", "paper", *(("exchanges",) if exchanges else ()))
     yield from _table(heads, (_overview(name, registry[name], exchanges) for name in registry))
     for name in registry:
-        described = offered(registry[name])
+        described = all_of(registry[name])
         yield f"### {name}\n"
         if said := roles(registry[name]):
             yield f"{'Serves as' if isinstance(registry[name], Optimizer) else 'Optimizers'}: {said}.\n"
@@ -159,6 +163,16 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
         )
         for setting, reason in withdrawals(registry[name].Hyper).items():
             yield f"No `{setting}`: {reason}.\n"
+
+
+def all_of(module: Configured) -> tuple[Hyperparameter, ...]:
+    """All settings, of an optimizer those that it has on the server.
+
+    Args:
+        module: a plug-in.
+    """
+    serves = isinstance(module, Optimizer) and "server" not in module.REFUSED
+    return offered(module, "server" if serves else "method")
 
 
 def _overview(name: str, module: object, with_exchanges: bool) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ def _preset(values: dict[str, Any]) -> dict[str, Any]:
             "preset", f"must not be given together with name, got preset {shown(values['preset'])} and name"
         )
     try:
-        return presets.entry(values["preset"]) | {key: value for key, value in values.items() if key != "preset"}
+        given = {key: value for key, value in values.items() if key not in ("preset", "server")}
+        return presets.entry(values["preset"], values.get("server")) | given
     except SpecError as error:
         raise InvalidSpec("preset", str(error)) from error
 
@@ -229,10 +230,14 @@ class MethodEntry(Section):
         values = _named(values)
         if not isinstance(values, dict):
             return values
+        preset = values.get("preset")
         values = _from_theory({"space": "default", **_preset(values)})
         name = values.get("name")
         values = {"label": name if isinstance(name, str) else "unnamed", **values}  # another name is reported
-        return _resolve(values, "methods")
+        resolved = _resolve(values, "methods")
+        if preset is not None and values["space"] == "default":
+            resolved["space"] = presets.method_space(preset, resolved["space"])
+        return resolved
 
     @model_validator(mode="after")
     def _start_in_the_space(self) -> Self:

@@ -19,8 +19,8 @@ from driftline.results.show.number_text import number
 from driftline.results.trial_list import first_difference
 from search_spaces import spaces
 from service.cli.terminal import echo
-from trainers import Configured, Hyperparameter, Registry, Task, hint, offered, shown, withdrawals
-from trainers.catalogue import default_of, exchanges, range_of, roles, source, summary
+from trainers import Configured, Hyperparameter, Registry, Task, hint, shown, withdrawals
+from trainers.catalogue import all_of, default_of, exchanges, range_of, roles, source, summary
 from trainers.registry import methods, optimizers, schedules, tasks
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _settings(module: object) -> tuple[Hyperparameter, ...]:
     """The Hyper of a method, optimizer or schedule, or the SETTINGS of a task."""
     if isinstance(module, Task):
         return module.SETTINGS
-    return offered(module) if isinstance(module, Configured) else ()
+    return all_of(module) if isinstance(module, Configured) else ()
 
 
 def _show(groups: Mapping[str, Registry[object]], name: str | None, command: str, as_json: bool) -> None:

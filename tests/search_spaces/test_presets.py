@@ -2,16 +2,23 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from search_spaces import presets, spaces
+from search_spaces import presets, rates, spaces
 from trainers.engine.packs.pack import Pack
 from trainers.registry import optimizers
 from trainers.trial.document import parse
 
+PAPERS = {
+    "fedavgm": {"momentum": 0.9},
+    "fedadam": {"along": "change", "initial_accumulator": None, "epsilon": 1e-3, "bias_correction": False},
+    "fedyogi": {"along": "change", "initial_accumulator": None, "epsilon": 1e-3, "bias_correction": False},
+    "fedadagrad": {"along": "change", "initial_accumulator": None, "epsilon": 1e-3},
+}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "server-optimizers.yaml"
 
 
@@ -30,13 +37,18 @@ def study(*entries):
 @pytest.mark.parametrize("name", presets.SERVERS)
 def test_a_preset_is_fedavg_with_a_server_optimizer(name):
     server = presets.SERVERS[name]
-    written = {"label": name, "name": "fedavg", "space": "default", "server": {"name": server, "space": "default"}}
+    space = spaces.default("methods", "fedavg")
+    if server != "sgd":
+        space["client_lr"] = rates.moving_client_lr()
+    forms = {key: parameter.to_json() for key, parameter in space.items()}
+    held = PAPERS[name] | {key: item.to_json() for key, item in spaces.default("server", server).items()}
+    written = {"label": name, "name": "fedavg", "space": forms, "server": {"name": server, "space": held}}
     short, long = study({"preset": name}), study(written)
+    assert short.to_json() == study({"preset": name, "space": "default", "server": {"space": "default"}}).to_json()
     assert short.fingerprint() == long.fingerprint()
     assert short.to_json() == long.to_json()
     assert Study.from_json(short.to_json()).fingerprint() == short.fingerprint()
     assert short.check() == long.check()
-    assert dict(short.methods[0].server.space) == spaces.default("server", server)
     assert {server} <= set(optimizers())
 
 
@@ -53,10 +65,54 @@ def test_a_preset_trains(name):
 
 def test_what_the_entry_says_comes_first():
     space = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 3}
-    entry = study({"preset": "fedyogi", "label": "mine", "space": space, "server": {"name": "yogi"}}).methods[0]
+    given = {
+        "preset": "fedyogi",
+        "label": "mine",
+        "space": space,
+        "server": {"name": "yogi", "space": {"epsilon": 0.1}},
+    }
+    entry = study(given).methods[0]
     assert (entry.label, entry.name, entry.server.name) == ("mine", "fedavg", "yogi")
-    assert entry.server.space == {}
+    assert {key: form.to_json() for key, form in entry.server.space.items()} == PAPERS["fedyogi"] | {"epsilon": 0.1}
     assert set(entry.space) == set(space)
+    for other in ("adam", {"name": "adam"}):
+        assert study(given | {"server": other}).methods[0].server.space == {}
+
+
+@pytest.mark.parametrize("rate", ["server_lr", "delta_lr"])
+@pytest.mark.parametrize("name", presets.SERVERS)
+def test_a_preset_is_the_loop_of_its_paper(name, rate):
+    if (name, rate) == ("fedavgm", "server_lr"):
+        rate = "delta_lr"  # server_lr multiplies a sum of gradients
+    client_lr, steps, rounds, eta, tau, start = 0.1, 4, 30, 0.05, 1e-2, np.array([0.5, 0.5])
+    hessians, centers = [np.diag([1.0, 2.0]), np.diag([3.0, 0.5])], [np.array([1.0, -1.0]), np.array([-2.0, 1.0])]
+    x, m, v = start, np.zeros(2), np.full(2, tau**2)
+    for _ in range(rounds):
+        change = np.zeros(2)
+        for hessian, center in zip(hessians, centers, strict=True):
+            y = x
+            for _ in range(steps):
+                y = y - client_lr * hessian @ (y - center)
+            change += (y - x) / 2
+        m = 0.8 * m + (1.0 if name == "fedavgm" else 0.2) * change
+        square = change**2
+        if name == "fedadagrad":
+            m, v = change, v + square
+        elif name == "fedadam":
+            v = 0.99 * v + 0.01 * square
+        else:
+            v = v - 0.01 * square * np.sign(v - square)
+        x = x + eta * (m if name == "fedavgm" else m / (np.sqrt(v) + tau))
+    space = {"client_lr": client_lr, rate: eta, "local_steps": steps}
+    server = {"fedavgm": {"momentum": 0.8}, "fedadagrad": {"epsilon": tau}}.get(name, {"epsilon": tau, "beta1": 0.8})
+    task = {"name": "quadratic", "hessians": [h.tolist() for h in hessians], "centers": [c.tolist() for c in centers]}
+    made = study({"preset": name, "space": space, "server": {"space": server}})
+    made = Study.from_json(made.to_json() | {"task": task, "batch_size": None, "objective": {"quality": "loss"}})
+    assert made.check() == []
+    chosen = {key: parameter.options[0] for key, parameter in made.methods[0].parameters().items()}
+    document = trial_document(made, name, [chosen], 0)
+    document |= {"init": start.tolist(), "report": ["params"], "rounds": rounds}
+    np.testing.assert_allclose(Pack.from_spec(parse(document)).advance()[-1]["params"], x, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

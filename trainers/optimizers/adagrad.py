@@ -21,9 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.first_square import complete, first_square
 from trainers.fused_steps import adagrad_step_
 from trainers.hyperparameters import tunable
 
+__all__ = ["complete"]
 DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
 
 
@@ -42,12 +44,14 @@ class Hyper:
         doc="decay of the mean of g",
     )
     epsilon: Tensor = tunable(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
-    initial_accumulator: Tensor = tunable(0.0, low=0, unit="gradient^2", doc="v before the first step")
+    initial_accumulator: Tensor | None = tunable(
+        0.0, kind="float", low=0, unit="gradient^2", doc="v before the first step; null is epsilon^2"
+    )
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
     """The sum of squares before the first step, and the mean unless beta1 is None."""
-    square = {"square": torch.empty_like(like).copy_(hyper.initial_accumulator)}
+    square = {"square": first_square(hyper, like)}
     return square if hyper.beta1 is None else {"mean": torch.zeros_like(like), **square}
 
 

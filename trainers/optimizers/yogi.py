@@ -23,8 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.first_square import complete, first_square
 from trainers.hyperparameters import tunable
 
+__all__ = ["complete"]
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-3}}
 
 
@@ -35,13 +37,15 @@ class Hyper:
     beta1: Tensor = tunable(0.9, low=0, high=1, high_open=True, limit="0 is no momentum", doc="decay of the mean of g")
     beta2: Tensor = tunable(0.99, low=0, high=1, high_open=True, doc="1 - beta2 is the largest share by which v moves")
     epsilon: Tensor = tunable(1e-5, low=0, low_open=True, unit="gradient", doc="added to the root: adaptivity")
-    initial_accumulator: Tensor = tunable(0.0, low=0, unit="gradient^2", doc="v before the first step")
+    initial_accumulator: Tensor | None = tunable(
+        0.0, kind="float", low=0, unit="gradient^2", doc="v before the first step; null is epsilon^2"
+    )
     bias_correction: bool = tunable(True, traced=False, limit="false is Yogi's own paper", doc="corrects the rate")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
     """The mean and the running square before the first step."""
-    return {"mean": torch.zeros_like(like), "square": torch.empty_like(like).copy_(hyper.initial_accumulator)}
+    return {"mean": torch.zeros_like(like), "square": first_square(hyper, like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:

@@ -18,6 +18,7 @@ from trainers.plugins import Configured
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, chosen, offered, parse_part
 from trainers.trial.roles import ROLES, lacks, refuse_member_keys, refuse_role
+from trainers.trial.server_units import along_gradients, check_followers
 from trainers.values import shown
 
 _PREFIXES = (*ROLES, "schedule")
@@ -70,6 +71,8 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
         role: parse_part(role, optimizers(), objects[role], own[role]) for role in ROLES if role in objects
     }
     schedule = parse_part("schedule", schedules(), objects["schedule"], own["schedule"])
+    check_followers(chosen_method, chosen_optimizers)
+    chosen_method, chosen_optimizers["server"] = along_gradients(chosen_method, chosen_optimizers["server"])
     return Parts(chosen_method, chosen_optimizers, _following(schedule, chosen_method))
 
 

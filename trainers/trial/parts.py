@@ -12,6 +12,7 @@ from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unkn
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
 from trainers.trial.roles import ROLES, refuse_method_keys, refuse_settings, settings
+from trainers.trial.server_units import ALONG, scaled
 from trainers.values import shown
 
 P = TypeVar("P", bound=Configured, covariant=True)
@@ -27,7 +28,7 @@ DELTA_LR = Hyperparameter(
     low=0,
     low_open=True,
     limit="1 is model averaging",
-    doc="in place of server_lr = delta_lr * client_lr",
+    doc="in place of server_lr = delta_lr * client_lr; with an adaptive server the rate along the change",
 )
 TIED = Hyperparameter(
     name="tied",
@@ -52,6 +53,7 @@ class Part(Generic[P]):
         values: hyperparameter -> one value for each member.
         members: number of members.
         tied: server_lr follows client_lr; the values of server_lr, if the method has it, are then None.
+        delta_lrs: for each member of a method the delta_lr that server_lr is from, or None.
     """
 
     kind: str
@@ -59,6 +61,7 @@ class Part(Generic[P]):
     values: Mapping[str, tuple[Any, ...]]
     members: int
     tied: bool = False
+    delta_lrs: tuple[float | None, ...] = ()
 
     @property
     def module(self) -> P:
@@ -90,13 +93,18 @@ class Given:
 
 
 def offered(module: Configured, kind: str = "method") -> tuple[Hyperparameter, ...]:
-    """All settings of a method, optimizer or schedule: its Hyper, and delta_lr and tied as alternatives to server_lr.
+    """All settings of a method, optimizer or schedule.
+
+    These are the fields of its Hyper, for a method delta_lr and tied as alternatives to server_lr, and for an adaptive
+    server `along`.
 
     Args:
         module: the plug-in.
         kind: "method", "schedule" or the role of an optimizer.
     """
     own = _described(module, kind)
+    if kind == "server":
+        return (*own, ALONG) if scaled(own, cast(Optimizer, module)) else own
     return (*own, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in own} else own
 
 
@@ -145,14 +153,15 @@ def parse_part(kind: str, registry: Registry[P], document: Any, members: Sequenc
         refuse_method_keys(document, known)
     else:
         refuse_unknown(document, known, kind)
-    rows = []
+    rows, deltas = [], []
     for index, member in enumerate(members):
         _refuse_structural(member, described)
         whose = f": member {index} has none" if len(members) > 1 else ""
         row = _values(_merged(base, member), described, kind, whose, tied=tied)
+        deltas.append(row.pop(DELTA_LR.name, None))
         rows.append(module.complete(row))
     values = {name: tuple(row[name] for row in rows) for name in rows[0]}
-    return Part(kind, document["name"], values, len(members), tied)
+    return Part(kind, document["name"], values, len(members), tied, tuple(deltas) if kind == "method" else ())
 
 
 def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str, Given]:
@@ -216,7 +225,7 @@ def _values(
         epochs = item.name == "local_steps" and values.get("local_epochs") is not None
         if value is MISSING or (kind == "method" and item.name == "local_steps" and value is None and not epochs):
             raise _missing(item, described, kind, whose)
-    return {name: values[name] for name, item in described.items() if item is not DELTA_LR and item is not TIED}
+    return {name: values.get(name) for name, item in described.items() if item is not TIED}
 
 
 def _derive_local_steps(
@@ -238,7 +247,7 @@ def _derive_local_steps(
 
 
 def _derive_server_lr(values: dict[str, Any], given: Mapping[str, Given]) -> None:
-    delta_lr = values.pop("delta_lr", None)
+    delta_lr = values.get("delta_lr")
     if delta_lr is None:
         return
     client_lr = values.get("client_lr")

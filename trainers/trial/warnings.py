@@ -30,7 +30,7 @@ def warnings(
     client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
     remarks = []
     ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
-    if ratios and max(ratios) > _RATIO * (1 + 1e-12):
+    if optimizers["server"].module.LINEAR and ratios and max(ratios) > _RATIO * (1 + 1e-12):
         remarks.append(
             f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
             "of gradients; equal to client_lr it is model averaging (delta_lr is their ratio)"
@@ -63,7 +63,7 @@ def mixed(
     task: TaskSettings,
     clients_per_round: int | None,
 ) -> list[str]:
-    """Warnings about the step sizes of mixed federated learning; none if the curvatures are not known.
+    """Warnings about the step sizes of mixed federated learning, most of them only if the curvatures are known.
 
     Args:
         method: the method.
@@ -72,8 +72,14 @@ def mixed(
         task: settings of the task.
         clients_per_round: None is all clients.
     """
+    remarks = []
+    if "merge" in optimizers and not optimizers["merge"].module.LINEAR and 1.0 in method.values.get("merge_lr", ()):
+        remarks.append(
+            f"method.merge_lr is 1, its default, with merge {optimizers['merge'].name}: each parameter then moves by "
+            "about 1 a round; give the size of a step"
+        )
     if not method.module.CENTRAL or task.smoothness is None:
-        return []
+        return remarks
     from trainers.trial.mixed_warnings import mixed_remarks  # imported here: other trials do not need the theory
 
-    return mixed_remarks(method, optimizers, schedule, task, clients_per_round)
+    return [*remarks, *mixed_remarks(method, optimizers, schedule, task, clients_per_round)]
