@@ -14,13 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel
 
 from driftline.backoff import pauses
+from driftline.client import network_settings
 from driftline.client.environment import http_address
+from driftline.client.network_settings import Proxy, proxy_for
 from driftline.errors import DriftlineError, InvalidSpec, Unavailable, from_problem
 from driftline.wire.access import Whoami
 
@@ -50,7 +52,13 @@ class Connection:
         patience_s: Seconds for which a request is repeated while the service is unavailable.
         on_wait: Called with the URL, in another thread, when a request has no answer after `WAIT_S`; at most once.
         sleep: Replaces `time.sleep` in tests.
+
+    Raises:
+        InvalidSpec: The address or the token is invalid, or a variable of `network_settings`.
     """
+
+    _proxies: ClassVar[bool] = True
+    """Whether a proxy of the environment may lie between; never for this machine."""
 
     def __init__(
         self,
@@ -66,18 +74,23 @@ class Connection:
     ) -> None:
         try:
             self.url = http_address(url) or ""
-        except ValueError as error:
+            address = httpx.URL(self.url)
+        except (ValueError, httpx.InvalidURL) as error:
             raise InvalidSpec("url", str(error)) from None
         if token and not (token.isascii() and token.isprintable() and " " not in token):
             raise InvalidSpec("token", "must be one line of ASCII characters without spaces, got something else")
+        self._proxy: Proxy | None = None
         if transport is None and socket is not None:
-            transport = httpx.HTTPTransport(uds=str(socket))
+            transport = httpx.HTTPTransport(uds=str(socket), verify=False)
+        elif transport is None:
+            self._proxy = proxy_for(address) if self._proxies else None
+            transport = network_settings.transport(address, self._proxy)
         self._http = httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(timeout_s),
             transport=transport,
-            trust_env=transport is None,
+            trust_env=False,  # `network_settings` has read what counts
         )
         self._patience_s = patience_s
         self._on_wait = on_wait
@@ -174,13 +187,21 @@ class Connection:
 
     def _refusal(self, answer: httpx.Response) -> DriftlineError | None:
         """The error of an answer, or None; after `Unavailable` the request is sent again."""
-        return None if answer.is_success else failure(answer)
+        if answer.is_success:
+            return None
+        if self._proxy is not None and "json" not in answer.headers.get("Content-Type", ""):  # not the service's words
+            said = f"{answer.status_code} {answer.reason_phrase}".strip()
+            problem = f"{self.url} must answer through the proxy {self._proxy}, got {said}"
+            return Unavailable(problem) if answer.is_server_error else InvalidSpec(self._proxy.variable, problem)
+        return failure(answer)
 
     def _pauses(self) -> Iterator[float]:
         return pauses(PAUSE_S, LONGEST_PAUSE_S, jitter=JITTER)
 
     def _silent(self, error: httpx.TransportError) -> Unavailable:
-        return Unavailable(f"no answer from {self.url}: {error or type(error).__name__}")
+        way = self.url if self._proxy is None else f"{self.url} through the proxy {self._proxy}"
+        advice = ": set SSL_CERT_FILE to your certificates" if "CERTIFICATE_VERIFY_FAILED" in str(error) else ""
+        return Unavailable(f"no answer from {way}: {error or type(error).__name__}{advice}")
 
 
 def retry_after(answer: httpx.Response) -> float:

@@ -41,6 +41,8 @@ class DriverClient(ApiClient):
     While an upgrade replaces the replicas of the API, older ones refuse what a newer driver sends, or leave out what
     it needs to know. Their answers count as if the API were away, except those about the lease.
 
+    No proxy of the environment is used: a driver runs beside the API, or in the same cluster.
+
     Once another driver has taken over, requests with an attempt raise `StaleDriver`; `send_logs` does only after the
     study has finished.
 
@@ -49,6 +51,7 @@ class DriverClient(ApiClient):
     """
 
     protocol: ClassVar[int] = PROTOCOL
+    _proxies = False
     _warned = False
 
     def acquire(self, study_id: str, holder: str) -> Lease:

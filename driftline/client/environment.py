@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from driftline.errors import InvalidSpec
 
@@ -64,7 +65,7 @@ def _url(environ: Mapping[str, str]) -> str | None:
 
 
 def http_address(url: str | None) -> str | None:
-    """An http(s) address without a trailing slash; None if there is none.
+    """An http(s) address without trailing slashes; None if there is none.
 
     Raises:
         ValueError: It is something else.
@@ -72,4 +73,15 @@ def http_address(url: str | None) -> str | None:
     url = (url or "").rstrip("/") or None
     if url is not None and not url.startswith(("http://", "https://")):
         raise ValueError(f"must start with http:// or https://, got {url!r}")
+    if url is not None and not has_host(url):
+        raise ValueError(f"must be http(s)://HOST:PORT, an IPv6 address in brackets, got {url!r}")
     return url
+
+
+def has_host(url: str) -> bool:
+    """Whether an address names a host, and has a port of digits or none, no query and no spaces."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and url.isprintable() and not ({" ", "?", "#"} & set(url))
+    except ValueError:  # no such port, or half of a pair of brackets
+        return False

@@ -16,7 +16,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 import typer
 
@@ -136,7 +136,7 @@ def _open_when_up(url: str, port: int) -> None:
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         try:
-            with urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+            with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=2):
                 webbrowser.open(url)
                 return
         except OSError:

@@ -14,7 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from driftline.client.network_settings import is_loopback
+from driftline.errors import InvalidSpec
 from service.recorder import bulk_runs
 from service.recorder.bulk_runs import WholeRun
 from service.sqlite_address import sqlite_file
@@ -239,9 +242,14 @@ def connect(tracking_uri: str) -> Any:
 
     Args:
         tracking_uri: ``http://...`` or ``sqlite:///...``.
+
+    Raises:
+        InvalidSpec: A variable names a file of certificates that does not exist.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if tracking_uri.startswith(("http://", "https://")):
+        _prepare_requests(tracking_uri)
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.WARNING)
     from mlflow import MlflowClient
@@ -252,3 +260,15 @@ def connect(tracking_uri: str) -> Any:
         file.parent.mkdir(parents=True, exist_ok=True)
         require_plain(file)
     return MlflowClient(tracking_uri)
+
+
+def _prepare_requests(url: str) -> None:
+    """MLflow's client uses `requests`, which takes a proxy even to this machine and names no variable in errors."""
+    host = urlsplit(url).hostname or ""
+    excluded = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    if is_loopback(host) and host not in excluded.split(","):
+        os.environ["no_proxy"] = f"{excluded},{host}".lstrip(",")
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "MLFLOW_TRACKING_SERVER_CERT_PATH"):
+        place = os.environ.get(name)
+        if place and not os.path.exists(place):
+            raise InvalidSpec(name, f"must name certificates in PEM format, got {place!r}, which does not exist")

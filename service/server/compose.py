@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from driftline.backoff import pauses
-from driftline.client.connection import Connection
+from driftline.client.driver_client import DriverClient
 from driftline.errors import InvalidSpec, Unavailable
 from driftline.study.yaml_files import parse
 from service.api.app import create_app
@@ -156,7 +156,7 @@ class Service:
         end = partial(launcher.end, DRIVERS_S) if together else launcher.close
         self._closers.append(("the launcher", end))
         store.facts.put(FACT, launcher.pools.model_dump_json())
-        connection = Connection(api_url)
+        connection = DriverClient(api_url)
         self._closers.append(("the connection to the API", connection.close))
         scheduler = Scheduler(
             store,

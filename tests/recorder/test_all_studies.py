@@ -1,12 +1,15 @@
 """All studies of a service."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
+from requests.utils import get_environ_proxies
 
+from driftline.errors import InvalidSpec
 from service import pauses
 from service.recorder import study_recorder
 from service.recorder.all_studies import StudiesRecorder
@@ -118,3 +121,17 @@ def test_a_study_that_cannot_be_recorded_delays_no_other(
     sound.add(trials("fedavg", 1))
     assert recorder.sync()
     assert (recorder.failed, recorder.complete, tries) == ([], False, [1])  # it is in a pause
+
+
+def test_mlflow_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    monkeypatch.setenv("no_proxy", "")
+    for _ in range(2):
+        connect("http://127.0.0.1:5000")
+    assert get_environ_proxies("http://127.0.0.1:5000") == {}
+    assert get_environ_proxies("http://mlflow.example.com")
+    assert os.environ["no_proxy"] == "example.org,127.0.0.1"
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nonexistent")
+    with pytest.raises(InvalidSpec, match=r"^REQUESTS_CA_BUNDLE: must name certificates"):
+        connect("https://mlflow.example.com")

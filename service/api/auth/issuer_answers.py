@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from driftline.client.network_settings import proxy_for, transport
 from driftline.errors import InvalidSpec
 
 FETCH_S = 5.0
@@ -63,14 +64,14 @@ def fetch_json(url: str, form: Mapping[str, str] | None = None, auth: tuple[str,
     """
     end = time.monotonic() + FETCH_S
     body = b""
-    with httpx.stream(
-        "GET" if form is None else "POST",
-        url,
-        data=form,
-        auth=auth,
-        timeout=FETCH_S,
-        headers={"Accept": "application/json"},
-    ) as response:
+    address = httpx.URL(url)
+    network = transport(address, proxy_for(address))
+    with (
+        httpx.Client(transport=network, trust_env=False, timeout=FETCH_S) as http,
+        http.stream(
+            "GET" if form is None else "POST", url, data=form, auth=auth, headers={"Accept": "application/json"}
+        ) as response,
+    ):
         if response.status_code != 200:
             raise BadStatus(url, response.status_code)
         for part in response.iter_bytes():
