@@ -55,6 +55,14 @@ sum of gradients, or its direction. `delta_lr` multiplies the mean change of the
 the direction that an adaptive server finds along it. Give exactly one of `server_lr`, `delta_lr`
 and `tied`, and one of `local_steps` and `local_epochs`. All members of a pack have the same value
 of a hyperparameter that is marked *.
+
+The *mean* of the clients is weighted in the same way in all methods of a study, and so are
+`train_loss`, `full_loss` and the reports. On federated data clients count by their numbers of
+examples, as in the papers of FedAvg, FedProx and FedNova and in other frameworks. On `quadratic`
+and `linear_regression`, as in their papers, clients have equal weights or those of the task.
+
+`weighting: uniform` or `examples` of a study chooses for all its entries. An entry with a
+`weighting` of its own trains with it, and is measured like the others.
 """
 
 _HEADS = ("hyperparameter", "what it is", "range", "unit", "default", "limit case")

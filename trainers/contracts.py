@@ -33,7 +33,6 @@ class Method(Configured, Protocol):
         TIED: server_lr follows client_lr and is not a hyperparameter.
         CENTRAL: it also trains on data of the server.
         CLIENTS_PER_ROUND: the only size of a cohort that it supports; None supports any.
-        WEIGHTING: default weighting of the clients.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
     """
@@ -42,7 +41,6 @@ class Method(Configured, Protocol):
     TIED: bool = False
     CENTRAL: bool = False
     CLIENTS_PER_ROUND: int | None = None
-    WEIGHTING: Literal["uniform", "examples"] = "uniform"
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
 
     @abstractmethod

@@ -26,7 +26,7 @@ from torch import Tensor
 from trainers.engine import randomness
 from trainers.engine.evaluation.flops import gradient_flops
 from trainers.engine.oracles.oracle import Batch, Model, Oracle, RoundBatches
-from trainers.engine.packs.build import build_model, client_weights, default_device, first_model
+from trainers.engine.packs.build import build_model, default_device, first_model, training_weights
 from trainers.errors import SpecError
 from trainers.trial.document import TrialSpec
 
@@ -85,7 +85,7 @@ def estimate_curvature(spec: TrialSpec) -> LossEstimate:
     oracle = next(iter(model.oracles.values()))
     params = first_model(spec, model).view(1, 1, -1)
     batches, batch = _drawn(spec, model)
-    weights = client_weights(spec, model)[batches.clients]
+    weights = training_weights(spec, model)[batches.clients]
     mean = torch.as_tensor(weights / weights.sum()).to(params).view(1, -1, 1)
     gradients = oracle.value_and_grad(params, batch)[1]
     slope = (mean * gradients).sum(1, keepdim=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -76,8 +76,10 @@ class Problem:
         train: the clients' data.
         test: held-out examples, grouped by test client; None if there are none.
         central: the server's own data (mixed federated learning), as a single client; None if there are none.
-        client_weights: (clients,) weights of the task, with sum 1; None is uniform.
-        optimum: (d,) minimizer of the weighted mean loss, if known in closed form.
+        client_weights: (clients,) weights of the task, with sum 1; None leaves them to the trial's weighting. Models
+            get those of the trial.
+        optimum: (d,) minimizer of the weighted mean loss, if known in closed form; or a function from the (clients,)
+            weights to it. Models get the minimizer.
         model_settings: settings of the model besides the data (number of classes, weight of L2, ...).
     """
 
@@ -86,7 +88,7 @@ class Problem:
     test: Examples | None = None
     central: Examples | Quadratics | None = None
     client_weights: NDArray[np.float64] | None = None
-    optimum: NDArray[np.float64] | None = None
+    optimum: NDArray[np.float64] | Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -136,6 +138,7 @@ class Task(Protocol):
     Attributes:
         DTYPE: default type of parameters and inputs.
         BATCHING: default way to draw batches.
+        WEIGHTING: default weighting of the clients, where examples can be counted; always uniform where they cannot.
         METRICS: metrics of an evaluation.
         SETTINGS: settings in a document, for documentation.
     """
@@ -143,6 +146,7 @@ class Task(Protocol):
     DTYPE: Literal["float32", "float64"]
     BATCHING: Literal["with_replacement", "shuffled"]
     METRICS: tuple[str, ...]
+    WEIGHTING: Literal["uniform", "examples"] = "examples"
     SETTINGS: tuple[Hyperparameter, ...] = ()
 
     @abstractmethod

@@ -10,6 +10,7 @@
     confirmation, pareto      which configurations are run again; non-dominated sorting, crowding distance
     scale, settling           the scale of qualities; where a configuration settles and where it ends
     comparison, paired_tests  whether one label is better than another; intervals and corrections
+    own_weighting             entries that train with another weighting than the study's
     ledger, trial_list        what a label was granted and has spent; a study's trials, and how two lists differ
     modelled_time             a cost from stored counters: time on a network of your choice
     space_edges               recommended values at the edge of what was searched

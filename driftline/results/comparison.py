@@ -19,6 +19,7 @@ import numpy as np
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import Array, unit
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
+from driftline.results.own_weighting import weighting_notes
 from driftline.results.paired_tests import LEVEL, Paired, band, holm, paired
 from driftline.results.show.number_text import number
 from driftline.study.spec import LEAST_PAIRS
@@ -108,6 +109,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     if other:
         where = " and ".join(f"from {number(row['from'])} to {number(row['to'])}" for row in other)
         why += f" Not everywhere: {where} {unit(parameters['cost'])} {other[0]['better']} is better."
+    why = " ".join([why, *weighting_notes(methods, (a, b))])
     return {
         "a": a,
         "b": b,

@@ -8,7 +8,9 @@
         "area", "area_band": {"low", "high"}, "areas": [{"search", "seed", "area"}],
         "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
         "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
-        "diverged", "failed", "ledger", "granted"}}}
+        "diverged", "failed", "ledger", "granted", "weighting"}}}
+
+`weighting` is there for an entry that trains with a weighting of its own.
 
 Qualities are in the metric's own unit: `low` is the smaller and `high` the larger number, for losses too. `definitions`
 explains every term.

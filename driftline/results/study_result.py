@@ -13,6 +13,7 @@ from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.ledger import SHARED
 from driftline.results.modelled_time import Time
+from driftline.results.own_weighting import own_weightings
 from driftline.results.recorded_table import require_agreement
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
@@ -24,6 +25,9 @@ from trainers import hint, shown
 
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
+
+_STUDYS = ("granted", "weighting")
+"""Keys of a label's part of a joined result that its own study knows."""
 
 FORMAT = 2
 """Version of frontier.json; grows when a key is removed or changes its meaning."""
@@ -154,6 +158,8 @@ def study_result(
         certain=nothing_random(whole),
         rungs=whole.budget.rung_rounds,
     )
+    for label, weighting in own_weightings(whole).items():
+        document["methods"][label]["weighting"] = weighting
     if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 
@@ -211,7 +217,7 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
     )
     for prefix, result in zip(lead, results, strict=True):
         for label, method in result.document["methods"].items():  # each study has rungs of its own
-            document["methods"][f"{prefix}{label}"]["granted"] = method["granted"]
+            document["methods"][f"{prefix}{label}"] |= {key: method[key] for key in _STUDYS if key in method}
     return StudyResult(document, curves, reading, rounds)
 
 

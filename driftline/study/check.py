@@ -73,7 +73,7 @@ def check(study: Study) -> list[str]:
             _check_spaces(entry, f"methods[{index}]")
             read = _corners_read(study, index)
             first = first or read[0]
-            remarks += _step_sizes(read[:2], f"methods[{index}]")
+            remarks += [*_step_sizes(read[:2], f"methods[{index}]"), *_weighting(read[0], f"methods[{index}]")]
             _check_constraints(study, index)
             remarks += [*_start(study, index), *_grid(study, index)]
             _check_sampler(study, index)
@@ -142,6 +142,13 @@ def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:
         if lines:
             return [f"{path}, {place}: {line}" for line in lines]
     return []
+
+
+def _weighting(trial: trainers.TrialSpec, path: str) -> list[str]:
+    """A remark if an entry trains with another weighting than the study's."""
+    own, whole = trial.training_weighting, trial.weighting
+    said = f"{path}.weighting: this entry trains with the weighting {own}, and all metrics have the study's, {whole}"
+    return [] if own == whole else [f"{said}: leave it out to compare like with like"]
 
 
 def _check_sizes(study: Study) -> None:
@@ -258,6 +265,8 @@ def _study_path(path: str, index: int) -> str:
             return f"{place}.name" if rest == "name" else f"{place}.space.{rest}".rstrip(".")
     if path in ("method", *kinds):
         return entry if path == "method" else f"{entry}.{path}"
+    if path == "training_weighting":
+        return f"{entry}.weighting"
     return "budget.rounds" if path == "rounds" else path or entry
 
 

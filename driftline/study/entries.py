@@ -205,6 +205,7 @@ class MethodEntry(Section):
         central: The optimizer of the server's branch, for methods with one; sgd by default.
         merge: The optimizer of the merge, for the same methods; sgd by default.
         schedule: The schedule of the rates; constant by default.
+        weighting: How its clients are weighted in training; the study's by default, which all metrics keep.
         constraints: What every configuration satisfies, see `search_spaces.constraints`; nothing by default.
         start: Configurations to try first, see `driftline.study.starting_points`; none by default.
         prior: Configurations near which good ones are believed to be; none by default.
@@ -219,6 +220,7 @@ class MethodEntry(Section):
     central: CentralOptimizerEntry | None = None
     merge: MergeOptimizerEntry | None = None
     schedule: ScheduleEntry = ScheduleEntry(name="constant")
+    weighting: str | None = None
     constraints: list[ConstraintField] = Key(default_factory=list, max_length=MOST_CONSTRAINTS)
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
     prior: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)

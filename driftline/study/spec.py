@@ -422,7 +422,7 @@ class Study(Section):
             if document["budget"][name] == default:
                 del document["budget"][name]
         for entry in document["methods"]:
-            for key in ("constraints", "start", "prior", "client", "central", "merge", "theory"):
+            for key in ("weighting", "constraints", "start", "prior", "client", "central", "merge", "theory"):
                 if not entry[key]:
                     del entry[key]
         return document

@@ -55,8 +55,9 @@ def trial_document(
         if len(values) < len(configurations) or any(value != values[0] for value in values):
             raise ValueError(f"configurations of one pack must share {dotted}, got {shown(values)}")
         parts[kind][name] = values[0]
-    document = {"task": dict(study.task), **parts}
+    document: dict[str, Any] = {"task": dict(study.task), **parts}
     document |= {key: value for key in SHARED if (value := getattr(study, key)) is not None}
+    document |= {} if entry.weighting is None else {"training_weighting": entry.weighting}
     if phase == "search" and study.evaluation is not None:
         document["evaluation"] = study.evaluation
     members = [

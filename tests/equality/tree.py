@@ -29,6 +29,14 @@ SPELLING = "driftline.study.version_0_1"
 
 and, for what finished studies left, `frontier(document)` and `hyperparameters(method, values)`.
 """
+_BY_EXAMPLES = (
+    "all_on_client",
+    "fednova",
+    "one_way_transfer",
+    "parallel_training",
+    "pooled_training",
+    "two_way_transfer",
+)
 COMMAND = ("-m", "service.cli")
 """What follows `python` to reach the command line of a tree."""
 
@@ -44,14 +52,20 @@ def _spelling() -> Any:
 
 def trial(document: dict[str, Any]) -> dict[str, Any]:
     """A trial document of 0.1 in the spelling of the tree."""
-    spelling = _spelling()
+    spelling, document = _spelling(), _weighted(document, [document["method"]])
     return document if spelling is None else spelling.trial(document)
 
 
 def study(document: dict[str, Any]) -> dict[str, Any]:
     """A study of 0.1 in the spelling of the tree."""
-    spelling = _spelling()
+    spelling, document = _spelling(), _weighted(document, document["methods"])
     return document if spelling is None else spelling.study(document)
+
+
+def _weighted(document: dict[str, Any], methods: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document with the weighting that was the default of its methods in 0.1; now it is the task's."""
+    by_examples = document["task"]["name"] != "quadratic" and all(one["name"] in _BY_EXAMPLES for one in methods)
+    return {"weighting": "examples" if by_examples else "uniform", **document}
 
 
 def results(recorded: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from dataclasses import replace
@@ -13,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec
+from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
-from driftline.results.study_result import study_result
+from driftline.results.study_result import joined_result, study_result
 from driftline.study.spec import FixedScale
 from driftline.wire.records import StudyRecord, TrialRecord
 
@@ -427,7 +429,7 @@ def test_result_of_a_stored_study() -> None:
     spec = {
         "name": "stored",
         "task": {"name": "digits"},
-        "methods": [{"label": "a", "name": "fedavg"}, {"label": "b", "name": "fedprox"}],
+        "methods": [{"label": "a", "name": "fedavg", "weighting": "uniform"}, {"label": "b", "name": "fedprox"}],
         "objective": {"quality": "test_accuracy", "cost": "rounds", "scale": {"start": 0.0, "best": 2.0}},
         "budget": {"trials_per_method": 1, "rounds": 3},
     }
@@ -466,6 +468,12 @@ def test_result_of_a_stored_study() -> None:
     )
     assert (result.document["scale"]["best"], result.document["scale"]["fixed"]) == (2.0, True)
     assert not study_result(record, trials, columns, cost="bytes").document["scale"]["fixed"]  # of another reading
+    own = "a weights clients equally in training (its own weighting); all metrics have the study's weighting."
+    assert own in " ".join(table(result.document).split())
+    assert own in html.unescape(result.file("frontier.html").decode())
+    assert compare(result.document, "b", "a")["why"].endswith(f" {own}")
+    joined = joined_result([(record.study, result)]).document["methods"]
+    assert [method.get("weighting") for method in joined.values()] == ["uniform", None]
 
 
 def test_a_stopped_trial_counts_in_the_search_as_far_as_it_went() -> None:

@@ -121,3 +121,25 @@ def test_validate_says_that_the_search_is_noisy():
     assert remarks(6) == []
     with pytest.raises(InvalidSpec, match=r"^evaluation\.clients: must be at most 6, the held-out clients of the task"):
         remarks(7)
+
+
+def test_an_entry_with_a_weighting_of_its_own_keeps_the_studys_metrics_and_validate_says_so():
+    def weighted(own, **study):
+        entry = {"name": "fedsgd", "space": {"server_lr": 0.5}, "weighting": own}
+        task = {"name": "digits", "clients": 3}
+        return Study.from_json(WRITERS | {"task": task, "methods": [entry]} | study)
+
+    study = weighted("uniform", weighting="examples")
+    assert Study.from_json(study.to_json()) == study
+    assert study.fingerprint() != weighted(None, weighting="examples").fingerprint()
+    assert "weighting" not in weighted(None).to_json()["methods"][0]
+    trial = trainers.parse(trial_document(study, "fedsgd", [{"server_lr": 0.5}], 1))
+    assert (trial.training_weighting, trial.weighting) == ("uniform", "examples")
+    said = (
+        "methods[0].weighting: this entry trains with the weighting uniform, and all metrics have the study's, examples"
+    )
+    for one in (study, weighted("uniform")):
+        assert [line.partition(": leave")[0] for line in one.check() if "weighting" in line] == [said]
+    assert not any("weighting" in line for line in weighted("examples").check())
+    with pytest.raises(InvalidSpec, match=r'^methods\[0\]\.weighting: must be one of uniform, examples, got .*"size"'):
+        weighted("size").check()

@@ -201,9 +201,9 @@ def test_equal_weights_of_cohorts_are_made_once(weights, once):
     draws = [setting.draw(number) for number in range(9)]
     assert (draws[1].weights is draws[0].weights) == once
     for draw in draws:
-        own = setting.weights[draw.batches.clients]
+        own = setting.training.whole[draw.batches.clients]
         assert draw.weights.tolist() == (own / own.sum()).tolist()
-        assert draw.share == own.sum() / setting.weights.sum()
+        assert draw.share == own.sum() / setting.training.whole.sum()
 
 
 def test_clients_can_be_weighted_by_their_examples():

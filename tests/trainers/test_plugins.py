@@ -75,7 +75,8 @@ def test_every_function_has_the_parameters_of_the_contract(word: str) -> None:
 
 def test_what_a_module_leaves_out_has_its_default() -> None:
     plain, tied = methods()["minibatch_sgd"], methods()["local_sgd"]
-    assert (plain.TIED, plain.CENTRAL, plain.CLIENTS_PER_ROUND, plain.WEIGHTING) == (False, False, None, "uniform")
+    assert (plain.TIED, plain.CENTRAL, plain.CLIENTS_PER_ROUND) == (False, False, None)
+    assert tasks()["digits"].WEIGHTING == "examples"
     assert plain.ROLES == {}
     assert plain.resolve is None
     assert plain.stored(None) == ()
@@ -98,7 +99,7 @@ def test_functions_of_a_plugin_are_those_of_the_module() -> None:
 @pytest.mark.parametrize(
     ("word", "line", "name", "meant"),
     [
-        ("method", 'WEIGTHING = "examples"', "WEIGTHING", "WEIGHTING"),
+        ("method", "CENTARL = True", "CENTARL", "CENTRAL"),
         ("method", "CENTRALL: bool = True", "CENTRALL", "CENTRAL"),
         ("method", "def intit(hyper, params): ...", "intit", "init"),
         ("method", "if True:\n    CLIENT_PER_ROUND = 1", "CLIENT_PER_ROUND", "CLIENTS_PER_ROUND"),
@@ -177,7 +178,6 @@ def test_a_missing_attribute_or_wrong_signature_is_refused(
     [
         ('TIED = "yes"', "TIED must be of type bool, got 'yes'"),
         ("CLIENTS_PER_ROUND = True", "CLIENTS_PER_ROUND must be of type int | None, got True"),
-        ('WEIGHTING = "example"', "WEIGHTING must be of type Literal['uniform', 'examples'], got 'example'"),
         ('ROLES = ("client",)', "ROLES must be of type Mapping[str, str], got ('client',)"),
         ("ROLES = {'client': 1}", "ROLES must be of type Mapping[str, str], got {'client': 1}"),
         ("Hyper = {}", "Hyper must be of type type, got {}"),
@@ -206,7 +206,7 @@ def test_a_function_may_have_more_parameters_with_defaults_and_names_of_its_own(
 
 
 def test_an_entry_point_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_methods.py").write_text(f"{TINY}WEIGTHING = 'examples'\n")
+    (tmp_path / "own_methods.py").write_text(f"{TINY}CENTARL = True\n")
     info = tmp_path / "own_methods-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own_methods\nVersion: 1.0\n")
@@ -214,7 +214,7 @@ def test_an_entry_point_is_checked_too(tmp_path: Path, monkeypatch: pytest.Monke
     (info / "entry_points.txt").write_text(f"[driftline.methods]\n{points}")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry = Registry[Any]("trainers.methods", "trainers.contracts.Method", "method")
-    with pytest.raises(PluginError, match=r"^own_methods.py: WEIGTHING is not part of a method: did you mean WEIGHT"):
+    with pytest.raises(PluginError, match=r"^own_methods.py: CENTARL is not part of a method: did you mean CENTRAL"):
         registry.find("mine", "method.name")
     with pytest.raises(PluginError, match=r"^entry point step of driftline.methods must name a module"):
         registry.find("step", "method.name")

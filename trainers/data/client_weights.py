@@ -1,14 +1,16 @@
-"""Reads and checks the clients' weights."""
+"""The clients' weights: reads and checks those of a task, and makes those of a trial."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainers.errors import SpecError
+from trainers.problem import Examples, Problem
 from trainers.values import number, shown
 
 _ROUNDING = 1e-6
@@ -42,3 +44,35 @@ def client_weights(value: Any, clients: int, path: str) -> NDArray[np.float64]:
     if abs(total - 1) > _ROUNDING:
         raise SpecError(f"{path} must sum to 1, got a sum of {total:.9g}: divide each weight by it", path)
     return np.asarray(weights / total, dtype=np.float64)
+
+
+def weights_under(weighting: str, sizes: NDArray[np.int64] | None, clients: int) -> NDArray[np.float64]:
+    """(clients,) weights with sum 1 of a task that brings none.
+
+    Args:
+        weighting: "examples" weights clients by their numbers of examples, "uniform" equally.
+        sizes: (clients,) numbers of examples; None if they cannot be counted, which leaves "uniform".
+        clients: size of the population.
+    """
+    if weighting == "examples" and sizes is not None:
+        return np.asarray(sizes / sizes.sum())
+    return np.full(clients, 1 / clients)
+
+
+def weighted(problem: Problem, weighting: str) -> Problem:
+    """The problem with the clients' weights under a weighting, and with the optimum that follows from them.
+
+    Args:
+        problem: as the task builds it.
+        weighting: "examples", or "uniform", which keeps weights that the problem brings.
+
+    Raises:
+        SpecError: "examples" for a problem that brings weights.
+    """
+    train, weights = problem.train, problem.client_weights
+    if weights is None:
+        weights = weights_under(weighting, train.sizes if isinstance(train, Examples) else None, train.clients)
+    elif weighting == "examples":
+        raise SpecError('weighting must be uniform for a task with weights of its own, got "examples"', "weighting")
+    optimum = problem.optimum(weights) if callable(problem.optimum) else problem.optimum
+    return replace(problem, client_weights=weights, optimum=optimum)

@@ -13,8 +13,7 @@ by K_i.
 Steps are unequal with local_epochs, because clients have different numbers of batches. With local_steps they are equal,
 and FedNova is FedAvg (FedProx with prox). effective_steps null is the weighted mean over the cohort of the a_i, the
 paper's choice. client_lr 0 is large-batch SGD with equal weights of the clients' batches. With server_lr equal to
-client_lr and plain SGD on the server it is the paper's averaging. weight_decay is a part of f_i. Clients are weighted
-by their numbers of examples unless the trial sets another weighting.
+client_lr and plain SGD on the server it is the paper's averaging. weight_decay is a part of f_i.
 Exchanges: one a round, the model down and a pseudo-gradient up, with one number, a_i, that is not counted. Nothing is
 stored.
 
@@ -40,7 +39,6 @@ from trainers.hyperparameters import tunable
 __all__ = ["sums_of_ones"]
 
 ROLES = {"client": "linear"}
-WEIGHTING = "examples"
 
 
 @dataclass(frozen=True)

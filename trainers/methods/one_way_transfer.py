@@ -13,8 +13,8 @@ The weights sum to 1, and are both 1/2 by default; federated_weight 0 is SGD on 
 central_batch_size is the number of examples for a, by default as many as the whole cohort uses in the round
 (local_steps of its steps), or all if clients have full batches; it must be given with local_epochs. With server_lr
 equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server this is model averaging. weight_decay is
-a part of f_i; clip_norm and the client optimizer act on d_k. Clients are weighted by their numbers of examples unless
-the trial sets another weighting. train_loss and the task's metrics are those of the clients' losses.
+a part of f_i; clip_norm and the client optimizer act on d_k. train_loss and the task's metrics are those of the
+clients' losses.
 Exchanges: one a round, the model and a down and a pseudo-gradient up. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 2.
@@ -35,7 +35,6 @@ from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any"}
 CENTRAL = True
-WEIGHTING = "examples"
 complete = mixing.complete
 
 

@@ -16,9 +16,8 @@ defaults to the number of examples in a step of the whole cohort. merge_by "sum"
 With server_lr equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server, the clients' part is
 model averaging. The server's branch and the merge are plain SGD by default. Their optimizers `central` and `merge` may
 be others, which keep their memory between rounds: then give central_lr, and a merge_lr of the size of a step.
-weight_decay is a part of f_i, not of f_c; clip_norm and the client optimizer act on g_k. Clients are weighted by their
-numbers of examples unless the trial sets another weighting. train_loss and the task's metrics are those of the clients'
-losses.
+weight_decay is a part of f_i, not of f_c; clip_norm and the client optimizer act on g_k. train_loss and the task's
+metrics are those of the clients' losses.
 Exchanges: one a round, the model down and a pseudo-gradient up. The server stores the memory of its optimizers.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1
@@ -39,7 +38,6 @@ from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any", "central": "any", "merge": "any"}
 CENTRAL = True
-WEIGHTING = "examples"
 complete = mixing.complete
 
 

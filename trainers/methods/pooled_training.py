@@ -6,8 +6,7 @@
 
 for the loss federated_weight (mean of f_i) + central_weight f_c. The limit is its minimizer. This is the reference for
 other methods: what mixed federated learning could reach if data could be moved. With server_lr equal to client_lr
-(delta_lr 1) and plain SGD on the server, a round is K steps of SGD on all data together. Clients are weighted by their
-numbers of examples unless the trial sets another weighting.
+(delta_lr 1) and plain SGD on the server, a round is K steps of SGD on all data together.
 
 The weights sum to 1, and are both 1/2 by default. With one local step the method equals parallel training and one-way
 transfer. central_batch_size defaults to the number of examples in a step of the whole cohort. weight_decay is a part of
@@ -35,7 +34,6 @@ from trainers.hyperparameters import tunable, withdrawn
 from trainers.trial import mixed_values as mixing
 
 CENTRAL = True
-WEIGHTING = "examples"
 complete = mixing.complete
 
 

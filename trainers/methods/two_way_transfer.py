@@ -38,7 +38,6 @@ from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any", "central": "any", "merge": "any"}
 CENTRAL = True
-WEIGHTING = "examples"
 complete = mixing.complete
 
 

@@ -25,5 +25,5 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
         view: the finished round.
     """
     gradients = view.gradients
-    gaps = (gradients - view.cohort.mean(gradients)).double().square().sum(-1)
-    return {"cohort_misalignment": view.cohort.mean(gaps.to(gradients)).double() / 2}
+    gaps = (gradients - view.cohort.measured_mean(gradients)).double().square().sum(-1)
+    return {"cohort_misalignment": view.cohort.measured_mean(gaps.to(gradients)).double() / 2}

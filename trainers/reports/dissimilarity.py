@@ -42,7 +42,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
         view: the finished round.
     """
     hyper, params = view.hyper, view.before.params
-    own = view.cohort.mean(view.gradients)[:, 0].double()
+    own = view.cohort.measured_mean(view.gradients)[:, 0].double()
     shared = view.cohort.central.peek(params, torch.ones_like(hyper.central_weight), view.data)[:, 0].double()
     weight, other = hyper.federated_weight.view(-1, 1).double(), hyper.central_weight.view(-1, 1).double()
     # the difference of squares would cancel all digits if the losses agree

@@ -43,7 +43,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     away = layout.vector(_auxiliary(view)) - optimum  # (T, M or 1, d)
     inverse = torch.linalg.pinv(_hessians(view), hermitian=True)  # (M, d, d)
     away = away.expand(-1, inverse.shape[0], -1)
-    of_clients = view.cohort.mean(torch.einsum("tmi,mij,tmj->tm", away, inverse, away))
+    of_clients = view.cohort.measured_mean(torch.einsum("tmi,mij,tmj->tm", away, inverse, away))
     ratio = hyper.client_lr / (hyper.mixing.square() * hyper.batch_statistical_condition_number)
     return {"lyapunov": of_clients + ratio[:, 0, 0] * (layout.vector(x[:, 0]) - optimum).square().sum(-1)}
 

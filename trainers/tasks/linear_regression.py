@@ -9,8 +9,9 @@ from strong_convexity to smoothness, evenly spaced on a log scale. With orientat
 examples is one number, or a list with a number for each client; with fewer than `dimension` examples a client alone
 does not determine w*. label_noise above 0 ends interpolation: mini-batch steps then do not converge below a floor.
 
-The metrics are loss, the weighted mean of the clients' losses, and distance, the distance to w* (with label_noise, to
-the minimizer of the mean loss). `trainers.theory.mass_constants` has the constants that determine the speed of SGD and
+Clients have equal weights, unless client_weights gives others or the trial says `weighting: examples`. The metrics are
+loss, the weighted mean of the clients' losses, and distance, the distance to w* (with label_noise, to the minimizer of
+the weighted mean loss). `trainers.theory.mass_constants` has the constants that determine the speed of SGD and
 of MaSS; with {"constants": "estimate"} the method `mass` estimates them from this task.
 
 Source: the setting of "Exponential Convergence of FedAvg with MaSS for Linear Regression Problem with 0 Loss".
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = ["Settings"]
 
 DTYPE = "float64"
 BATCHING = "with_replacement"
+WEIGHTING = "uniform"
 METRICS = ("loss", "distance")
 _MODEL = "linear"
 
@@ -55,7 +57,7 @@ class _Keys:
     )
     orientation: str = tunable("same", choices=("same", "random"), doc="axes of the clients' covariances")
     label_noise: float = tunable(0.0, low=0, doc="standard deviation of the targets' noise; 0 is interpolation")
-    client_weights: Any = tunable(None, kind="any", doc="one for each client, of sum 1; null is uniform")
+    client_weights: Any = tunable(None, kind="any", doc="one for each client, of sum 1; null is the trial's weighting")
     data_seed: int = tunable(0, low=0, doc="of w*, the features and the noise")
 
 
@@ -70,7 +72,7 @@ class Settings:
         document: the task with all defaults filled in, JSON-compatible.
         sizes: number of examples of each client.
         eigenvalues: (d,) eigenvalues of the covariance.
-        client_weights: (clients,) weights with sum 1; None is uniform.
+        client_weights: (clients,) weights with sum 1; None leaves them to the trial's weighting.
         model: name of the model in trainers/models.
     """
 
@@ -153,21 +155,19 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
 
 
 def build(settings: Settings, dtype: str) -> Problem:
-    """The problem to train on; its optimum is w*, or, with label noise, the minimizer of the mean loss.
+    """The problem to train on; its optimum is w*, or, with label noise, the minimizer of the weighted mean loss.
 
     Args:
         settings: from `parse`.
         dtype: "float32" or "float64"; not used, since the data are always passed in float64.
     """
     train, solution = settings.drawn
-    uniform = np.full(settings.clients, 1 / settings.clients)
-    weights = uniform if settings.client_weights is None else settings.client_weights
     noisy = settings.document["label_noise"] > 0
     return Problem(
         model=settings.model,
         train=train,
         client_weights=settings.client_weights,
-        optimum=regression.least_squares(train, weights) if noisy else solution,
+        optimum=partial(regression.least_squares, train) if noisy else solution,
         model_settings={"bias": False},
     )
 

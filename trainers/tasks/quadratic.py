@@ -39,6 +39,7 @@ __all__ = ["Settings"]
 
 DTYPE = "float64"
 BATCHING = "with_replacement"
+WEIGHTING = "uniform"
 METRICS = ("loss", "excess_loss", "distance")
 _MODEL = "quadratic"
 _SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")

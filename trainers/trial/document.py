@@ -43,6 +43,8 @@ _MODELS_OWN = {  # reports without a module in trainers/reports, with their metr
 }
 
 
+WEIGHTINGS = ("uniform", "examples")
+
 _resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionary()
 
 
@@ -54,7 +56,8 @@ class TrialKeys:
     clients_per_round: int | None = tunable(None, low=1, unit="clients", limit="null is all of them")
     batch_size: int | None = tunable(None, low=1, unit="examples", limit="null is the client's full data")
     batching: str | None = tunable(None, choices=("with_replacement", "shuffled"))
-    weighting: str | None = tunable(None, choices=("uniform", "examples"))
+    weighting: str | None = tunable(None, choices=WEIGHTINGS, doc="of clients, in training and in all metrics")
+    training_weighting: str | None = tunable(None, choices=WEIGHTINGS, doc="in training alone; null is weighting")
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
     dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
@@ -85,7 +88,8 @@ class TrialSpec:
         clients_per_round: size of a cohort; None is all clients.
         batch_size: examples per local step; None is the client's full data.
         batching: "with_replacement" or "shuffled".
-        weighting: "uniform" or "examples".
+        weighting: "uniform" or "examples", which all metrics and reports follow.
+        training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
@@ -110,6 +114,7 @@ class TrialSpec:
     batch_size: int | None
     batching: str
     weighting: str
+    training_weighting: str
     rounds: int
     seed: int
     dtype: str
@@ -170,15 +175,17 @@ def parse(document: Any) -> TrialSpec:
     values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
     values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
     values["batching"] = values["batching"] or module.BATCHING
-    values["weighting"] = values["weighting"] or _weighting(method, task)
+    values["weighting"] = values["weighting"] or _weighting(task, module)
+    values["training_weighting"] = values["training_weighting"] or values["weighting"]
     values["dtype"] = values["dtype"] or module.DTYPE
     values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     _check_together(values, method, schedule, task, module)
     sizes.check(values, method, task)
+    unsaid = {"evaluation": None, "training_weighting": values["weighting"]}
     canonical = {
         "task": dict(task.document),
         **canonical_parts(parts, listed),
-        **{key: _plain(value) for key, value in values.items() if (key, value) != ("evaluation", None)},
+        **{key: _plain(value) for key, value in values.items() if key not in unsaid or value != unsaid[key]},
     }
     return TrialSpec(
         task=task,
@@ -262,9 +269,32 @@ def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
     )
 
 
-def _weighting(method: Part[Method], task: TaskSettings) -> str:
-    """The method's weighting; uniform if examples cannot be counted."""
-    return "uniform" if task.examples is None else method.module.WEIGHTING
+def _weighting(task: TaskSettings, module: Task) -> str:
+    """The task's weighting, the same for all methods; uniform if it brings weights, or examples cannot be counted."""
+    return "uniform" if task.examples is None or _own_weights(task) else module.WEIGHTING
+
+
+def _own_weights(task: TaskSettings) -> bool:
+    """Whether the task brings weights of the clients."""
+    return getattr(task, "client_weights", None) is not None
+
+
+def _check_weighting(values: Mapping[str, Any], task: TaskSettings) -> None:
+    for key in ("weighting", "training_weighting"):
+        if values[key] != "examples":
+            continue
+        if task.examples is None:
+            raise SpecError(
+                f'{key} must be uniform for a task without countable examples, got {key}="examples": '
+                "give task.client_weights instead",
+                key,
+            )
+        if _own_weights(task):
+            raise SpecError(
+                f'{key} must be uniform for a task with weights of its own, got {key}="examples": '
+                "leave out task.client_weights, or give other ones",
+                key,
+            )
 
 
 def _parse_init(value: Any, task: TaskSettings) -> tuple[float, ...] | None:
@@ -324,18 +354,12 @@ def _check_together(
     model = getattr(task, "model", None)
     if isinstance(model, str) and model in models():
         check_dtype(values["dtype"], model)
-    if task.examples is None:
-        if values["weighting"] == "examples":
-            raise SpecError(
-                'weighting must be uniform for a task without countable examples, got weighting="examples": '
-                "give task.client_weights instead",
-                "weighting",
-            )
-        if any(epochs is not None for epochs in method.values.get("local_epochs", ())):
-            raise SpecError(
-                "method.local_epochs must be left out for a task without countable examples: give local_steps",
-                "method.local_epochs",
-            )
+    _check_weighting(values, task)
+    if task.examples is None and any(epochs is not None for epochs in method.values.get("local_epochs", ())):
+        raise SpecError(
+            "method.local_epochs must be left out for a task without countable examples: give local_steps",
+            "method.local_epochs",
+        )
     if "client_accuracy" in values["report"] and ("test_accuracy" not in module.METRICS or len(task.test or ()) < 2):
         raise SpecError(
             "report must not contain client_accuracy: it needs a task with test_accuracy and at least two test clients",

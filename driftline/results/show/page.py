@@ -15,6 +15,7 @@ from typing import Any
 
 from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve, unit
+from driftline.results.own_weighting import weighting_notes
 from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text, time_text
 from driftline.results.show.escaped_text import escaped
@@ -187,7 +188,8 @@ def _summary(result: Json) -> str:
         rows.append([_named(result, label), *(f"<td{_NUMBERS}>{cell}</td>" for cell in cells)])
     heads = ["method", "area", f"final {metric}", "trials", "diverged", *(["failed"] if failed else [])]
     note = "In brackets: smallest and largest over seeds. Area: 0 is untrained, 1 the best end in the study."
-    return f'{_table(heads, rows)}<p class="quiet">{note}</p>'
+    notes = "".join(f'<p class="quiet">{_text(said)}</p>' for said in (note, *weighting_notes(result["methods"])))
+    return f"{_table(heads, rows)}{notes}"
 
 
 def _recommendations(result: Json) -> str:

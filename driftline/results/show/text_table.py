@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.results.curves import unit
+from driftline.results.own_weighting import weighting_notes
 from driftline.results.show.axes import search_only, time_text
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.number_text import banded, number
@@ -36,12 +37,13 @@ def table(result: Json) -> str:
     lines = [*textwrap.wrap(title, _WIDTH, break_on_hyphens=False, break_long_words=False), ""]
     lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))
     lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", _WIDTH)
-    lines += [row for line in _shared(result["methods"]) for row in textwrap.wrap(line, _WIDTH)]
-    if said := agreement(result):
+    said = [*_shared(result["methods"]), *weighting_notes(result["methods"])]
+    lines += [row for line in said for row in textwrap.wrap(line, _WIDTH)]
+    if compared := agreement(result):
         lines += ["", "Theory against measurement, relative differences (medians):"]
         lines += [
             row
-            for line in said
+            for line in compared
             for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
         ]
     for label in result["methods"]:

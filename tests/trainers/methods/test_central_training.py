@@ -74,14 +74,6 @@ def test_defaults_follow_the_papers_ties(name):
     np.testing.assert_array_equal(tied, models(name, 4, server_lr=0.05, central_lr=0.05))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_weighting_is_by_examples_where_clients_have_some(name):
-    method = {"name": name, "client_lr": 0.1, "tied": True, "local_steps": 2}
-    assert parse({"task": DIGITS, "method": method, "rounds": 1}).weighting == "examples"
-    assert parse({"task": DIGITS, "method": method, "rounds": 1, "weighting": "uniform"}).weighting == "uniform"
-    assert parse({"task": problem()[0], "method": method, "rounds": 1}).weighting == "uniform"
-
-
 BAD = [
     ({"task": {**DIGITS, "central": None}}, "task.central must be given for NAME, which trains on data of the server"),
     ({"task": {"name": "quadratic", "problem": "two_clients"}}, "task.central must be given for NAME"),

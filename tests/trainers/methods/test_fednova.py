@@ -118,9 +118,8 @@ def test_a_pack_may_mix_given_and_mean_effective_steps():
         np.testing.assert_allclose(own, path({**method, **member}, **changes), rtol=1e-10, atol=1e-12)
 
 
-def test_weights_are_examples_and_adaptive_steps_are_refused():
+def test_adaptive_steps_are_refused():
     method = {"name": "fednova", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 1}
-    assert parse({"task": REGRESSION, "method": method, "rounds": 1}).weighting == "examples"
     with pytest.raises(SpecError) as caught:
         parse({"task": REGRESSION, "method": method, "client": {"name": "adam"}, "rounds": 1})
     assert str(caught.value) == (

@@ -235,7 +235,8 @@ class Model(Protocol):
         layout: layout of its parameters.
         oracles: name -> oracle.
         clients: size of the population.
-        client_weights: (clients,) weights of the task with sum 1; uniform if the task has none.
+        client_weights: (clients,) weights with sum 1, of all metrics and, unless the trial sets others, of training;
+            uniform if the problem has none.
         examples: (clients,) number of examples of each client; None if losses are formulas without examples.
         explosion: a training loss explodes when it exceeds the first one by this many times max(1, |first|).
     """

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.data.client_weights import weighted, weights_under
 from trainers.engine.evaluation.after_adaptation import Adapted, split
 from trainers.engine.memory import release_freed_memory
 from trainers.engine.oracles.oracle import Model
@@ -124,6 +125,7 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
         json.dumps(spec.canonical["task"], sort_keys=True),
         spec.dtype,
         str(device),
+        spec.weighting,
         whose,
         str(share),
     )
@@ -142,7 +144,7 @@ def _made(spec: TrialSpec, device: torch.device, whose: str, share: float | None
     Raises:
         SpecError: the model does not take the trial's dtype.
     """
-    problem = spec.task_module.build(spec.task, spec.held_dtype)
+    problem = weighted(spec.task_module.build(spec.task, spec.held_dtype), spec.weighting)
     if whose == "central":
         assert problem.central is not None
         problem = replace(problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None)
@@ -212,16 +214,16 @@ def rates_of(spec: TrialSpec, schedule: dict[str, Tensor]) -> tuple[Tensor, Tens
     return client_lr, client_lr if spec.method.tied else server_lr
 
 
-def client_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
-    """(clients,) weights. Within a cohort they are scaled to sum 1.
+def training_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
+    """(clients,) weights of the clients in training: those of the metrics, unless the trial sets others.
 
     Args:
-        spec: weighting "examples" weights clients by examples, "uniform" by the task's own weights, if it has any.
+        spec: the trial.
         model: the model with the clients.
     """
-    if spec.weighting == "examples" and model.examples is not None:
-        return np.asarray(model.examples / model.examples.sum())
-    return model.client_weights
+    if spec.training_weighting == spec.weighting:
+        return model.client_weights
+    return weights_under(spec.training_weighting, model.examples, model.clients)
 
 
 def first_model(spec: TrialSpec, model: Model) -> Tensor:

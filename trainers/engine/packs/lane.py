@@ -169,7 +169,7 @@ class Lane:
         """
         setting = self._setting
         metrics = setting.evaluate(params, number)
-        view = ModelView(params, setting.model, setting.oracle, setting.weights)
+        view = ModelView(params, setting.model, setting.oracle, setting.measured.whole)
         for report in setting.reports:
             metrics.update(report.of_model(view))
         if setting.adapted is not None:
@@ -183,7 +183,7 @@ class Lane:
         accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.loss_data))
         if accuracy is None:
             raise SpecError('schedule.monitor must be "loss": the model has no accuracy', "schedule.monitor")
-        return cohort.mean(accuracy).double().cpu()
+        return cohort.measured_mean(accuracy).double().cpu()
 
     def _cohort(self, round_index: int, draw: Draw) -> Cohort:
         now, setting, clients = self.now, self._setting, draw.batches.clients
@@ -191,7 +191,7 @@ class Lane:
         stored, met = now.clients.gather(clients), now.clients.met(clients)
         return Cohort(
             setting.oracle, draw.batches, draw.weights, setting.model.layout.count, now.counters, now.alive, central,
-            stored, draw.share, draw.examples, met, self._client_optimizer,
+            stored, draw.share, draw.examples, met, self._client_optimizer, draw.measured,
         )  # fmt: skip
 
     def _hyper(self) -> tuple[Tensor, Tensor, Any]:

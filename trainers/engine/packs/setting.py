@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,9 +17,9 @@ from trainers.engine.packs.build import (
     adapted_clients,
     build_model,
     central_data,
-    client_weights,
     default_device,
     first_model,
+    training_weights,
 )
 from trainers.engine.packs.plan import Plan, fastest_oracle
 from trainers.errors import SpecError
@@ -35,19 +34,58 @@ class Draw:
 
     Args:
         batches: batches of the round.
-        weights: (M,) weights of the clients, with sum 1.
-        share: the cohort's share of the weights of all clients.
+        weights: (M,) weights of the clients in training, with sum 1.
+        share: the cohort's share of these weights of all clients.
+        measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor unless the trial
+            trains with others.
         examples: (M,) number of examples in each client's mini-batch.
     """
 
     batches: RoundBatches
     weights: Tensor
     share: float
+    measured: Tensor
     examples: NDArray[np.int64]
+
+
+class PopulationWeights:
+    """PopulationWeights of all clients, and of the cohorts among them.
+
+    Args:
+        whole: (clients,) weights of all clients.
+        like: a tensor with the pack's type and device.
+    """
+
+    def __init__(self, whole: NDArray[np.float64], like: Tensor) -> None:
+        self.whole = whole
+        self._like = like
+        self._total = float(whole.sum())  # over the population, made once
+        self._equal = bool((whole == whole[0]).all())
+        self._made: tuple[Tensor, float] | None = None
+
+    def of(self, clients: NDArray[np.int64]) -> tuple[Tensor, float]:
+        """((M,) weights with sum 1, share of the weights of all clients) of a cohort; made once if all are equal.
+
+        Args:
+            clients: (M,) client ids; M is the same in all calls.
+        """
+        if self._made is not None:
+            return self._made
+        weights = self.whole[clients]
+        total = weights.sum()
+        weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
+        made = owned(weights, self._like), float(total / self._total)
+        if self._equal:
+            self._made = made
+        return made
 
 
 class PackSetting:
     """Model, data and plan of a pack.
+
+    Attributes:
+        training: weights of the clients in training.
+        measured: weights of the clients in metrics and reports.
 
     Args:
         spec: the trials.
@@ -65,7 +103,9 @@ class PackSetting:
         self.like = torch.empty(0, dtype=getattr(torch, spec.held_dtype), device=self.device)
         self.source = self.model.source(spec.seed, spec.batch_size, spec.batching)
         self.clients_per_round = spec.clients_per_round or self.model.clients
-        self.weights = client_weights(spec, self.model)
+        self.measured = PopulationWeights(self.model.client_weights, self.like)
+        apart = spec.training_weighting != spec.weighting
+        self.training = PopulationWeights(training_weights(spec, self.model), self.like) if apart else self.measured
         self.reports = [reports()[name] for name in spec.report if name in reports()]
         self.monitor = spec.schedule.structural.get("monitor", "loss")
         self.first_model = first_model(spec, self.model).to(self.like)
@@ -82,32 +122,15 @@ class PackSetting:
         """The clients of a round (from 0)."""
         clients = randomness.cohort(self.spec.seed, round_index, self.model.clients, self.clients_per_round)
         batches = self.source.round(round_index, clients)
-        weights, share = self._equal_weights or self._cohort_weights(batches.clients)
+        weights, share = self.training.of(batches.clients)
+        measured = weights if self.measured is self.training else self.measured.of(batches.clients)[0]
         if self.model.examples is None or self.spec.batch_size:
             size = 1 if self.model.examples is None else self.spec.batch_size
             examples = np.full(len(clients), size, np.int64)
         else:
             examples = np.asarray(self.model.examples[batches.clients], np.int64)
         several = self.plan.separate and self.spec.members > 1
-        return Draw(Remembered(batches) if several else batches, weights, share, examples)
-
-    def _cohort_weights(self, clients: NDArray[np.int64]) -> tuple[Tensor, float]:
-        """(weights with sum 1, share) of a cohort, see Draw."""
-        weights = self.weights[clients]
-        total = weights.sum()
-        weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
-        return owned(weights, self.like), float(total / self._weights_total)
-
-    @cached_property
-    def _equal_weights(self) -> tuple[Tensor, float] | None:
-        """Those of any cohort if all clients have the same weight, made once; else None."""
-        equal = (self.weights == self.weights[0]).all()
-        return self._cohort_weights(np.arange(self.clients_per_round)) if equal else None
-
-    @cached_property
-    def _weights_total(self) -> float:
-        """Of all clients: a sum over the population, made once."""
-        return float(self.weights.sum())
+        return Draw(Remembered(batches) if several else batches, weights, share, measured, examples)
 
     def evaluate(self, params: Tensor, number: int) -> dict[str, Tensor]:
         """Metrics (T,) of broadcast models (T, 1, P), on the round's sample of held-out clients if the trial has one.

@@ -29,7 +29,7 @@ class Cohort:
     Args:
         oracle: oracle of the model.
         batches: batches of the round.
-        weights: (M,) weights of the clients, with sum 1.
+        weights: (M,) weights of the clients in training, with sum 1.
         parameters: true number of parameters of the model.
         counters: updated in place.
         alive: (T,) True for trials that have not diverged.
@@ -39,6 +39,7 @@ class Cohort:
         examples: (M,) number of examples in each client's mini-batch; None is 1.
         met: (M,) True for clients that stored something before; None if no client did.
         optimizer: optimizer of the clients' steps; None is gradient descent.
+        measured: (M,) weights of the clients in metrics and reports, with sum 1; None is as in training.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Cohort:
         examples: NDArray[np.int64] | None = None,
         met: NDArray[np.bool_] | None = None,
         optimizer: ClientOptimizer | None = None,
+        measured: Tensor | None = None,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
         self._weights = weights
+        self._measured = weights if measured is None else measured
         self._parameters = parameters
         self._counters = counters
         self._alive = alive
@@ -229,7 +232,7 @@ class Cohort:
         return products
 
     def mean(self, values: Tensor | Local) -> Tensor:
-        """The weighted mean over the cohort.
+        """The weighted mean over the cohort, in training.
 
         Args:
             values: (T, M, P), or (T, M), or local work, whose pseudo-gradients are meant.
@@ -241,6 +244,17 @@ class Cohort:
             return values.mean(self._weights)
         return values @ self._weights if values.dim() == 2 else weighted_mean(values, self._weights)
 
+    def measured_mean(self, values: Tensor) -> Tensor:
+        """The weighted mean over the cohort in metrics and reports: with the study's weights, whatever trains an entry.
+
+        Args:
+            values: (T, M, P), or (T, M).
+
+        Returns:
+            (T, 1, P), or (T,).
+        """
+        return values @ self._measured if values.dim() == 2 else weighted_mean(values, self._measured)
+
     def loss(self, params: Tensor, data: str) -> Tensor:
         """The mean loss of the broadcast model before local work, (T,). Counts nothing.
 
@@ -249,8 +263,8 @@ class Cohort:
             data: "batches", each client's first batch, or "full", all data of each client.
         """
         if data == "batches" and self._loss is not None and self._loss[0] is params:
-            return self.mean(self._loss[1])
-        return self.mean(self._oracle.value(params, self.data(data)))
+            return self.measured_mean(self._loss[1])
+        return self.measured_mean(self._oracle.value(params, self.data(data)))
 
     def peek(self, params: Tensor, data: str) -> Tensor:
         """Every client's gradient, (T, M, P), for a report. Sends nothing and counts nothing.
