@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def serve(
         host: Address to listen on.
         port: Port; 8080 by default, 8081 for a scheduler alone.
         only: "api" or "scheduler"; None runs everything in this process.
-        mlflow_port: Also start MLflow's own server on this port of this machine.
+        mlflow_port: Also show the service's MLflow database on this port of this machine, for reading with a token.
         per_project: Maximum number of studies of a project that run at once; None is no limit.
 
     Raises:
@@ -86,7 +87,7 @@ def serve(
         gc.collect()
         gc.freeze()  # full collections then pass over what has just been loaded: they took a sixth of a large reading
         try:
-            say(service, settings, host, part, public)
+            say(service, settings, host, part)
             while not stop.wait(_LOOK_S):
                 pass
             echo("Ending: drivers on this machine write their checkpoints ...", err=True)
@@ -128,11 +129,9 @@ def _came_from(before: str | None, now: str) -> str:
     return "nothing to do" if before == now else f"it was at {before}"
 
 
-def say(service: Service, settings: ServiceSettings, host: str, only: Part | None, mlflow: str) -> None:
+def say(service: Service, settings: ServiceSettings, host: str, only: Part | None) -> None:
     """Prints on stderr how to use the service."""
     lines = [f"Driftline's {only or 'service'} is ready at {service.url}"]
-    if mlflow:
-        lines.append(f"MLflow is at {mlflow}")
     if only != "scheduler":
         if host not in _OWN:
             lines.append(
@@ -157,7 +156,7 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
     if port is None:
         yield ""
         return
-    from service.cli.ui import end_server, require_free, start_server
+    from service.cli.ui import end_server, link_with, require_free, start_server
 
     if settings.mlflow_url is None or settings.mlflow_artifacts is None:
         raise InvalidSpec(
@@ -168,8 +167,12 @@ def _mlflow(settings: ServiceSettings, port: int | None) -> Iterator[str]:
 
     prepare(settings.home)
     connect(settings.mlflow_url).search_experiments(max_results=1)  # creates the tables before two processes try to
-    server: subprocess.Popen[bytes] = start_server(settings.mlflow_url, settings.mlflow_artifacts, port)
+    token = secrets.token_urlsafe(32)
+    server: subprocess.Popen[bytes] = start_server(settings.mlflow_url, [settings.mlflow_artifacts], port, token)
+    url = f"http://127.0.0.1:{port}"
     try:
-        yield f"http://127.0.0.1:{port}"
+        link = link_with(token, url)
+        echo(f"MLflow is starting; this link opens it until the service ends:\n    {link}", err=True)
+        yield url
     finally:
         end_server(server)

@@ -1,10 +1,12 @@
-"""`driftline ui`: MLflow's server for output folders, on this computer only. `driftline models`: models for it."""
+"""`driftline ui`: MLflow for output folders, for who has the link. `driftline models`: models for it."""
 
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -16,13 +18,15 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import typer
 
 from driftline.errors import InvalidSpec
+from service.child_environment import child_environment
 from service.cli.terminal import echo
 from service.embedded.folder_results import StoredLink, log_stored_models, mlflow_uri, stored_link
+from service.recorder.mlflow_pages import TOKEN
 
 START_S = 90.0
 """Seconds that MLflow's server may take to answer."""
@@ -52,11 +56,24 @@ def open_ui(folders: Sequence[Path], port: int, *, browser: bool, as_json: bool 
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-"))
             link = joined_link(folders, Path(place), port)
         require_free(port, "--port")
+        token = secrets.token_urlsafe(32)
+        url = link_with(token, link.url)
         what = "the study's page" if len(folders) == 1 else "the studies' page, of copies that last until then"
-        text = f"MLflow is starting (10-20 s); {what}:\n\n    {link.url}\n\nCtrl-C ends it."
-        echo(json.dumps({"url": link.url, "tracking_uri": link.tracking_uri}) if as_json else text)
+        text = f"MLflow is starting (10-20 s); {what}, for whoever has this link:\n\n    {url}\n\nCtrl-C ends it."
+        echo(json.dumps({"url": url, "tracking_uri": link.tracking_uri}) if as_json else text)
         sys.stdout.flush()
-        raise typer.Exit(_serve(link, port, browser=browser))
+        raise typer.Exit(_serve(link, port, token, browser=browser))
+
+
+def link_with(token: str, url: str) -> str:
+    """A page of MLflow, as a link that also sets the browser's cookie.
+
+    Examples:
+        >>> link_with("abc", "http://127.0.0.1:5000/#/experiments/1")
+        'http://127.0.0.1:5000/?token=abc#/experiments/1'
+    """
+    address, hash_, page = url.partition("#")
+    return f"{address.rstrip('/')}/?token={token}{hash_}{page}"
 
 
 def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
@@ -75,30 +92,38 @@ def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
     )
 
 
-def _serve(link: StoredLink, port: int, *, browser: bool) -> int:
+def _serve(link: StoredLink, port: int, token: str, *, browser: bool) -> int:
     """MLflow's server until Ctrl-C; returns its exit code."""
-    server = start_server(link.tracking_uri, link.artifact_root, port)
-    if browser:
-        threading.Thread(target=_open_when_up, args=(link.url, port), daemon=True).start()
+    server = start_server(link.tracking_uri, link.artifact_roots, port, token)
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        return server.wait()
+        with tempfile.TemporaryDirectory(prefix="driftline-") as place:
+            if browser:
+                page = Path(place) / "open.html"
+                threading.Thread(target=_open_when_up, args=(page, link.url, port, token), daemon=True).start()
+            return server.wait()
     except KeyboardInterrupt:
         return 0
     finally:
         end_server(server)
 
 
-def start_server(tracking_uri: str, artifact_root: str, port: int) -> subprocess.Popen[bytes]:
-    """Starts MLflow's server for a database, on this computer only; it answers some seconds later."""
-    command = [sys.executable, "-P", "-m", "mlflow", "server", "--workers", "1"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    command += ["--backend-store-uri", tracking_uri, "--default-artifact-root", artifact_root]
+def start_server(tracking_uri: str, artifact_roots: Sequence[str], port: int, token: str) -> subprocess.Popen[bytes]:
+    """Starts MLflow's server for reading a database, on this computer only; it answers some seconds later.
+
+    Args:
+        tracking_uri: The database.
+        artifact_roots: Addresses of the folders of its artifacts; no other file is served.
+        port: Port on 127.0.0.1.
+        token: What every request must bring.
+    """
+    command = [sys.executable, "-P", "-W", "ignore", "-m", "service.recorder.mlflow_pages", tracking_uri, str(port)]
     return subprocess.Popen(
-        command,
+        [*command, *artifact_roots],
         env={
-            **os.environ,
-            "PYTHONSAFEPATH": "1",  # for the processes that it starts
+            **child_environment(os.environ),
+            TOKEN: token,
+            "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a dozen processes
         },
         start_new_session=True,  # Ctrl-C reaches only this process; `end_server` ends the group
@@ -132,12 +157,16 @@ def require_free(port: int, option: str) -> None:
             raise InvalidSpec(option, f"must be free on this computer, got {port}: choose another one") from error
 
 
-def _open_when_up(url: str, port: int) -> None:
+def _open_when_up(page: Path, url: str, port: int, token: str) -> None:
+    """Opens the browser on a file that leads to the link: other accounts see a browser's arguments."""
+    target = html.escape(link_with(token, url))
+    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">', encoding="utf-8")
+    health = Request(f"http://127.0.0.1:{port}/health", headers={"Authorization": f"Bearer {token}"})
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         try:
-            with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=2):
-                webbrowser.open(url)
+            with build_opener(ProxyHandler({})).open(health, timeout=2):
+                webbrowser.open(page.as_uri())
                 return
         except OSError:
             time.sleep(0.5)

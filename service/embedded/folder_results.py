@@ -239,12 +239,12 @@ class StoredLink:
     Attributes:
         url: Its page, once a server runs.
         tracking_uri: The folder's MLflow database.
-        artifact_root: Address of the folder of its artifacts.
+        artifact_roots: Addresses of the folders of its artifacts.
     """
 
     url: str
     tracking_uri: str
-    artifact_root: str
+    artifact_roots: tuple[str, ...]
 
 
 def stored_link(folder: Path, port: int) -> StoredLink:
@@ -268,7 +268,7 @@ def stored_link(folder: Path, port: int) -> StoredLink:
         _require_own(folder)
         adopt_artifacts(folder)
     link = mlflow_link(uri, experiment, view=VIEW, port=port)
-    return StoredLink(link.url, uri, artifact_root(folder))
+    return StoredLink(link.url, uri, (artifact_root(folder),))
 
 
 def mlflow_uri(folder: Path) -> str:
@@ -278,4 +278,4 @@ def mlflow_uri(folder: Path) -> str:
 
 def artifact_root(folder: Path) -> str:
     """Address of the folder of a folder's MLflow artifacts."""
-    return (folder / ARTIFACTS).resolve().as_uri()
+    return (folder.resolve() / ARTIFACTS).as_uri()

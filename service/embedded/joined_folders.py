@@ -40,12 +40,13 @@ def joined_link(folders: Sequence[Path], place: Path, port: int) -> StoredLink:
         adopt_artifacts(one.folder, copy)
         experiments.append(int(one.experiment) + (add_database(copy, database) if number else 0))
     uri, root = mlflow_uri(place), artifact_root(place)
+    roots = (root, *(artifact_root(one.folder) for one in studies))
     readings = {(one.result.reading.quality, one.result.reading.cost) for one in studies}
     if len(readings) > 1:
         link = mlflow_link(uri, str(experiments[0]), view=VIEW, port=port)
-        return StoredLink(f"{link.url.partition('#')[0]}#/experiments", uri, root)
+        return StoredLink(f"{link.url.partition('#')[0]}#/experiments", uri, roots)
     experiment = _together(uri, root, studies, experiments)
-    return StoredLink(mlflow_link(uri, experiment, view=VIEW, port=port).url, uri, root)
+    return StoredLink(mlflow_link(uri, experiment, view=VIEW, port=port).url, uri, roots)
 
 
 def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiments: Sequence[int]) -> str:

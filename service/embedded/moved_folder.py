@@ -25,7 +25,7 @@ def adopt_artifacts(folder: Path, copy: Path | None = None) -> None:
     if not database.is_file():
         return
     require_plain(database)
-    here = f"{(folder / ARTIFACTS).resolve().as_uri()}/"
+    here = f"{(folder.resolve() / ARTIFACTS).as_uri()}/"
     with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         query = f"SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE '%/{ARTIFACTS}/%'"
         places = {

@@ -6,6 +6,7 @@
     run_contents, curve_rows, chart_view  what is written of runs, curves and charts (pure)
     tracking, bulk_runs                   talks to MLflow; writes many runs into its SQLite database at once
     links                                 links to a study in MLflow
+    mlflow_pages, own_artifacts           MLflow's web app for reading, behind a token or its accounts
     logged_models                         trains what a study recommends again, on request
 
 MLflow is imported in this package only. Studies are read from the store.

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -95,7 +96,7 @@ def page(out: Path, tmp_path: Path) -> Iterator[str]:
             time.sleep(0.5)
         told = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
         assert told["tracking_uri"] == f"sqlite:///{(out / 'mlflow.db').resolve()}"
-        assert told["url"].startswith(f"http://127.0.0.1:{port}/#")
+        assert told["url"].startswith(f"http://127.0.0.1:{port}/?token=")
         yield told["url"]
     finally:
         server.send_signal(signal.SIGTERM)
@@ -105,8 +106,10 @@ def page(out: Path, tmp_path: Path) -> Iterator[str]:
 
 def _up(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
-            return bool(answer.status == 200)
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
+            return False  # without the token of this start it must refuse
+    except HTTPError as error:
+        return error.code == 401
     except OSError:
         return False
 

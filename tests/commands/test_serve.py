@@ -103,7 +103,7 @@ def test_an_outside_address_comes_with_a_warning(
 ) -> None:
     settings = read_service({"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_MLFLOW_URL": "none"})
     service = compose.Service(settings, host=host, port=0, only="api")
-    serve.say(service, settings, host, "api", "")
+    serve.say(service, settings, host, "api")
     said = capsys.readouterr().err
     assert ("TLS" in said) is warned
     assert f"export DRIFTLINE_URL=http://127.0.0.1:{service.url.rpartition(':')[2]} " in said

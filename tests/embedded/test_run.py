@@ -156,7 +156,7 @@ def test_a_moved_folder_shows_its_own_artifacts(out: Path, tmp_path: Path, opene
     moved = tmp_path / "it's moved"
     shutil.copytree(out, moved)
     if opened == "ui":
-        assert stored_link(moved, 5000).artifact_root == (moved / "mlartifacts").as_uri()
+        assert stored_link(moved, 5000).artifact_roots == ((moved / "mlartifacts").as_uri(),)
     else:
         with EmbeddedRun(moved) as run:
             run.finish()

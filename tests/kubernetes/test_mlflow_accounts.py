@@ -22,8 +22,8 @@ MLFLOW = "/api/2.0/mlflow"
 class Server:
     """MLflow behind its passwords."""
 
-    def __init__(self, port, pid):
-        self.pid = pid
+    def __init__(self, port, pid, folder):
+        self.pid, self.folder = pid, folder
         self._url = f"http://127.0.0.1:{port}"
         self._pool = urllib3.PoolManager(retries=False)
 
@@ -68,7 +68,7 @@ def server(tmp_path_factory):
         process = subprocess.Popen(
             ["sh", "-c", script], env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True
         )
-    made = Server(port, process.pid)
+    made = Server(port, process.pid, folder)
     try:
         deadline = time.monotonic() + 480
         while True:
@@ -164,3 +164,40 @@ def test_a_query_language_shows_no_more(server, studies):
     body = {"operationName": "Q", "query": query, "variables": {"data": {"experimentIds": [others]}}}
     assert hidden in str(server.ask("POST", "/graphql", ADMIN, json=body))
     assert hidden not in str(server.ask("POST", "/graphql", PERSON, json=body))
+
+
+def test_an_account_changes_nothing_and_reads_no_file_of_the_server(server, studies):
+    (mine, run), _ = studies
+    grant = {"username": PERSON[0], "resource_type": "experiment", "resource_id": mine, "permission": "MANAGE"}
+    server.ask("POST", "/api/3.0/mlflow/users/permissions/grant", ADMIN, json=grant)
+    writes = [
+        ("POST", f"{MLFLOW}/experiments/create", {"name": "a", "artifact_location": "file:///proc/self"}),
+        ("POST", f"{MLFLOW}/experiments/create", {"name": "b", "artifact_location": f"mlflow-artifacts:/{mine}"}),
+        ("POST", f"{MLFLOW}/experiments/delete", {"experiment_id": mine}),
+        ("POST", f"{MLFLOW}/runs/create", {"experiment_id": mine}),
+        ("POST", f"{MLFLOW}/runs/set-tag", {"run_id": run, "key": "a", "value": "b"}),
+        ("POST", f"{MLFLOW}/registered-models/create", {"name": "a"}),
+        ("POST", f"{MLFLOW}/webhooks", {"name": "a", "url": "http://127.0.0.1", "events": []}),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/{mine}/{run}/artifacts/a", {}),
+        ("POST", f"{MLFLOW}/users/create", {"username": "eve", "password": "a long password 3"}),
+        ("GET", "/ajax-api/2.0/mlflow/gateway-proxy?gateway_path=x", None),
+    ]
+    for method, path, body in writes:
+        assert server.ask(method, path, PERSON, json=body)[0] == 403, path
+        assert server.ask(method, path, json=body)[0] == 401, path
+        assert server.ask(method, path, (ADMIN[0], "wrong"), json=body)[0] in (401, 403), path
+    body = {"username": PERSON[0], "password": "a long password 4", "current_password": PERSON[1]}
+    assert server.ask("PATCH", f"{MLFLOW}/users/update-password", PERSON, json=body)[0] == 200
+
+
+def test_not_even_an_administrator_reads_files_of_the_server(server):
+    for name, place in (("environment", "file:///proc/self"), ("accounts", server.folder.as_uri())):
+        made = server.made(f"{MLFLOW}/experiments/create", name=name, artifact_location=place)["experiment_id"]
+        run = server.made(f"{MLFLOW}/runs/create", experiment_id=made)["run"]["info"]["run_id"]
+        beside = server.folder / run
+        beside.mkdir()
+        (beside / "artifacts").symlink_to(server.folder)
+        for path in ("auth.ini", "environ", "../../environ"):
+            status, found = server.ask("GET", f"/get-artifact?run_id={run}&path={path}", ADMIN)
+            assert status >= 400
+            assert "database_uri" not in str(found)

@@ -1,4 +1,5 @@
-# MLflow with passwords: nobody sees an experiment without an account and a grant. Its accounts lie in its database.
+# MLflow with passwords: nobody sees an experiment without an account and a grant, and only administrators change
+# something. Its accounts lie in its database.
 set -eu
 umask 077
 {
