@@ -4,8 +4,8 @@
 
 The driver's search and the engine run as always, one pack after the other in this process, without Ray and without a
 database (`benchmarks/generations.py`). Each contrast has two labels and is repeated with pairs of seeds. Every study
-has 6 searches, so that it can claim something about the methods. Printed is a line for each pair: both verdicts, their
-claims, the differences of the areas, and whether the verdicts are opposite.
+has 6 searches, so that it can claim something about the methods. Printed is a line for each pair: both verdicts about
+the methods, the differences of the areas, and whether the verdicts are opposite.
 """
 
 from __future__ import annotations
@@ -81,10 +81,9 @@ def compared(study: Study) -> dict[str, Any]:
 
 
 def cell(found: dict[str, Any]) -> str:
-    """The verdict with its claim, and the difference over searches."""
+    """The verdict about the methods, and the difference over searches."""
     difference = found["claims"]["methods"]["difference"]
-    verdict = f"{found['verdict']} ({found['claim']})" if found["verdict"] else "none"
-    return f"{verdict}, {difference['mean']:+.3f}"
+    return f"{found['verdict'] or 'none'}, {difference['mean']:+.3f}"
 
 
 def main() -> None:

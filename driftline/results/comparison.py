@@ -1,10 +1,10 @@
 """Is one label better than another? Two claims, each with its own test, and no verdict if a comparison is not fair.
 
+"The methods": one label is better than the other whichever search is run. The differences are paired over independent
+searches. Only this claim names a better label.
+
 "The configurations found": what the search has found for one label is better than what it has found for the other. The
 search alone chooses, fresh seeds judge, and the differences are paired over seeds.
-
-"The methods": one label is better than the other whichever search is run. The differences are paired over independent
-searches.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from driftline.errors import InvalidSpec, NotFound
-from driftline.results.curves import Array, unit
+from driftline.results.curves import Array
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
+from driftline.results.headline import configurations_text, headline, methods_text, not_everywhere
 from driftline.results.own_weighting import weighting_notes
 from driftline.results.paired_tests import LEVEL, Paired, band, holm, paired
-from driftline.results.show.number_text import number
 from driftline.study.spec import LEAST_PAIRS
 from trainers import nearest, shown
 
@@ -30,6 +30,9 @@ _HOLDS_0 = "the interval of the difference holds 0"
 _SIGNS = "a test by sign flips finds no difference"
 UNDECIDED = (_HOLDS_0, _SIGNS)
 """Reasons against a verdict that a test could have given."""
+
+MOST_LABELS = 20
+"""With more labels, a headline names no pair."""
 
 Family = dict[str, dict[frozenset[str], tuple[float, float]]]
 
@@ -40,32 +43,22 @@ class _Claim:
 
     Attributes:
         name: Its key in the result.
-        words: How sentences begin that make it.
         pair: What is paired, and the key of its number.
         plural: Several of these.
         source: Several of these, with the key of a study that gives more.
-        better: What is better, with the labels to be filled in.
     """
 
     name: str
-    words: str
     pair: str
     plural: str
     source: str
-    better: str
 
 
 CLAIMS = (
-    _Claim(
-        "configurations",
-        "The configurations found",
-        "seed",
-        "seeds",
-        "seeds (budget.seeds)",
-        "those of {0} beat those of {1}",
-    ),
-    _Claim("methods", "The methods", "search", "searches", "searches (budget.searches)", "{0} beats {1}"),
+    _Claim("methods", "search", "searches", "searches (budget.searches)"),
+    _Claim("configurations", "seed", "seeds", "seeds (budget.seeds)"),
 )
+"""The claim about the methods comes first, everywhere."""
 
 
 def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[str, Any]:
@@ -78,14 +71,15 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
         family: From `family_of` the same result, if several pairs are compared.
 
     Returns:
-        ``{"a", "b", "verdict", "claim", "why", "claims", "ranges", "ledger", "definition"}``. `claims` has a part for
-        "configurations" and for "methods", each with its own `verdict` (the better label or None), `why`, `reasons`
-        (against a verdict), `difference` (a minus b: mean, low, high), `level` of this interval, `p`, `p_holm`,
-        `p_signs` (of the test by sign flips), `detectable` (the difference for which the interval would have excluded 0
-        with a probability of 80 %), and `pairs`. The verdict of the whole is that about the methods if there is one,
-        otherwise that about the configurations found; `claim` says which. `ranges` says at which costs the band of the
-        difference excludes 0, and which label is better there; it is empty if the comparison is not fair. Exchanging a
-        and b keeps verdicts and ranges and changes the sign of the differences.
+        ``{"a", "b", "verdict", "why", "claims", "ranges", "ranges_of", "ledger", "definition"}``. `verdict` is about
+        the methods: the better label, or None. `why` is one sentence for each claim, the methods first. `claims` has a
+        part for "methods" and for "configurations", each with its own `verdict` (the better label or None), `why`,
+        `reasons` (against a verdict), `difference` (a minus b: mean, low, high), `level` of this interval, `p`,
+        `p_holm`, `p_signs` (of the test by sign flips), `detectable` (the difference for which the interval would have
+        excluded 0 with a probability of 80 %), `pairs`, `exact` (nothing is random) and `unfair` (reasons against any
+        verdict). `ranges` says at which costs the band of the difference excludes 0, and which label is better there;
+        it is empty if the comparison is not fair. `ranges_of` names the claim that they belong to. Exchanging a and b
+        keeps verdicts and ranges and changes the sign of the differences.
 
     Raises:
         NotFound: No such label.
@@ -99,28 +93,32 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     unfair = _unfair(result, a, b)
     corrected = family_of(result) if family is None else family
     claims = {claim.name: _claim(result, claim, a, b, unfair, corrected[claim.name]) for claim in CLAIMS}
-    verdicts = [(claims[claim.name]["verdict"], claim.name) for claim in reversed(CLAIMS)]
-    verdict, claim = next((pair for pair in verdicts if pair[0]), (None, None))
-    apart = [] if unfair else ranges(result, a, b)
-    why = " ".join(claims[claim.name]["why"] for claim in CLAIMS)
-    if unfair:
-        why = f"No verdict: {'; '.join(unfair)}."
-    other = [row for row in apart if verdict and row["better"] not in (None, verdict)]
-    if other:
-        where = " and ".join(f"from {number(row['from'])} to {number(row['to'])}" for row in other)
-        why += f" Not everywhere: {where} {unit(parameters['cost'])} {other[0]['better']} is better."
-    why = " ".join([why, *weighting_notes(methods, (a, b))])
+    searches = len(claims["methods"]["pairs"])
+    claims["methods"]["why"] = methods_text(a, b, claims["methods"])
+    claims["configurations"]["why"] = configurations_text(a, b, claims["configurations"], searches)
+    ranges_of, apart = (None, []) if unfair else ranges(result, a, b)
+    why = claims["methods"]["why"] if unfair else " ".join(claims[claim.name]["why"] for claim in CLAIMS)
+    winner = claims[ranges_of]["verdict"] if ranges_of else None
     return {
         "a": a,
         "b": b,
-        "verdict": verdict,
-        "claim": claim,
-        "why": why,
+        "verdict": claims["methods"]["verdict"],
+        "why": " ".join([why + not_everywhere(apart, winner, parameters["cost"]), *weighting_notes(methods, (a, b))]),
         "claims": claims,
         "ranges": apart,
+        "ranges_of": ranges_of,
         "ledger": {a: first["granted"], b: second["granted"]},
         "definition": result["definitions"]["comparison"],
     }
+
+
+def study_headline(result: Json) -> str:
+    """What a study says about its labels, in one sentence for each claim; "" with fewer than two labels."""
+    labels = list(result["methods"])
+    if len(labels) > MOST_LABELS:
+        return f"Of {len(labels)} labels, compare two at a time: driftline compare."
+    family = family_of(result)
+    return headline(labels, [compare(result, a, b, family) for a, b in itertools.combinations(labels, 2)])
 
 
 def family_of(result: Json) -> Family:
@@ -141,18 +139,18 @@ def family_of(result: Json) -> Family:
     return family
 
 
-def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
+def ranges(result: Json, a: str, b: str) -> tuple[str | None, list[dict[str, Any]]]:
     """Divides the costs into ranges by which of two labels is better with 95 % confidence for all costs together.
 
     The band is over searches if there are enough, otherwise over seeds. In a deterministic study a difference counts
     from 1 % of the scale.
 
     Returns:
-        ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None where the band
-        holds 0. Empty without enough pairs.
+        The claim, and ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None
+        where the band holds 0. None and no ranges without enough pairs.
     """
     scale = result["scale"]
-    for claim in reversed(CLAIMS):
+    for claim in CLAIMS:
         rows = _pairs(result, claim, a, b)
         if not rows:
             continue
@@ -160,11 +158,11 @@ def ranges(result: Json, a: str, b: str) -> list[dict[str, Any]]:
         if result["deterministic"] and claim.name == "configurations":
             mean = table.mean(axis=0)
             known = np.where(np.abs(mean) < TIE, 0.0, mean)
-            return _ranges(scale, a, b, known, known)
+            return claim.name, _ranges(scale, a, b, known, known)
         bounds = band(table)
         if bounds is not None:
-            return _ranges(scale, a, b, *bounds)
-    return []
+            return claim.name, _ranges(scale, a, b, *bounds)
+    return None, []
 
 
 def _ranges(scale: Json, a: str, b: str, low: Array, high: Array) -> list[dict[str, Any]]:
@@ -200,7 +198,7 @@ def _claim(
     else:
         reasons += _reasons(claim, test, len(rows), p_holm)
     verdict = None if reasons or mean is None else a if mean > 0 else b
-    outcome = {
+    return {
         "verdict": verdict,
         "reasons": reasons,
         "difference": None if mean is None else {"mean": mean, "low": low, "high": high},
@@ -210,8 +208,9 @@ def _claim(
         "p_signs": None if test is None or exact else test.p_signs,
         "detectable": test.detectable(level) if test and not exact else None,
         "pairs": [{key: value for key, value in row.items() if key != "along"} for row in rows],
+        "exact": exact,
+        "unfair": list(unfair),
     }
-    return {**outcome, "why": _why(claim, outcome, a, b, exact)}
 
 
 def _pairs(result: Json, claim: _Claim, a: str, b: str) -> list[dict[str, Any]]:
@@ -270,25 +269,6 @@ def _exact_reasons(mean: float | None) -> list[str]:
     if mean is None:
         return ["both labels need configurations on a common seed"]
     return [f"their areas differ by less than {100 * TIE:g} % of the scale: a tie"] if abs(mean) < TIE else []
-
-
-def _why(claim: _Claim, outcome: Json, a: str, b: str, exact: bool) -> str:
-    verdict, difference = outcome["verdict"], outcome["difference"]
-    if verdict is None:
-        text = f"{claim.words}: no verdict: {'; '.join(outcome['reasons'])}"
-    else:
-        text = f"{claim.words}: {claim.better.format(verdict, b if verdict == a else a)}"
-    if difference is None or (verdict is None and not outcome["detectable"]):
-        return f"{text}."
-    turn = 1.0 if difference["mean"] >= 0 else -1.0
-    low, high = sorted((turn * difference["low"], turn * difference["high"]))
-    if exact:
-        return f"{text}; the difference of their areas is {abs(difference['mean']):.3f}, and nothing is random."
-    size = f"mean difference of the areas {abs(difference['mean']):.3f} ({low:.3f} to {high:.3f})"
-    text = f"{text}; {size} over {len(outcome['pairs'])} {claim.plural}"
-    if verdict is None:
-        text += f"; one of {outcome['detectable']:.3f} would have been found with a probability of 80 %"
-    return f"{text}."
 
 
 def _method(methods: Json, label: str) -> Json:

@@ -233,7 +233,7 @@ class Frontier:
         return table(self.data)
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it.
+        """Compares two labels at equal budgets: ``verdict`` is the better method or None, ``why`` says both claims.
 
         See `driftline.results.comparison` for the two claims that it may make.
 

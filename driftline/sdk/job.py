@@ -224,7 +224,7 @@ class Job:
         return study_table(self.record(), self.trials(), self.curves())
 
     def compare(self, first: str, second: str) -> dict[str, Any]:
-        """Compares two labels at equal budgets: ``verdict`` is a label or None, ``why`` explains it.
+        """Compares two labels at equal budgets: ``verdict`` is the better method or None, ``why`` says both claims.
 
         At another cost: ``job.frontier(cost="bytes").compare(first, second)``.
 

@@ -14,8 +14,8 @@ import yaml
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import unit
+from driftline.results.headline import ranges_text
 from driftline.results.modelled_time import Time
-from driftline.results.show.number_text import number
 from driftline.results.trial_list import first_difference
 from search_spaces import spaces
 from service.cli.terminal import echo
@@ -26,6 +26,9 @@ from trainers.registry import methods, optimizers, schedules, tasks
 if TYPE_CHECKING:
     from driftline.sdk.frontier import Frontier
     from driftline.wire.records import TrialRecord
+
+
+RANGES = {"methods": "The better method", "configurations": "The better ones of the configurations found"}
 
 
 def show_frontier(
@@ -59,11 +62,12 @@ def show_comparison(
         echo(json.dumps(verdict, indent=2))
         return
     echo(verdict["why"])
-    costs = unit(frontier.data["definitions"]["parameters"]["cost"])
+    counted = frontier.data["definitions"]["parameters"]["cost"]
     neither = "neither (a tie)" if frontier.data["deterministic"] else "neither (the band of the difference holds 0)"
-    for span in verdict["ranges"]:
-        better = span["better"] or neither
-        echo(f"  {number(span['from'], 3)} to {number(span['to'], 3)} {costs}: {better}")
+    if verdict["ranges"]:
+        echo(f"{RANGES[verdict['ranges_of']]}, at 95 % for all costs together:")
+    for span, better in ranges_text(verdict["ranges"], counted):
+        echo(f"  {span} {unit(counted)}: {better or neither}")
 
 
 def show_first_difference(

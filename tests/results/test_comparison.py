@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec, NotFound
-from driftline.results.comparison import compare
+from driftline.results.comparison import compare, study_headline
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
 
@@ -42,29 +42,39 @@ def searches(name: str, ends: Sequence[float]) -> list[TrialCurve]:
 
 def test_the_configurations_found() -> None:
     found = compared(label("a", HIGH), label("b", LOW))
-    assert (found["verdict"], found["claim"]) == ("a", "configurations")
     claim = found["claims"]["configurations"]
+    assert (found["verdict"], claim["verdict"]) == (None, "a"), "one search names no method"
     assert claim["reasons"] == []
     assert [row["seed"] for row in claim["pairs"]] == [1, 2, 3, 4, 5, 6]
     assert 0 < claim["difference"]["low"] < claim["difference"]["mean"] < claim["difference"]["high"]
     assert claim["p"] == claim["p_holm"] < 0.05
-    assert found["why"].startswith(
-        f"The configurations found: those of a beat those of b; mean difference of the areas "
-        f"{claim['difference']['mean']:.3f} ({claim['difference']['low']:.3f} to {claim['difference']['high']:.3f}) "
-        "over 6 seeds. The methods: no verdict: "
+    size = "{mean:.3f} ({low:.3f} to {high:.3f})".format(**claim["difference"])
+    assert found["why"] == (
+        "a or b? Not decided: one search each (needs 6). "
+        f"In this search the configurations found for a did better by {size}."
     )
+    assert found["ranges_of"] == "configurations"
     assert found["ranges"] == [{"from": 1.0, "to": 2.0, "better": "a"}]
 
 
 def test_the_methods() -> None:
     found = compared(searches("a", HIGH), searches("b", LOW))
-    assert (found["verdict"], found["claim"]) == ("a", "methods")
+    assert (found["verdict"], found["ranges_of"]) == ("a", "methods")
     assert found["claims"]["configurations"]["verdict"] is None  # two seeds
     assert len(found["claims"]["methods"]["pairs"]) == 6
-    assert "The methods: a beats b; mean difference of the areas" in found["why"]
+    size = "{mean:.3f} ({low:.3f} to {high:.3f})".format(**found["claims"]["methods"]["difference"])
+    assert found["why"] == (
+        f"a beats b: by {size} over 6 searches. "
+        "In these 6 searches 2 seeds cannot tell the configurations found apart (needs 6)."
+    )
     mixed = compared(searches("a", HIGH), searches("b", [0.95, 0.82, 0.95, 0.80, 0.96, 0.78]))
     assert mixed["verdict"] is None
-    assert "The methods: no verdict: the interval of the difference holds 0" in mixed["why"]
+    claim = mixed["claims"]["methods"]
+    size = "{mean:.3f} ({low:.3f} to {high:.3f})".format(**claim["difference"])
+    assert mixed["why"].startswith(
+        f"a or b? Not decided over 6 searches: a is ahead by {size}, which may be luck; a difference of "
+        f"{claim['detectable']:.3f} would have been found with a probability of 80 %. In these 6 searches "
+    )
 
 
 def test_the_search_alone_chooses_for_the_claim_about_configurations() -> None:
@@ -83,7 +93,8 @@ def test_a_difference_that_may_be_luck_has_no_verdict_and_says_what_would_have_b
     assert found["verdict"] is None
     assert claim["reasons"] == ["the interval of the difference holds 0"]
     assert claim["detectable"] > claim["difference"]["high"] - claim["difference"]["mean"]
-    said = f"one of {claim['detectable']:.3f} would have been found with a probability of 80 %"
+    said = f"a difference of {claim['detectable']:.3f} would have been found with a probability of 80 %"
+    assert claim["why"].startswith("In this search the configurations found cannot be told apart: a is ahead by ")
     assert said in claim["why"]
 
 
@@ -134,32 +145,35 @@ def test_without_randomness_areas_are_compared_as_they_are() -> None:
     }
     result = frontier_document("s", [one for part in trials.values() for one in part], Chosen(), 2)
     found = compare(result, "a", "b")
-    assert (found["verdict"], found["claim"]) == ("a", "configurations")
-    assert found["why"].startswith(
-        "The configurations found: those of a beat those of b; the difference of their areas is 0.300, and nothing is "
-        "random. The methods: no verdict"
+    assert (found["verdict"], found["claims"]["configurations"]["verdict"]) == (None, "a")
+    assert found["why"] == (
+        "a or b? Not decided: one search each (needs 6). "
+        "In this search the configurations found for a did better by 0.300, and nothing is random."
     )
     assert found["claims"]["configurations"]["p"] is None
     assert found["ranges"] == [{"from": 1.0, "to": 2.0, "better": "a"}]
     tie = compare(result, "a", "c")
     assert tie["verdict"] is None
     assert tie["claims"]["configurations"]["reasons"] == ["their areas differ by less than 1 % of the scale: a tie"]
+    assert tie["why"].endswith("are equally good: their areas differ by less than 1 % of the scale: a tie.")
     assert tie["ranges"] == [{"from": 1.0, "to": 2.0, "better": None}]
 
 
 def test_one_run_is_enough_where_nothing_is_random() -> None:
     a, b = (confirmed([[0.0, end, end]], label=name) for name, end in (("a", 1.0), ("b", 0.7)))
-    assert compared(a, b, certain=True)["verdict"] == "a"
-    assert compared(a, b)["verdict"] is None
+    assert compared(a, b, certain=True)["claims"]["configurations"]["verdict"] == "a"
+    assert compared(a, b)["claims"]["configurations"]["verdict"] is None
 
 
 def test_unequal_budgets_have_no_verdict() -> None:
     found = compared([*label("a", HIGH), *label("a", HIGH, configuration=1)[:1]], label("b", LOW))
     assert found["verdict"] is None
-    assert found["why"] == "No verdict: budgets differ: a had 8 trials, b had 7."
+    assert found["why"] == "a or b? Not decided: budgets differ: a had 8 trials, b had 7."
     assert found["ranges"] == []
     dear = compared(label("a", HIGH, gradients=11), label("b", LOW), cost="client_gradients")
-    assert dear["verdict"] == "b", "budgets are trials and rounds: a, which is dearer, comes too late"
+    assert dear["claims"]["configurations"]["verdict"] == "b", (
+        "budgets are trials and rounds: a, which is dearer, comes too late"
+    )
 
 
 def test_a_diverged_trial_counts_with_the_rounds_it_was_granted() -> None:
@@ -167,7 +181,7 @@ def test_a_diverged_trial_counts_with_the_rounds_it_was_granted() -> None:
     whole = confirmed([[0.0, 0.1, 0.2]], label="a", configuration=1)
     found = compared([*label("a", HIGH), *whole], [*label("b", LOW), *lost])
     assert found["ledger"] == {name: {"trials": 8, "rounds": 16, "cost": 16.0} for name in "ab"}
-    assert found["verdict"] == "a"
+    assert found["claims"]["configurations"]["verdict"] == "a"
 
 
 def test_labels_of_which_rungs_left_different_rounds_have_no_verdict() -> None:
@@ -185,7 +199,7 @@ def test_labels_of_which_rungs_left_different_rounds_have_no_verdict() -> None:
     ]
     result = frontier_document("s", trials, Chosen(), 3, rungs=(1, 2, 3))
     assert [result["methods"][name]["granted"]["rounds"] for name in "ab"] == [6 * 3 + 20 * 2, 6 * 3 + 20]
-    assert compare(result, "a", "b")["why"] == "No verdict: budgets differ: a had 58 rounds, b had 38."
+    assert compare(result, "a", "b")["why"] == "a or b? Not decided: budgets differ: a had 58 rounds, b had 38."
 
 
 def test_seconds_have_no_verdict() -> None:
@@ -208,11 +222,11 @@ def test_the_winner_need_not_win_everywhere() -> None:
     a = confirmed([np.where(at > 0, end, 0.0) for end in (1.0, *LOW)], label="a")
     b = confirmed([np.where(at > 6, end + 0.1, 0.1 * (at > 0)) for end in (1.0, *HIGH)], label="b")
     found = compare(frontier_document("s", a + b, Chosen(), 10), "a", "b")
-    assert found["verdict"] == "a"
+    assert found["claims"]["configurations"]["verdict"] == "a"
     (late,) = [row for row in found["ranges"] if row["better"] == "b"]
     assert late["from"] == pytest.approx(7, rel=0.05)
     assert late["to"] == 10
-    assert found["why"].endswith(f"Not everywhere: from {late['from']:.4g} to 10 rounds b is better.")
+    assert found["why"].endswith(f"Not everywhere: from {np.ceil(late['from']):.0f} to 10 rounds b is better.")
 
 
 @settings(max_examples=60, deadline=None)
@@ -220,7 +234,7 @@ def test_the_winner_need_not_win_everywhere() -> None:
 def test_comparison_is_antisymmetric(left: list[float], right: list[float]) -> None:
     result = frontier_document("s", label("a", left) + label("b", right), Chosen(), 2)
     there, back = compare(result, "a", "b"), compare(result, "b", "a")
-    assert (there["verdict"], there["claim"]) == (back["verdict"], back["claim"])
+    assert (there["verdict"], there["ranges_of"]) == (back["verdict"], back["ranges_of"])
     assert there["ranges"] == back["ranges"]
     for name, claim in there["claims"].items():
         other = back["claims"][name]
@@ -243,12 +257,28 @@ def test_search_trials_alone_give_neither_a_verdict_nor_a_band() -> None:
     result = frontier_document("s", curves, Chosen(), 2)
     found = compare(result, "a", "b")
     assert found["why"] == (
-        "No verdict: both labels are reported from search trials, which no fresh seed has judged (budget.seeds)."
+        "a or b? Not decided: both labels are reported from search trials, which no fresh seed has judged "
+        "(budget.seeds)."
     )
     assert (found["verdict"], found["ranges"]) == (None, [])
     method = result["methods"]["a"]
     assert method["claims"] == {"configurations": [], "methods": []}
     assert method["area_band"] == {"low": method["area"], "high": method["area"]}
-    assert all(row["low"] == row["quality"] == row["high"] and "search_low" not in row for row in method["frontier"])
+    assert all(row["low"] == row["quality"] == row["high"] for row in method["frontier"])
     certain = frontier_document("s", curves, Chosen(), 2, certain=True)
-    assert compare(certain, "a", "b")["claim"] == "methods"
+    assert compare(certain, "a", "b")["verdict"] == "a"
+
+
+def test_a_headline_of_several_labels_has_the_methods_first_and_few_names() -> None:
+    trials = [label(name, [end * (1 - 0.1 * number) for end in HIGH]) for number, name in enumerate("abcd")]
+    found = study_headline(frontier_document("s", [one for part in trials for one in part], Chosen(), 2))
+    assert found.startswith("a, b, c or d? Not decided: one search each (needs 6). In this search, of the ")
+    assert found.count("did better than") == 3
+    assert found.endswith("and 3 more (see Comparisons).")
+    decided = [searches(name, [end * (1 - 0.1 * number) for end in HIGH]) for number, name in enumerate("abc")]
+    found = study_headline(frontier_document("s", [one for part in decided for one in part], Chosen(), 2))
+    assert [word in found for word in ("a beats b: by", "a beats c: by", "b beats c: by")] == [True] * 3
+    mixed = [*decided[:2], searches("c", [end + 0.03 * (-1) ** number for number, end in enumerate(HIGH)])]
+    found = study_headline(frontier_document("s", [one for part in mixed for one in part], Chosen(), 2))
+    assert "The other 1 pair of methods: not decided. In these 6 searches" in found
+    assert study_headline(frontier_document("s", decided[0], Chosen(), 2)) == ""

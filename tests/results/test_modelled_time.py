@@ -247,7 +247,7 @@ def test_a_result_names_what_it_was_read_with_and_has_a_verdict() -> None:
     a_round = 0.1 * (1 + 0.25 * 25 / 12) + 0.01 + 0.2
     assert [document["scale"][name] for name in ("first", "last")] == pytest.approx([a_round, 2 * a_round])
     found = compare(document, "a", "b")
-    assert (found["verdict"], found["claim"]) == ("a", "configurations")
+    assert (found["verdict"], found["claims"]["configurations"]["verdict"]) == (None, "a")
     assert found["ledger"]["a"]["cost"] == pytest.approx(7 * 2 * a_round)
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
+
+WHOLE = frozenset({"rounds", "bytes", "client_gradients", "examples"})
+"""Costs that are counted, and so asked for in whole numbers."""
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -53,3 +57,17 @@ def plain(value: Any) -> str:
 def hyperparameters_text(values: Mapping[str, Any]) -> str:
     """``client_lr 0.1, local_steps 10, server.momentum 0.9``, sorted by name."""
     return ", ".join(f"{name} {plain(value)}" for name, value in sorted(values.items()))
+
+
+def whole_range(first: float, end: float, cost: str) -> str:
+    """``17 to 66``: the whole numbers from one cost up to, but without, another, or both costs for a cost in seconds.
+
+    "" if there is no whole number between them.
+
+    Examples:
+        >>> whole_range(17.2, 67.0, "rounds"), whole_range(17.2, 17.9, "rounds"), whole_range(0.125, 0.5, "time")
+        ('18 to 66', '', '0.125 to 0.5')
+    """
+    if cost in WHOLE:
+        first, end = math.ceil(first), math.ceil(end) - 1
+    return f"{number(first, 3)} to {number(end, 3)}" if first <= end else ""

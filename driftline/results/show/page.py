@@ -15,6 +15,7 @@ from typing import Any
 
 from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve, unit
+from driftline.results.headline import headline
 from driftline.results.own_weighting import weighting_notes
 from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text, time_text
@@ -38,7 +39,6 @@ Json = Mapping[str, Any]
 SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "page.js")
 LARGEST = 1_400_000  # bytes of a page's contents: further readings and learning curves are left out beyond
 FOR_CURVES = 300_000  # of these bytes, which other readings leave to the learning curves
-MOST_VERDICTS = 3  # at the top of the page
 MOST_PAIRS = 100  # comparisons; of more pairs, only those with a verdict
 _NUMBERS = ' class="n"'
 
@@ -153,7 +153,9 @@ def _fragments(result: Json) -> dict[str, str]:
         ),
         "caption": _text(band_text(result)),
         "summary": _summary(result),
-        "verdicts": _verdicts(comparisons),
+        "headline": f'<p id="headline">{_text(said)}</p>'
+        if (said := headline(list(result["methods"]), comparisons))
+        else "",
         "recommendations": _recommendations(result),
         "comparisons": _comparisons(comparisons),
         "ledger": _ledger(result),
@@ -252,20 +254,11 @@ def _theory(result: Json) -> str:
     return f"{heading}<ul>{said}</ul>" if said else ""
 
 
-def _verdicts(comparisons: Sequence[Json]) -> str:
-    """The verdicts in few words, for the top of the page."""
-    said = [one["claims"][one["claim"]]["why"].partition(";")[0] for one in comparisons if one["verdict"]]
-    more = f" And {len(said) - MOST_VERDICTS} more: see Comparisons." if len(said) > MOST_VERDICTS else ""
-    if not said:
-        return "<p>No verdict: see Comparisons.</p>" if comparisons else ""
-    return f"<p>{_text('. '.join(said[:MOST_VERDICTS]))}.{more}</p>"
-
-
 def _comparisons(comparisons: Sequence[Json]) -> str:
     shown = (
         comparisons if len(comparisons) <= MOST_PAIRS else [one for one in comparisons if one["verdict"]][:MOST_PAIRS]
     )
-    said = "".join(f"<li>{_text(one['a'])} and {_text(one['b'])}: {_text(one['why'])}</li>" for one in shown)
+    said = "".join(f"<li>{_text(one['why'])}</li>" for one in shown)
     left_out = (
         f"<p>{len(shown)} of {len(comparisons)} pairs: driftline compare has all.</p>" if shown != comparisons else ""
     )

@@ -19,8 +19,9 @@ from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settled
 from driftline.results.show.axes import cost_title, quality_scale, quality_title
+from driftline.results.show.number_text import WHOLE
 from driftline.results.show.palette import styles
-from driftline.results.show.recommendation_rows import WHOLE, recommendation_rows
+from driftline.results.show.recommendation_rows import recommendation_rows
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 

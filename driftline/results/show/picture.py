@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from driftline.results.comparison import study_headline
 from driftline.results.show.axes import (
     band_text,
     cost_range,
@@ -87,7 +88,9 @@ def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
         axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
-    figure.supxlabel("\n".join(textwrap.wrap(band_text(result), 118)), fontsize=7, color="#555555")
+    texts = [study_headline(result), band_text(result)]
+    said = [line for text in texts for line in textwrap.wrap(text, round(118 * width / 6.4))]
+    figure.supxlabel("\n".join(said), fontsize=7, color="#555555")
     return figure
 
 

@@ -11,12 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from driftline.results.show.number_text import hyperparameters_text, number
+from driftline.results.show.number_text import WHOLE, hyperparameters_text, number
 
 Json = Mapping[str, Any]
-WHOLE = frozenset({"rounds", "bytes", "client_gradients", "examples"})
-"""Costs that are counted."""
-
 _DIGITS = 4  # of a cost in print, or as many as tell a row from the one before
 
 

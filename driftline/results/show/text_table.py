@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from driftline.results.comparison import study_headline
 from driftline.results.curves import unit
 from driftline.results.own_weighting import weighting_notes
 from driftline.results.show.axes import search_only, time_text
@@ -28,8 +29,8 @@ def table(result: Json) -> str:
     Returns:
         Lines, the last without a line break: metric and cost; a row for each label (area and final quality of the
         frontier with their bands over seeds, trials, diverged, failed if any has); on quadratic tasks the difference
-        between theory and measurement; then for every label what to run for which cost; and recommended values at the
-        edge of their space.
+        between theory and measurement; then for every label what to run for which cost; recommended values at the edge
+        of their space; and what the study says about its methods.
     """
     parameters = result["definitions"]["parameters"]
     metric, cost = parameters["metric"], parameters["cost"]
@@ -51,6 +52,8 @@ def table(result: Json) -> str:
     if edges := space_edges(result):
         lines += ["", "At the edge of their space, where a wider one may hold better values:"]
         lines += [row for line in edges for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ")]
+    if sentence := study_headline(result):
+        lines += ["", *textwrap.wrap(sentence, _WIDTH, break_on_hyphens=False)]
     return "\n".join(escaped(line.rstrip()) for line in lines)
 
 

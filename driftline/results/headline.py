@@ -1,0 +1,143 @@
+"""What a study says about its labels in one sentence: the methods first, then the configurations found.
+
+The page, the picture, the table, `compare` and MLflow show this sentence. It names a better method only where a test
+over at least 6 searches does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from driftline.results.curves import unit
+from driftline.results.show.number_text import whole_range
+from driftline.study.spec import LEAST_PAIRS
+
+Json = Mapping[str, Any]
+MOST_PAIRS = 3  # pairs of labels that a headline names
+
+
+def methods_text(a: str, b: str, claim: Json) -> str:
+    """Which of two methods is better, or why this is not decided."""
+    pairs = len(claim["pairs"])
+    if claim["verdict"]:
+        return f"{claim['verdict']} beats {_other(a, b, claim)}: by {_size(claim)} over {pairs} searches."
+    ahead = f": {_ahead(a, b, claim)}" if not claim["unfair"] and claim["detectable"] and pairs >= LEAST_PAIRS else ""
+    return f"{a} or {b}? Not decided{_undecided(claim)}{ahead}."
+
+
+def configurations_text(a: str, b: str, claim: Json, searches: int) -> str:
+    """Whether the configurations that the searches found for one label are better than those for the other."""
+    where = _these(searches)
+    if claim["verdict"]:
+        exactly = ", and nothing is random" if claim["exact"] else ""
+        return f"{where} the configurations found for {claim['verdict']} did better by {_size(claim)}{exactly}."
+    if claim["difference"] is None:
+        return f"{where} the configurations found cannot be compared: no seed has judged both."
+    if claim["exact"]:
+        return f"{where} the configurations found are equally good: {'; '.join(claim['reasons'])}."
+    if len(claim["pairs"]) < LEAST_PAIRS:
+        return f"{where} {_count(len(claim['pairs']), 'seed')} cannot tell the configurations found apart (needs 6)."
+    if not claim["detectable"]:
+        return f"{where} the configurations found cannot be told apart: {'; '.join(claim['reasons'])}."
+    return f"{where} the configurations found cannot be told apart: {_ahead(a, b, claim)}."
+
+
+def not_everywhere(ranges: Sequence[Json], winner: str | None, cost: str) -> str:
+    """A sentence about the costs at which the other label is better; "" if there are none."""
+    other = [(span, better) for span, better in ranges_text(ranges, cost) if winner and better not in (None, winner)]
+    spans = " and ".join(span for span, _ in other)
+    return f" Not everywhere: from {spans} {unit(cost)} {other[0][1]} is better." if other else ""
+
+
+def ranges_text(ranges: Sequence[Json], cost: str) -> list[tuple[str, str | None]]:
+    """``17 to 66`` and the better label for each range that holds a cost, in whole numbers where these are counted."""
+    texts = []
+    for row in ranges:
+        end = math.nextafter(row["to"], math.inf) if row is ranges[-1] else row["to"]
+        if span := whole_range(row["from"], end, cost):
+            texts.append((span, row["better"]))
+    return texts
+
+
+def headline(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
+    """One sentence about the methods, and one about the configurations found; "" with fewer than two labels.
+
+    Args:
+        labels: The labels.
+        comparisons: From `driftline.results.comparison.compare`, of all pairs.
+    """
+    if not comparisons:
+        return ""
+    if len(comparisons) == 1:
+        return str(comparisons[0]["why"])
+    claims = [(one["a"], one["b"], one["claims"]["methods"]) for one in comparisons]
+    decided = [methods_text(a, b, claim) for a, b, claim in claims if claim["verdict"]]
+    searches = min(len(claim["pairs"]) for _, _, claim in claims)
+    reasons = {_undecided(claim) for _, _, claim in claims}
+    said = _some(decided)
+    if not decided:
+        why = reasons.pop() if len(reasons) == 1 else f" for any of {len(claims)} pairs"
+        said = f"{', '.join(labels[:-1])} or {labels[-1]}? Not decided{why}."
+    elif len(decided) < len(claims):
+        said += f" The other {_count(len(claims) - len(decided), 'pair')} of methods: not decided."
+    found = [(one["a"], one["b"], one["claims"]["configurations"]) for one in comparisons]
+    better = [
+        f"those for {claim['verdict']} did better than those for {_other(a, b, claim)} by {_size(claim)}"
+        for a, b, claim in found
+        if claim["verdict"]
+    ]
+    if all(claim["unfair"] for _, _, claim in claims):
+        return said
+    if not better:
+        return f"{said} {_these(searches)} no configurations found can be told apart."
+    return f"{said} {_these(searches)}, of the configurations found, {_some(better, '; ', 'see Comparisons')}."
+
+
+def _some(texts: Sequence[str], between: str = " ", where: str = "") -> str:
+    more = len(texts) - MOST_PAIRS
+    rest = [f"and {more} more{f' ({where})' if where else ''}{'' if where else '.'}"] if more > 0 else []
+    return between.join([*texts[:MOST_PAIRS], *rest])
+
+
+def _undecided(claim: Json) -> str:
+    pairs = len(claim["pairs"])
+    if claim["unfair"]:
+        return f": {'; '.join(claim['unfair'])}"
+    if pairs < LEAST_PAIRS:
+        return f": {'one search' if pairs == 1 else f'{pairs} searches'} each (needs {LEAST_PAIRS})"
+    return _over(pairs) + (f": {'; '.join(claim['reasons'])}" if not claim["detectable"] else "")
+
+
+def _over(searches: int) -> str:
+    return f" over {searches} searches"
+
+
+def _these(searches: int) -> str:
+    return f"In these {searches} searches" if searches > 1 else "In this search"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _other(a: str, b: str, claim: Json) -> str:
+    return b if claim["verdict"] == a else a
+
+
+def _ahead(a: str, b: str, claim: Json) -> str:
+    leader = a if claim["difference"]["mean"] >= 0 else b
+    return (
+        f"{leader} is ahead by {_size(claim)}, which may be luck; a difference of {claim['detectable']:.3f} would have "
+        "been found with a probability of 80 %"
+    )
+
+
+def _size(claim: Json) -> str:
+    """The size of a difference of areas with its interval, seen from the better label."""
+    difference = claim["difference"]
+    turn = 1.0 if difference["mean"] >= 0 else -1.0
+    low, high = sorted((turn * difference["low"], turn * difference["high"]))
+    size = f"{abs(difference['mean']):.3f}"
+    return size if claim["exact"] else f"{size} ({low:.3f} to {high:.3f})"
