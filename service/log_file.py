@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -31,6 +33,21 @@ class LogFile(logging.FileHandler):
     def __init__(self, file: Path) -> None:
         super().__init__(file, encoding="utf-8", delay=True)
         self.setFormatter(VisibleFormatter(FORMAT))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line, if the file can be opened."""
+        with contextlib.suppress(OSError):
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drops a line that cannot be written, as on a full disk; a traceback for each would fill the terminal."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Closes the file; lines for which there is no room are lost."""
+        with contextlib.suppress(OSError):
+            super().close()
 
     def _open(self) -> TextIOWrapper:
         return os.fdopen(append(Path(self.baseFilename)), "a", encoding="utf-8")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from driftline.client.driver_client import DriverClient
-from driftline.errors import Conflict, NotFound
+from driftline.errors import Conflict, NotFound, Unavailable
 from driftline.results.study_result import FILES
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
+_SURE_S = 10.0
+"""Seconds without a failed write after which there is room again: on a full disk small writes may pass."""
 _turn = threading.Lock()  # one study at a time uses Ray; the others of this process are queued
 _ran_in: set[int] = set()  # ids of the processes that have run a study: this one, and those that it is a fork of
 
@@ -78,6 +80,7 @@ class EmbeddedRun:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recorder: RecorderProcess | None = None
         self._started = False
+        self._failed_at: float | None = None  # time at which writing failed last, until it works again
         self.abandoned = False
         self._launcher: ThreadLauncher | None = None
         self._recorder_stop_s = RECORDER_STOP_S
@@ -162,7 +165,12 @@ class EmbeddedRun:
     def stop(self) -> None:
         """Pauses the study: packs write their checkpoints, the driver ends; returns when that is done."""
         if self.record().state in ("PENDING", "QUEUED", "RUNNING"):
-            self.api.pause(self.study_id)
+            try:
+                self.api.pause(self.study_id)
+            except Unavailable as error:  # a full disk: nothing more can be stored
+                _LOG.warning("packs write no more checkpoints: %s", error)
+                self.abandon()
+                return
         while self.record().state in ("PAUSING", "RUNNING"):
             time.sleep(0.2)
 
@@ -227,7 +235,18 @@ class EmbeddedRun:
         self.close()
 
     def said(self) -> Iterator[str]:
-        """The progress messages since the last call."""
+        """The progress messages since the last call, and when writing begins to fail or works again."""
+        now = time.monotonic()
+        if self._folder.store.session.database.writes_fail:
+            if self._failed_at is None:
+                yield (
+                    f"nothing can be written in {self.folder}: free some space on its disk; nothing reported is lost, "
+                    "and the study goes on when there is room (or stop it with Ctrl-C and resume it later)"
+                )
+            self._failed_at = now
+        elif self._failed_at is not None and now - self._failed_at > _SURE_S:
+            self._failed_at = None
+            yield f"{self.folder} can be written again: the study goes on"
         while True:
             try:
                 yield self._messages.get_nowait()

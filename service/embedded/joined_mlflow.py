@@ -12,6 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from driftline.errors import InvalidSpec
+from service.embedded.moved_folder import readable
 
 _TABLES = (
     "experiments",
@@ -39,6 +40,7 @@ _DEFAULT = 0  # MLflow's own experiment, in every database
 def copy_database(source: Path, target: Path) -> None:
     """Copies a database that another process may be writing."""
     with (
+        readable(source),
         contextlib.closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as one,
         contextlib.closing(sqlite3.connect(target)) as other,
     ):
@@ -58,7 +60,7 @@ def add_database(source: Path, target: Path) -> int:
     Raises:
         InvalidSpec: Another version of MLflow wrote it, or it holds an experiment that is there.
     """
-    with contextlib.closing(sqlite3.connect(target)) as connection, connection:
+    with readable(source), contextlib.closing(sqlite3.connect(target)) as connection, connection:
         connection.execute("ATTACH ? AS added", (str(source),))
         versions = [
             connection.execute(f"SELECT version_num FROM {name}.alembic_version").fetchone()[0]

@@ -137,8 +137,8 @@ class Scheduler:
             self._thread.join(CLOSE_S)
         try:
             self._store.locks.release(_LOCK, self._name)
-        except DriftlineError:
-            _LOG.warning("the scheduler's lock could not be released; it will expire", exc_info=True)
+        except DriftlineError as error:
+            _LOG.warning("the scheduler's lock could not be released, and will expire: %s", error)
 
     @property
     def acting(self) -> bool:
@@ -344,12 +344,19 @@ class Scheduler:
             _LOG.warning("drivers of deleted or cancelled studies could not be ended: %s", error)
 
     def _run(self) -> None:
+        said = ""  # about a failure that lasts, only once
         while not self._stop.is_set():
             try:
                 self.step()
             except DriftlineError as error:
-                _LOG.warning("the scheduler could not look at the studies: %s", error)
-            except Exception:
-                _LOG.exception("the scheduler failed; it continues")
+                if said != (said := str(error)):
+                    _LOG.warning("the scheduler cannot look at the studies, and goes on trying: %s", error)
+            except Exception as error:
+                if said != (said := repr(error)):
+                    _LOG.exception("the scheduler failed; it continues")
+            else:
+                if said:
+                    _LOG.info("the scheduler looks at the studies again")
+                said = ""
             self._look.wait(self._every_s)
             self._look.clear()

@@ -5,7 +5,9 @@ their driver has finished or handed back, are one body without a head. This is t
 0.2.0 read and write; such a payload begins with zlib's first byte (`ZLIB`).
 """
 
+import struct
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from zlib_ng import zlib_ng
@@ -30,6 +32,10 @@ from driftline.wire.curve_codec import (
 
 MOST_BLOCKS = 16
 """Most blocks of a payload: one more, and all are encoded again as one, because readers pay for every block."""
+
+_ZLIB_ERROR: Any = zlib_ng.error  # a class, whatever its type stubs say
+DAMAGE: tuple[type[Exception], ...] = (ArithmeticError, LookupError, TypeError, ValueError, struct.error, _ZLIB_ERROR)
+"""Errors from reading a payload whose bytes have changed."""
 
 ZLIB = b"\x78"
 """First byte of a payload without a head."""

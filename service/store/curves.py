@@ -10,7 +10,7 @@ from driftline.errors import Conflict, StaleDriver
 from driftline.wire.curve_codec import SEGMENT_ROUNDS, Arrays, Columns, head
 from driftline.wire.driver_messages import Report, Stored
 from service.store import trial_rows
-from service.store.curve_segments import add, arrays, decode, join, join_arrays, rounds, sealed
+from service.store.curve_segments import DAMAGE, add, arrays, decode, join, join_arrays, rounds, sealed
 from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import StorePart, check_exists
@@ -95,7 +95,11 @@ class Curves(StorePart):
             connection.execution_options(yield_per=_ROWS)
             for some in queries:
                 for trial, segment, payload in itertools.chain.from_iterable(connection.execute(some).partitions()):
-                    parts.setdefault(trial, {})[segment] = read(payload)
+                    try:
+                        parts.setdefault(trial, {})[segment] = read(payload)
+                    except DAMAGE as error:
+                        problem = f"the curve of trial {trial} cannot be read: {error}"
+                        raise Conflict(f"{problem}; if the database is damaged, restore a backup") from error
         return {trial: [parts[trial][segment] for segment in sorted(parts[trial])] for trial in trials or sorted(parts)}
 
     def report(self, study_id: str, report: Report) -> Stored:

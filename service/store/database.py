@@ -10,17 +10,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 from pydantic_core import from_json
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from driftline.errors import Conflict, InvalidSpec, Unavailable
+from driftline.errors import Conflict, DriftlineError, InvalidSpec, Unavailable
 from service.sqlite_address import sqlite_file
 from service.store import postgresql
 from service.store.schema import METADATA
@@ -29,6 +30,9 @@ from trainers.own_files import require_plain
 _BUSY_S = 30.0
 BACKUP = "backup_"
 """Prefix of tables in which a migration keeps the rows that it changed, so that it can be reverted."""
+
+_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, ValidationError, sqlite3.Error)
+"""Errors from stored values that were changed by something else than this package."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7_305_918_264  # PostgreSQL advisory lock held while migrating
@@ -83,19 +87,66 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A snapshot: all statements inside see the same state."""
-        with _reachable(), self._reader.begin() as connection:
+        with self._guarded(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction: stores everything inside, or nothing if an exception leaves the block."""
         try:
-            with _reachable(), self._writing or nullcontext(), self._writer.begin() as connection:
+            with self._guarded(), self._writing or nullcontext(), self._writer.begin() as connection:
                 yield connection
         except Unavailable:
             self.writes_fail = True
             raise
         self.writes_fail = False
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Turns errors of the database, and what a damaged file leads to, into errors of one line."""
+        try:
+            yield
+        except DriftlineError:
+            raise
+        except (OperationalError, PoolTimeout) as error:
+            code = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF  # without its extension
+            if code == sqlite3.SQLITE_FULL:
+                raise Unavailable(
+                    f"the disk must have room for {self.url.database}, got a full one: free some space; nothing that "
+                    "was stored is lost"
+                ) from error
+            if "decode" in _cause(error) or self._is_damaged():
+                raise self._damage(error) from error
+            raise Unavailable(f"the database cannot be reached: {_cause(error)}; try again later") from error
+        except (DataError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidSpec("", f"the database cannot hold a value: {_cause(error)}") from error
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise Unavailable(f"the database cannot be used: {_cause(error)}; try again later") from error
+            if type(error.orig) is sqlite3.DatabaseError:  # SQLITE_NOTADB, SQLITE_CORRUPT
+                raise self._damage(error) from error
+            raise
+        except Exception as error:
+            if isinstance(error, _UNREADABLE) or self._is_damaged():
+                raise self._damage(error) from error
+            raise
+
+    def _damage(self, error: Exception) -> Conflict:
+        what = f"{type(error).__name__}: {_cause(error)}" if isinstance(error, _UNREADABLE) else _cause(error)
+        advice = "restore a backup of it" if self.sqlite else "restore a backup"
+        return Conflict(f"{self.url.database} is not a Driftline database, or it is damaged ({what}): {advice}")
+
+    def _is_damaged(self) -> bool:
+        """Whether a SQLite file is damaged; looked at only after an error."""
+        if not self.sqlite:
+            return False
+        try:
+            with closing(sqlite3.connect(str(self.url.database), timeout=_BUSY_S)) as connection:
+                return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+        except sqlite3.OperationalError:
+            return False
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            return True
 
     def turn(self, connection: sa.Connection, name: str) -> None:
         """Lock a name until the connection's transaction ends; other transactions that lock it wait.
@@ -260,22 +311,6 @@ def _revision(database: Database) -> str | None:
 def _head() -> str:
     """The newest revision: the files in versions/ are numbered."""
     return max(path.name for path in (_MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
-
-
-@contextmanager
-def _reachable() -> Iterator[None]:
-    try:
-        yield
-    except (OperationalError, PoolTimeout) as error:
-        raise Unavailable(f"the database cannot be reached: {_cause(error)}; try again later") from error
-    except (DataError, OverflowError, UnicodeEncodeError) as error:
-        raise InvalidSpec("", f"the database cannot hold a value: {_cause(error)}") from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise Unavailable(f"the database cannot be used: {_cause(error)}; try again later") from error
-        if type(error.orig) is sqlite3.DatabaseError:  # SQLITE_NOTADB, SQLITE_CORRUPT
-            raise Conflict(f"not a Driftline database, or the file is corrupt: {_cause(error)}") from error
-        raise
 
 
 def _cause(error: Exception) -> str:

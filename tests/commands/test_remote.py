@@ -187,7 +187,7 @@ def test_logs(service: Service, run: Run, study_file: Path, gate: threading.Even
     shown = run("logs", study).stdout.splitlines()
     assert [line.rpartition("  ")[2].strip() for line in (shown[0], shown[-1])] == [
         "line 0",
-        r"line 1099\nforged \u202e\x1b]0;title\x07",
+        r"line 1099\nforged \u202e\u001b]0;title\u0007",
     ]
     assert json.loads(run("logs", "small", "--json").stdout.splitlines()[5])["text"] == "line 5"
     threading.Timer(0.5, gate.set).start()

@@ -177,7 +177,7 @@ def test_a_file_that_is_no_database_is_refused(command: str, tmp_path: Path) -> 
     (tmp_path / "driftline.db").write_text("this was never a database, whatever its name says")
     code, line = run(command, str(tmp_path))
     assert code == 5
-    assert "not a Driftline database, or the file is corrupt" in line
+    assert f"{tmp_path / 'driftline.db'} is not a Driftline database, or it is damaged (file is not a" in line
     assert "\n" not in line
 
 
