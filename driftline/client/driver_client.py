@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import httpx
 
 from driftline.client.api_client import ApiClient, study_path
 from driftline.errors import Conflict, DriftlineError, Unauthorized, Unavailable
 from driftline.wire.driver_messages import (
+    NONCE_HEADER,
     PROTOCOL,
     PROTOCOL_HEADER,
     Acquire,
@@ -46,13 +48,24 @@ class DriverClient(ApiClient):
     Once another driver has taken over, requests with an attempt raise `StaleDriver`; `send_logs` does only after the
     study has finished.
 
+    Args:
+        arguments: As for `Connection`.
+        nonce: What this driver alone sends (see `NONCE_HEADER`); its second connection is given the first one's.
+        options: As for `Connection`.
+
     Attributes:
         protocol: Version of the messages that the API must know.
+        nonce: As above.
     """
 
     protocol: ClassVar[int] = PROTOCOL
     _proxies = False
     _warned = False
+
+    def __init__(self, *arguments: Any, nonce: str | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.nonce = nonce or secrets.token_hex(16)
+        self._http.headers[NONCE_HEADER] = self.nonce
 
     def acquire(self, study_id: str, holder: str) -> Lease:
         """Acquires the lease of the study.

@@ -38,6 +38,10 @@ least its own version. `Acquire`, `Heartbeat` and `Release` never change, so tha
 
 PROTOCOL_HEADER = "Driftline-Protocol"
 
+NONCE_HEADER = "Driftline-Nonce"
+"""Random text that a driver sends with every request. After a backup was restored, two drivers may have the same
+attempt; this tells them apart. Drivers of 0.2 send none."""
+
 _LEAST_BYTES = 1024
 """Every block counts as at least this large: checking one takes time even if it is tiny."""
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Header, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from driftline.errors import DriftlineError, InvalidRequest, NotFound, RateLimited, Unauthorized
 from driftline.wire.access import Quota
 from driftline.wire.budgets import CheckedStudy
+from driftline.wire.driver_messages import NONCE_HEADER
 from driftline.wire.records import STUDY_FINISHED
 from service.api.auth.tokens import Access, Scope, Tokens
 from service.api.event_streams import Streams
@@ -234,4 +235,5 @@ async def admin(allowed: Allowed) -> Access:
 Admin = Annotated[Access, Depends(admin)]
 ReadableStudy = Annotated[str, Depends(_permitted("read"))]
 WritableStudy = Annotated[str, Depends(_permitted("write"))]
+Nonce = Annotated[str, Header(alias=NONCE_HEADER, max_length=64, description="What this driver alone sends.")]
 DrivenStudy = Annotated[str, Depends(_permitted("driver"))]

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     where, token = asked.url or environment().url or "http://driftline", environment().token
     client = DriverClient(where, token, socket=asked.socket, patience_s=PATIENCE_S)
-    impatient = DriverClient(where, token, socket=asked.socket, patience_s=0.0)
+    impatient = DriverClient(where, token, socket=asked.socket, patience_s=0.0, nonce=client.nonce)
     shipper = Shipper(impatient, asked.study)
 
     def taken(attempt: int) -> None:

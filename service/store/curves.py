@@ -102,7 +102,7 @@ class Curves(StorePart):
                         raise Conflict(f"{problem}; if the database is damaged, restore a backup") from error
         return {trial: [parts[trial][segment] for segment in sorted(parts[trial])] for trial in trials or sorted(parts)}
 
-    def report(self, study_id: str, report: Report) -> Stored:
+    def report(self, study_id: str, report: Report, *, nonce: str = "") -> Stored:
         """Store a pack's new reports in one transaction. Idempotent.
 
         A report about a trial that does not run in this pack (any more) must hold nothing new.
@@ -110,6 +110,7 @@ class Curves(StorePart):
         Args:
             study_id: Id of the study.
             report: Blocks by trial id, and the progress of the pack. Fields that are None change nothing.
+            nonce: The driver's, as it was given to `Leases.acquire`.
 
         Returns:
             The study's version afterwards, and what its owner wants the driver to do.
@@ -121,7 +122,7 @@ class Curves(StorePart):
             Conflict: The report holds something new about a trial that this pack does not run; nothing is stored.
         """
         with self._session.write() as connection:
-            study = self._session.fenced(connection, study_id, report.attempt)
+            study = self._session.fenced(connection, study_id, report.attempt, nonce)
             rows = self._reported_rows(connection, study_id, report)
             running = [row for row in rows if row.state == "RUNNING" and row.pack == report.pack]
             self._check_rounds(running, report)

@@ -12,7 +12,7 @@ from driftline.wire.records import StudyState
 from service.store import trial_rows
 from service.store.local_processes import gone
 from service.store.schema import DRIVERS, STUDIES
-from service.store.session import StorePart
+from service.store.session import StorePart, sent_by
 from service.store.states import DRIVEN
 
 _DESIRED: dict[StudyState, Desired] = {
@@ -59,12 +59,13 @@ class Driven:
 class Leases(StorePart):
     """The leases: which driver holds which study, and until when."""
 
-    def acquire(self, study_id: str, holder: str) -> Lease:
+    def acquire(self, study_id: str, holder: str, nonce: str = "") -> Lease:
         """Give the study to a driver under the next attempt; running trials go back to WAITING and keep their curves.
 
         Args:
             study_id: Id of the study.
             holder: The driver, as ``host/pid``. The present holder may acquire again and gets the next attempt.
+            nonce: Random text that this driver alone sends with all its requests; "" if it sends none.
 
         Raises:
             Conflict: Another driver holds the study, or the study's state needs no driver.
@@ -90,6 +91,7 @@ class Leases(StorePart):
                     study_id=study_id,
                     attempt=attempt,
                     holder=holder,
+                    nonce=nonce,
                     acquired_at=now,
                     expires_at=now + self._session.lease_seconds,
                     released=False,
@@ -103,12 +105,12 @@ class Leases(StorePart):
             self._session.move(connection, study, "RUNNING" if study.state in ("PENDING", "QUEUED") else study.state)
         return Lease(attempt=attempt, lease_seconds=self._session.lease_seconds)
 
-    def heartbeat(self, study_id: str, attempt: int) -> Desired:
+    def heartbeat(self, study_id: str, attempt: int, nonce: str = "") -> Desired:
         """Renew the lease; returns what the study's owner wants."""
         with self._session.write() as connection:
-            return desired(self._session.fenced(connection, study_id, attempt).state)
+            return desired(self._session.fenced(connection, study_id, attempt, nonce).state)
 
-    def release(self, study_id: str, attempt: int, state: Released, reason: str = "") -> StudyState:
+    def release(self, study_id: str, attempt: int, state: Released, reason: str = "", *, nonce: str = "") -> StudyState:
         """Release the study. Idempotent.
 
         A driver may pause although the owner did not ask for it, because its machine goes away: the study becomes
@@ -124,12 +126,12 @@ class Leases(StorePart):
         with self._session.write() as connection:
             study = self._session.locked(connection, study_id)
             driver = self._session.driver(connection, study_id)
-            if driver is not None and driver.released and driver.attempt == attempt:
+            if driver is not None and driver.released and sent_by(driver, attempt, nonce):
                 waits = study.state in ("PENDING", "QUEUED") and state in ("PAUSED", "SUCCEEDED")
                 if study.state == state or waits or (state == "PAUSED" and study.state == "CANCELLED"):
                     return cast(StudyState, study.state)
                 raise StaleDriver(f"attempt {attempt} has already released study {study_id}, which is {study.state}")
-            study = self._session.fenced(connection, study_id, attempt)
+            study = self._session.fenced(connection, study_id, attempt, nonce)
             target: StudyState = state
             if reason and study.state == "RUNNING" and study.reason:  # noted while it ran: may be the cause
                 reason = f"{reason}; {study.reason}"

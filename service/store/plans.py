@@ -13,7 +13,7 @@ from service.store.session import StorePart
 class Plans(StorePart):
     """The plans of all studies; a study has none until its first driver has decided it."""
 
-    def put(self, study_id: str, attempt: int, plan: StudyPlan, reason: str = "") -> StudyPlan:
+    def put(self, study_id: str, attempt: int, plan: StudyPlan, reason: str = "", *, nonce: str = "") -> StudyPlan:
         """Store the plan that holds from now on. Idempotent.
 
         Args:
@@ -21,12 +21,13 @@ class Plans(StorePart):
             attempt: The driver's attempt.
             plan: The plan; its exceptions are added to the stored ones.
             reason: Why the plan changes: becomes an event and an exception. "" for none.
+            nonce: The driver's, as it was given to `Leases.acquire`.
 
         Returns:
             The plan as stored.
         """
         with self._session.write() as connection:
-            study = self._session.fenced(connection, study_id, attempt)
+            study = self._session.fenced(connection, study_id, attempt, nonce)
             old = of(study.plan)
             kept = () if old is None else old.exceptions
             new = with_exceptions(plan.model_copy(update={"exceptions": []}), [*kept, *plan.exceptions])

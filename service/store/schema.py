@@ -137,6 +137,7 @@ DRIVERS = Table(
     Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
     Column("attempt", Integer, nullable=False),  # the fencing token
     Column("holder", String(255), nullable=False),
+    Column("nonce", String(64), nullable=False, server_default=""),  # of its requests; "" if it sends none
     Column("acquired_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("released", Boolean, nullable=False),

@@ -66,11 +66,12 @@ class Session:
         """The row of the study's newest driver; None if it never had one."""
         return connection.execute(sa.select(DRIVERS).where(DRIVERS.c.study_id == study_id)).first()
 
-    def fenced(self, connection: sa.Connection, study_id: str, attempt: int) -> sa.Row[Any]:
+    def fenced(self, connection: sa.Connection, study_id: str, attempt: int, nonce: str) -> sa.Row[Any]:
         """The study's row, locked, for a write by the driver that holds the study; renews its lease.
 
         Raises:
-            StaleDriver: The attempt was replaced, released or never given.
+            StaleDriver: The attempt was replaced, released or never given, or is another driver's, because a restored
+                backup gave out its number again.
         """
         study = self.locked(connection, study_id)
         driver = self.driver(connection, study_id)
@@ -79,6 +80,10 @@ class Session:
                 "no driver holds the study" if driver is None or driver.released else f"attempt {driver.attempt} does"
             )
             raise StaleDriver(f"attempt {attempt} no longer holds study {study_id}: {newest}; stop this driver")
+        if not sent_by(driver, attempt, nonce):
+            raise StaleDriver(
+                f"attempt {attempt} of study {study_id} is another driver's: a backup was restored; stop this driver"
+            )
         self.update_driver(connection, study_id, expires_at=self.clock() + self.lease_seconds)
         return study
 
@@ -137,6 +142,11 @@ class Session:
             "details": dict(details),
         }
         connection.execute(_INSERT_AUDIT, row)
+
+
+def sent_by(driver: sa.Row[Any], attempt: int, nonce: str) -> bool:
+    """Whether a request comes from the driver of this row; drivers of 0.2 and before send no nonce."""
+    return bool(driver.attempt == attempt and driver.nonce in ("", nonce))
 
 
 class StorePart:

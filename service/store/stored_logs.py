@@ -15,7 +15,7 @@ from driftline.errors import StaleDriver
 from driftline.wire.logs import LogLine, NewLines
 from driftline.wire.records import STUDY_FINISHED
 from service.store.schema import LOG_LINES, LOG_TOTALS
-from service.store.session import Session, check_exists, moment
+from service.store.session import Session, check_exists, moment, sent_by
 
 LINES_KEPT = 20_000
 LAST_WORDS_S = 600.0
@@ -31,7 +31,7 @@ class Logs:
         self._session = session
         self.lines_kept = LINES_KEPT
 
-    def write(self, study_id: str, new: NewLines) -> int:
+    def write(self, study_id: str, new: NewLines, *, nonce: str = "") -> int:
         """Add lines to a study's log; repeating the last batch adds nothing.
 
         Does not check the lease, so that a driver that lost it can still log why. The log of a finished study accepts
@@ -49,7 +49,7 @@ class Logs:
         mark = hashlib.sha256(json.dumps([new.attempt, lines]).encode()).hexdigest()
         totals = LOG_TOTALS.c
         with self._session.write() as connection:
-            self._check_open(connection, self._session.locked(connection, study_id), new.attempt)
+            self._check_open(connection, self._session.locked(connection, study_id), new.attempt, nonce)
             old = connection.execute(sa.select(LOG_TOTALS).where(totals.study_id == study_id)).first()
             if old is not None and old.newest == mark:
                 return 0
@@ -106,12 +106,12 @@ class Logs:
             rows = connection.execute(query.order_by(lines.id.desc()).limit(limit))
             return [LogLine.model_validate({**row._mapping, "at": moment(row.at)}) for row in rows]
 
-    def _check_open(self, connection: sa.Connection, study: sa.Row[Any], attempt: int) -> None:
+    def _check_open(self, connection: sa.Connection, study: sa.Row[Any], attempt: int, nonce: str) -> None:
         if study.state not in STUDY_FINISHED:
             return
         driver = self._session.driver(connection, study.id)
         late = self._session.clock() - study.finished_at > LAST_WORDS_S
-        if driver is None or driver.attempt != attempt or late:
+        if driver is None or not sent_by(driver, attempt, nonce) or late:
             raise StaleDriver(f"study {study.id} is {study.state}: its log takes no more lines of attempt {attempt}")
 
     def _drop_lines(self, connection: sa.Connection, study_id: str) -> int:

@@ -82,13 +82,14 @@ class Trials(StorePart):
         with self._session.read() as connection:
             return _trial(trial_rows.by_id(connection, study_id, [trial])[0]._mapping)
 
-    def create(self, study_id: str, attempt: int, trials: Sequence[NewTrial]) -> list[TrialRecord]:
+    def create(self, study_id: str, attempt: int, trials: Sequence[NewTrial], *, nonce: str = "") -> list[TrialRecord]:
         """Create trials in state WAITING; leaves equal existing trials alone.
 
         Args:
             study_id: Id of the study.
             attempt: The driver's attempt.
             trials: The trials to create.
+            nonce: The driver's, as it was given to `Leases.acquire`.
 
         Returns:
             The trials, in the order given.
@@ -98,7 +99,7 @@ class Trials(StorePart):
         """
         ids = [trial_id(study_id, new.label, new.phase, new.number) for new in trials]
         with self._session.write() as connection:
-            study = self._session.fenced(connection, study_id, attempt)
+            study = self._session.fenced(connection, study_id, attempt, nonce)
             known = {row.id: row for row in trial_rows.existing(connection, study_id, ids)}
             values: dict[str, dict[str, Any]] = {}
             for identity, new in zip(ids, trials, strict=True):
@@ -118,7 +119,7 @@ class Trials(StorePart):
             return [_trial(row._mapping) for row in trial_rows.by_id(connection, study_id, ids)]
 
     def start_pack(
-        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0
+        self, study_id: str, attempt: int, pack: str, trials: Sequence[str], gpus: float = 0.0, *, nonce: str = ""
     ) -> list[TrialRecord]:
         """Mark trials as running in a pack; increases each trial's attempt by 1. Idempotent.
 
@@ -128,13 +129,14 @@ class Trials(StorePart):
             pack: Id of the pack.
             trials: Ids of its trials, in the order of its members.
             gpus: GPUs of the pack, or its share of one; counted against the project's quota.
+            nonce: The driver's, as it was given to `Leases.acquire`.
 
         Raises:
             NotFound: The study has no such trial.
             Conflict: A trial is finished, or runs in another pack; nothing is started.
         """
         with self._session.write() as connection:
-            study = self._session.fenced(connection, study_id, attempt)
+            study = self._session.fenced(connection, study_id, attempt, nonce)
             rows = trial_rows.by_id(connection, study_id, trials)
             starting = [row for row in rows if not (row.state == "RUNNING" and row.pack == pack)]
             for row in starting:
@@ -156,7 +158,7 @@ class Trials(StorePart):
                 self._session.changed(connection, study)
             return [_trial(row._mapping) for row in trial_rows.by_id(connection, study_id, trials)]
 
-    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult]) -> Stored:
+    def finish(self, study_id: str, attempt: int, results: Sequence[TrialResult], *, nonce: str = "") -> Stored:
         """Store how trials ended, or hand them back (WAITING). Idempotent.
 
         Returns:
@@ -168,7 +170,7 @@ class Trials(StorePart):
             Conflict: A trial is finished with another result; nothing is stored.
         """
         with self._session.write() as connection:
-            study = self._session.fenced(connection, study_id, attempt)
+            study = self._session.fenced(connection, study_id, attempt, nonce)
             rows = {row.id: row for row in trial_rows.by_id(connection, study_id, [result.trial for result in results])}
             changes = self._results(rows, results, retried=_retried(self._session.driver(connection, study_id)))
             changed = bool(changes)

@@ -7,6 +7,8 @@ import pytest
 
 from driftline.errors import Conflict, StaleDriver
 from driftline.wire.ids import holder
+from driftline.wire.logs import NewLine, NewLines
+from driftline.wire.records import StudyPlan
 from service.store.local_processes import gone
 from service.store.store import Store
 
@@ -57,23 +59,34 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(store: Store) -> None:
     assert not gone("nonsense")
 
 
-def test_every_write_of_a_stale_driver_is_refused(store: Store, clock: Clock) -> None:
+@pytest.mark.parametrize("restored", [False, True], ids=["replaced", "restored-backup"])
+def test_every_write_of_a_stale_driver_is_refused(store: Store, clock: Clock, restored: bool) -> None:
     study, old, trials = driven(store)
+    nonce = ""
     store.trials.start_pack(study, old, "p1", trials[:1])
     store.curves.report(study, report(old, trials[0], range(3), checkpoint="c1", plan={"width": 1}))
     clock.now += 31
-    new = store.leases.acquire(study, ELSEWHERE).attempt
+    if restored:  # a backup from before the second attempt: its number is given out twice
+        old, nonce = store.leases.acquire(study, "lost/1", "b" * 32).attempt, "b" * 32
+        store.trials.start_pack(study, old, "p1", trials[:1], nonce=nonce)
+        with store.session.write() as connection:
+            store.session.update_driver(connection, study, attempt=1, nonce="a" * 32)
+        clock.now += 31
+    new = store.leases.acquire(study, ELSEWHERE, "c" * 32).attempt
+    store.trials.start_pack(study, new, "p3", trials, nonce="c" * 32)
     before = (store.studies.get(study), store.trials.find(study), store.curves.columns(study), store.events.read(study))
     writes: list[Callable[[], object]] = [
-        lambda: store.leases.heartbeat(study, old),
-        lambda: store.trials.create(study, old, new_trials("fedavg", 9)),
-        lambda: store.trials.start_pack(study, old, "p2", trials),
-        lambda: store.curves.report(study, report(old, trials[0], range(9))),
-        lambda: store.trials.finish(study, old, [complete(trials[0])]),
-        lambda: store.leases.release(study, old, "FAILED"),
+        lambda: store.leases.heartbeat(study, old, nonce),
+        lambda: store.plans.put(study, old, StudyPlan(generation=9, width=1, confirmation_width=1), nonce=nonce),
+        lambda: store.trials.create(study, old, new_trials("fedavg", 9), nonce=nonce),
+        lambda: store.trials.start_pack(study, old, "p2", trials, nonce=nonce),
+        lambda: store.curves.report(study, report(old, trials[0], range(9), pack="p3"), nonce=nonce),
+        lambda: store.trials.finish(study, old, [complete(trials[0])], nonce=nonce),
+        lambda: store.leases.release(study, old, "FAILED", nonce=nonce),
     ]
+    why = "another driver's: a backup was restored" if restored else "attempt 2 does"
     for write in writes:
-        with pytest.raises(StaleDriver, match="attempt 2 does; stop this driver"):
+        with pytest.raises(StaleDriver, match=f"{why}; stop this driver"):
             write()
     assert (
         store.studies.get(study),
@@ -81,7 +94,15 @@ def test_every_write_of_a_stale_driver_is_refused(store: Store, clock: Clock) ->
         store.curves.columns(study),
         store.events.read(study),
     ) == before
-    assert (old, new) == (1, 2)
+    assert (old, new) == (2 if restored else 1, 2)
+    assert store.leases.heartbeat(study, new, "c" * 32) == "run"
+    store.trials.finish(study, new, [complete(trial) for trial in trials], nonce="c" * 32)
+    store.leases.release(study, new, "SUCCEEDED", nonce="c" * 32)
+    with pytest.raises(StaleDriver):
+        store.leases.release(study, old, "SUCCEEDED", nonce=nonce)  # not taken for a repetition
+    late = NewLines(attempt=old, lines=[NewLine(at=1.8e9, text="late")])
+    with pytest.raises(StaleDriver):
+        store.logs.write(study, late, nonce=nonce)
 
 
 def test_a_takeover_keeps_what_trials_have_done(store: Store, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """Routes for a study's driver: acquire the study, create trials, report, finish, release.
 
-Every write carries the attempt that `acquire` returned; once another driver has the study, the answer is 409
-"stale-driver". Every request is safe to repeat.
+Every write carries the attempt that `acquire` returned, and the nonce that was sent with it; once another driver has
+the study, the answer is 409 "stale-driver". Every request is safe to repeat.
 """
 
 from fastapi import APIRouter
@@ -20,57 +20,59 @@ from driftline.wire.driver_messages import (
     StorePlan,
 )
 from driftline.wire.records import StudyPlan, StudyRecord, TrialPage
-from service.api.dependencies import Asked, DrivenStudy
+from service.api.dependencies import Asked, DrivenStudy, Nonce
 from service.api.request_bodies import DriverRoute
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 
 
 @ROUTER.post("/driver:acquire", operation_id="acquireStudy")
-def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked) -> Lease:
+def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked, nonce: Nonce = "") -> Lease:
     """Acquire the study under the next attempt; running trials go back to WAITING and keep their curves."""
-    return asked.store.leases.acquire(study_id, body.holder)
+    return asked.store.leases.acquire(study_id, body.holder, nonce)
 
 
 @ROUTER.post("/driver:heartbeat", operation_id="heartbeat")
-def heartbeat(study_id: DrivenStudy, body: Heartbeat, asked: Asked) -> HeartbeatAnswer:
+def heartbeat(study_id: DrivenStudy, body: Heartbeat, asked: Asked, nonce: Nonce = "") -> HeartbeatAnswer:
     """Renew the lease; the answer says what the study's owner wants."""
-    return HeartbeatAnswer(desired=asked.store.leases.heartbeat(study_id, body.attempt))
+    return HeartbeatAnswer(desired=asked.store.leases.heartbeat(study_id, body.attempt, nonce))
 
 
 @ROUTER.post("/driver:release", operation_id="releaseStudy")
-def release(study_id: DrivenStudy, body: Release, asked: Asked) -> StudyRecord:
+def release(study_id: DrivenStudy, body: Release, asked: Asked, nonce: Nonce = "") -> StudyRecord:
     """Release the study, and say how it ended."""
-    asked.store.leases.release(study_id, body.attempt, body.state, body.reason)
+    asked.store.leases.release(study_id, body.attempt, body.state, body.reason, nonce=nonce)
     return asked.store.studies.get(study_id)
 
 
 @ROUTER.post("/plan", operation_id="storePlan")
-def store_plan(study_id: DrivenStudy, body: StorePlan, asked: Asked) -> StudyPlan:
+def store_plan(study_id: DrivenStudy, body: StorePlan, asked: Asked, nonce: Nonce = "") -> StudyPlan:
     """Store how the study's trials are asked for and packed; a change of the plan gives its reason."""
-    return asked.store.plans.put(study_id, body.attempt, body.plan, body.reason)
+    return asked.store.plans.put(study_id, body.attempt, body.plan, body.reason, nonce=nonce)
 
 
 @ROUTER.post("/trials", operation_id="createTrials")
-def create_trials(study_id: DrivenStudy, body: CreateTrials, asked: Asked) -> TrialPage:
+def create_trials(study_id: DrivenStudy, body: CreateTrials, asked: Asked, nonce: Nonce = "") -> TrialPage:
     """Create trials; the answer holds them in the order given, including those that existed already."""
-    return TrialPage(trials=asked.store.trials.create(study_id, body.attempt, body.trials))
+    return TrialPage(trials=asked.store.trials.create(study_id, body.attempt, body.trials, nonce=nonce))
 
 
 @ROUTER.post("/packs", operation_id="startPack")
-def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked) -> TrialPage:
+def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked, nonce: Nonce = "") -> TrialPage:
     """Mark trials as running in a pack; increases each trial's attempt by 1."""
-    return TrialPage(trials=asked.store.trials.start_pack(study_id, body.attempt, body.pack, body.trials, body.gpus))
+    return TrialPage(
+        trials=asked.store.trials.start_pack(study_id, body.attempt, body.pack, body.trials, body.gpus, nonce=nonce)
+    )
 
 
 @ROUTER.post("/reports", operation_id="reportPack")
-def report(study_id: DrivenStudy, body: Report, asked: Asked) -> Stored:
+def report(study_id: DrivenStudy, body: Report, asked: Asked, nonce: Nonce = "") -> Stored:
     """Store a pack's new reports; upserted on (trial, round)."""
     body.check_blocks(asked.limits.body_bytes)
-    return asked.store.curves.report(study_id, body)
+    return asked.store.curves.report(study_id, body, nonce=nonce)
 
 
 @ROUTER.post("/results", operation_id="finishTrials")
-def finish(study_id: DrivenStudy, body: Results, asked: Asked) -> Stored:
+def finish(study_id: DrivenStudy, body: Results, asked: Asked, nonce: Nonce = "") -> Stored:
     """Store how trials ended; state WAITING hands a trial back. Finished states are final."""
-    return asked.store.trials.finish(study_id, body.attempt, body.results)
+    return asked.store.trials.finish(study_id, body.attempt, body.results, nonce=nonce)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from driftline.wire.logs import LogPage, NewLines, StoredLines
-from service.api.dependencies import Asked, DrivenStudy, ReadableStudy
+from service.api.dependencies import Asked, DrivenStudy, Nonce, ReadableStudy
 from service.api.pagination import BY_NUMBER, PageSize, PageToken, page, position
 from service.api.request_bodies import DriverRoute
 
@@ -13,9 +13,9 @@ ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["logs"], route_class=D
 
 
 @ROUTER.post("/logs", operation_id="sendLogs")
-def send(study_id: DrivenStudy, body: NewLines, asked: Asked) -> StoredLines:
+def send(study_id: DrivenStudy, body: NewLines, asked: Asked, nonce: Nonce = "") -> StoredLines:
     """Add lines to the study's log, which keeps the newest ones. Sending the last batch again adds nothing."""
-    return StoredLines(stored=asked.store.logs.write(study_id, body))
+    return StoredLines(stored=asked.store.logs.write(study_id, body, nonce=nonce))
 
 
 @ROUTER.get("/logs", operation_id="getLogs")
