@@ -56,6 +56,9 @@ the direction that an adaptive server finds along it. Give exactly one of `serve
 and `tied`, and one of `local_steps` and `local_epochs`. All members of a pack have the same value
 of a hyperparameter that is marked *.
 
+`local_epochs: E` takes E ceil(n / `batch_size`) steps on a client of n examples, in place of
+`local_steps` in the formulas.
+
 The *mean* of the clients is weighted in the same way in all methods of a study, and so are
 `train_loss`, `full_loss` and the reports. On federated data clients count by their numbers of
 examples, as in the papers of FedAvg, FedProx and FedNova and in other frameworks. On `quadratic`

@@ -255,8 +255,8 @@ class Study(Section):
         resources: GPUs and CPU cores of each pack, and its size.
         sampler: "tpe", "nsga2", "gp", "cmaes", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
-        clients_per_round, batch_size, batching, weighting, dtype, eval_every, loss_data, init, report, adaptation: As
-            in a trial; None leaves them to the task.
+        clients_per_round, batch_size, batching, drop_last, weighting, dtype, eval_every, loss_data, init, report,
+            adaptation: As in a trial; None leaves them to the task.
         evaluation: Sample of held-out clients that evaluations of search trials measure, as in a trial; confirmation
             trials measure all of them.
     """
@@ -272,6 +272,7 @@ class Study(Section):
     clients_per_round: Annotated[Whole, Key(le=LARGEST)] | None = None
     batch_size: Annotated[Whole, Key(le=LARGEST)] | None = None
     batching: str | None = None
+    drop_last: bool | None = None
     weighting: str | None = None
     dtype: str | None = None
     eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
@@ -297,6 +298,7 @@ class Study(Section):
             clients_per_round: int | None = None,
             batch_size: int | None = None,
             batching: str | None = None,
+            drop_last: bool | None = None,
             weighting: str | None = None,
             dtype: str | None = None,
             eval_every: int | str | None = None,

@@ -12,8 +12,8 @@ from driftline.study.spec import Study
 from trainers import REGISTRIES, offered, shown
 
 SHARED = (
-    "clients_per_round", "batch_size", "batching", "weighting", "dtype", "eval_every", "loss_data", "init", "report",
-    "adaptation",
+    "clients_per_round", "batch_size", "batching", "drop_last", "weighting", "dtype", "eval_every", "loss_data", "init",
+    "report", "adaptation",
 )  # fmt: skip
 """Keys that a study passes on to its trials unchanged."""
 

@@ -104,15 +104,16 @@ LARGE = [
         digits_with(batch_size=10**19),
         "batch_size must be at most 9223372036854775807, got batch_size=10000000000000000000",
     ),
+    (digits_with(batch_size=10**10), None),  # shuffled batches of all examples of a client
     (
-        digits_with(batch_size=10**10),
+        digits_with(batch_size=10**10, batching="with_replacement"),
         (
             "batch_size must be smaller: examples x clients of a round x numbers of an example must be at most "
             "34359738368, got 10000000000 x 10 x 64"
         ),
     ),
     (
-        digits_with(batch_size=10**6, method={**METHOD, "local_steps": 10**5}),
+        digits_with(batch_size=10**6, batching="with_replacement", method={**METHOD, "local_steps": 10**5}),
         (
             "batch_size must be smaller: examples x clients of a round x local steps must be at most 34359738368, "
             "got 1000000 x 10 x 100000"

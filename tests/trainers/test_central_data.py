@@ -36,6 +36,9 @@ def test_central_batches_are_of_the_server_alone():
     assert next(iter(held.batches(0, 7).batch(0, 1)[0].data.values())).shape[:2] == (1, 7)
     assert held.batches(0, None).always_full is False
     assert central_side(None)[1].batches(0, None).always_full is True
+    larger = held.batches(0, 144)  # than the server's data
+    assert larger.always_full is True
+    assert larger.examples(np.array([3])).tolist() == [3 * 143]
     full = held.batches(0, None).full()[0].data
     assert next(iter(full.values())).shape[:2] == (1, 143)
 

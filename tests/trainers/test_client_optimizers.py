@@ -8,6 +8,7 @@ import torch
 
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork
+from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
@@ -81,7 +82,8 @@ def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_no
         group = batches.batch(step, len(SIZES))[0]
         inputs, wanted = group.data["inputs"][client, :, :COLUMNS], group.data["wanted"][client, 0]
         optimizer.zero_grad()
-        (0.5 * (inputs @ point - wanted).square().mean()).backward()
+        weights = example_weights(group, group.data["inputs"].shape[1], point)[client]
+        (0.5 * (inputs @ point - wanted).square() @ weights).backward()
         if clip_norm:
             gradient = point.grad + weight_decay * point.detach()
             point.grad = gradient * min(1.0, clip_norm / float(gradient.norm()))
@@ -188,9 +190,9 @@ def test_clients_pass_over_their_own_data():
     model = regression()
     work = LocalWork(column([0.1]), local_epochs=2, optimizer=optimizer_of("momentum"))
     found = done(model, work)
-    assert found.steps[0].tolist() == [8, 5, 3, 1]
+    assert found.steps[0].tolist() == [8, 6, 4, 2]
     batches = batches_of(model)
-    for client, count in enumerate([8, 5, 3, 1]):
+    for client, count in enumerate([8, 6, 4, 2]):
         end = torch_run("momentum", batches, client, 0.1, count)
         np.testing.assert_allclose(
             0.3 - 0.1 * found.pseudo_gradient[0, client, :COLUMNS].numpy(), end, rtol=1e-10, atol=1e-12

@@ -46,10 +46,19 @@ def model_of(name, dtype=torch.float64):
 @pytest.mark.parametrize("pulls", [{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
-    ("batch_size", "batching", "kept"),
-    [(None, "shuffled", True), (3, "shuffled", True), (3, "shuffled", False), (4, "with_replacement", True)],
+    ("batch_size", "batching", "kept", "end"),
+    [
+        (None, "shuffled", True, "joined"),
+        (3, "shuffled", True, "joined"),
+        (3, "shuffled", False, "joined"),
+        (4, "with_replacement", True, "joined"),
+        (3, "shuffled", True, "kept"),
+        (3, "with_replacement", False, "dropped"),
+    ],
 )
-def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching, kept, small_examples, monkeypatch):
+def test_example_space_is_the_same_local_work(
+    name, pulls, batch_size, batching, kept, end, small_examples, monkeypatch
+):
     if not kept:
         monkeypatch.setattr("trainers.models._example_space._KEPT_BYTES", 0)
     model = model_of(name)
@@ -65,7 +74,7 @@ def test_example_space_is_the_same_local_work(name, pulls, batch_size, batching,
     weights = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0], [2, 0, 1, 0, 0], [1, 1, 1, 0, 0.0]])
     rates = column([0.1, 0.2, 0.0, 0.05, 0.3])
     held = {key: column(values) for key, values in pulls.items()}
-    batches = model.source(0, batch_size, batching).round(0, np.arange(6))
+    batches = model.source(0, batch_size, batching, end).round(0, np.arange(6))
     for start, shift in ((params, None), (params + away, shared), (params, own)):
         first = None if shift is None else shift[:1]
         motion = Motion(start[:1], rates[:1], None, first, moving=True, steps=9)
@@ -149,23 +158,25 @@ def test_example_space_is_left_where_it_does_not_apply_or_pay(monkeypatch):
     assert frame(5, None) is not None
     assert frame(5, None, shift=torch.zeros(1, 1, 16)) is None
     assert frame(5, None, start=torch.zeros(1, 2, 16)) is None
-    assert frame(5, 5) is None  # not much to compute
-    assert frame(20, 20, 5000, 500, 150) is not None
-    assert frame(20, 20, 5000, 500, 150, moving=False) is None
-    assert frame(20, 20, 5000, 500, 10) is None  # calls take longer than a step
+    assert frame(6, 5) is None  # not much to compute
+    assert frame(21, 20, 5000, 500, 150) is not None
+    assert frame(21, 20, 5000, 500, 150, moving=False) is None
+    assert frame(21, 20, 5000, 500, 10) is None  # calls take longer than a step
     assert frame(400, 20, 5000, 20, 60) is not None
-    assert frame(50, 50, 50_000, 500) is None  # 50 inputs take more memory than two models
+    assert frame(51, 50, 50_000, 500) is None  # 51 inputs take more memory than two models
     monkeypatch.setattr("trainers.models._example_space._KEPT_BYTES", 0)
     assert frame(400, 20, 5000, 20, 60) is None  # the products of 400 inputs cost more than the steps
 
 
-@pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])
-def test_distinct_examples_are_those_that_the_steps_draw(batching):
+@pytest.mark.parametrize(
+    ("batching", "end"), [("shuffled", "joined"), ("with_replacement", "joined"), ("shuffled", "kept")]
+)
+def test_distinct_examples_are_those_that_the_steps_draw(batching, end):
     sizes = np.array([5, 300, 1, 7])
     offsets = np.cumsum(sizes) - sizes
     data = Examples(np.arange(313.0)[:, None], np.zeros(313), offsets, sizes)
     model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
-    batches = model.source(0, 30, batching).round(0, np.array([3, 0, 1, 2]))
+    batches = model.source(0, 30, batching, end).round(0, np.array([3, 0, 1, 2]))
     batches.prepare(9)
     distinct = batches.distinct(6)
     assert len(distinct.batch) > 1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork, last_step_only
+from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.methods import fedavg
 from trainers.models import linear, quadratic
@@ -202,17 +203,18 @@ def test_clients_pass_over_their_own_data():
     data = Examples(generator.normal(size=(40, 3)), generator.normal(size=40), offsets, sizes)
     model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
     params = model.layout.row(torch.zeros(2, 1, 4, dtype=torch.float64))
-    batches = model.source(0, 5, "shuffled").round(0, np.arange(4))
+    batches = model.source(0, 5, "shuffled", "kept").round(0, np.arange(4))
     work = LocalWork(column([0.1, 0.0]), local_epochs=2)
     done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True, True]))
     assert batches.clients.tolist() == [1, 3, 0, 2]
-    assert done.steps[0].tolist() == [8, 5, 3, 1]  # twice 20, 12, 7 and 1 examples in batches of 5
-    for place, count in enumerate([8, 5, 3, 1]):
+    assert done.steps[0].tolist() == [8, 6, 4, 2]  # twice 20, 12, 7 and 1 examples in batches of 5
+    for place, count in enumerate([8, 6, 4, 2]):
         total, model_now = np.zeros(4), np.zeros(4)
         for step in range(count):
             group = batches.batch(step, 4)[0]
             inputs, wanted = group.data["inputs"][place, :, :4].numpy(), group.data["wanted"][place, 0].numpy()
-            gradient = inputs.T @ (inputs @ model_now - wanted) / 5
+            weights = example_weights(group, len(inputs), params)[place].numpy()
+            gradient = inputs.T @ ((inputs @ model_now - wanted) * weights)
             total += gradient
             model_now = model_now - 0.1 * gradient
         np.testing.assert_allclose(done.pseudo_gradient[0, place, :4].numpy(), total, rtol=1e-11, atol=1e-11)

@@ -199,7 +199,7 @@ def test_another_process_goes_on_to_the_bit(model, tmp_path):
 
 def test_dropout_leaves_out_its_share_and_keeps_the_mean():
     layer = dropout.Dropout(0.3, 0)
-    words = torch.from_numpy(randomness.words(7, np.arange(40), np.arange(5), 20).view(np.int64).reshape(-1))
+    words = torch.from_numpy(randomness.hashed(7, np.arange(40)[:, None], np.arange(100)).view(np.int64).reshape(-1))
     values = torch.ones(len(words), 50, dtype=torch.float64)
     assert layer(values) is values
     with dropout.keyed((layer,), dropout.dropout_keys(words)):
@@ -248,7 +248,7 @@ def test_nothing_is_left_out_in_evaluations_and_on_all_data():
 def test_pictures_move_by_up_to_crop_and_are_mirrored():
     generator = np.random.default_rng(0)
     pictures = torch.from_numpy(generator.random((2, 300, 3, 4, 5)) + 1)
-    words = torch.from_numpy(randomness.words(1, np.arange(2), np.arange(1), 300)[:, 0].view(np.int64))
+    words = torch.from_numpy(randomness.hashed(1, np.arange(2)[:, None], np.arange(300)).view(np.int64))
     found = moved(pictures, words, 1, True)
     assert found.shape == pictures.shape
     assert found[0].is_contiguous(memory_format=torch.channels_last)

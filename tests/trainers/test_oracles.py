@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainers.engine.batches.examples import cuts
+from trainers.engine.batches.mini_batches import cuts
 from trainers.engine.layout import Layout
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.work import LocalWork

@@ -239,7 +239,7 @@ def test_local_epochs_count_each_clients_own_steps():
     method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
     spec = parse(document(method=method, clients_per_round=None, rounds=2, members=[{}, {"client_lr": 0.0}]))
     lines = Pack.from_spec(spec).advance()
-    wanted = sum(-(-2 * int(count) // 8) for count in spec.task.examples)
+    wanted = sum(2 * -(-int(count) // 8) for count in spec.task.examples)
     assert [line["client_gradients"] for line in lines if line["round"] == 2] == [2 * wanted] * 2
 
 

@@ -88,11 +88,20 @@ def test_shuffled_batches_pass_over_all_examples_before_any_comes_again():
         assert (stream[:size] != stream[size : 2 * size]).any()
 
 
-def test_a_client_with_fewer_examples_than_a_batch_draws_with_replacement():
-    clients, sizes = np.array([0, 1]), np.array([3, 10])
-    picked = randomness.shuffled(base(), clients, sizes, 200, 5)
-    assert (picked[0] == randomness.with_replacement(base(), clients, sizes, 200, 5)[0]).all()
-    assert np.bincount(picked[0].ravel()) / 1000 == pytest.approx(1 / 3, abs=0.06)
+def test_a_client_with_fewer_examples_than_a_batch_has_all_of_them_in_each():
+    picked = randomness.shuffled(base(), np.array([0, 1]), np.array([3, 10]), 4, 5)
+    assert (picked[0] == [0, 1, 2, 2, 2]).all()
+
+
+def test_permutations_are_those_of_shuffled_batches(monkeypatch):
+    clients, sizes, passes = np.array([4, 1, 9, 2]), np.array([30, 12, 12, 5]), np.array([1, 3, 2, 4])
+    held = np.split(randomness.permutations(base(), clients, sizes, passes), np.cumsum(sizes * passes)[:-1])
+    for place, own in enumerate(held):
+        assert (own == randomness.shuffled(base(), clients, sizes, len(own), 1)[place, :, 0]).all()
+    monkeypatch.setattr(randomness, "_INDEX_BITS", 4)  # 30 examples are many
+    monkeypatch.setattr(randomness, "_LARGE_INDEX_BITS", 20)
+    monkeypatch.setattr(randomness, "_LARGE_HASH_BITS", 24)
+    assert (randomness.permutations(base(), clients, sizes, passes) == np.concatenate(held)).all()
 
 
 def test_very_many_passes_are_split_without_a_change(monkeypatch):

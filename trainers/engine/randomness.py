@@ -8,6 +8,7 @@ random numbers), and a restarted trial draws the same numbers as an uninterrupte
 from __future__ import annotations
 
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,9 +113,18 @@ def with_replacement(
     """
     step = np.arange(steps, dtype=np.int64)[:, None]
     slot = np.arange(batch_size, dtype=np.int64)
-    words = hashed(base, clients[:, None, None], step, slot)
-    picked = ((words >> 32) * sizes.astype(np.uint64)[:, None, None]) >> 32
-    return picked.astype(np.int64)
+    return positions(base, sizes[:, None, None], clients[:, None, None], step, slot)
+
+
+def positions(base: int, sizes: NDArray[np.int64], *coordinates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Independent uniform integers from 0 to `sizes` - 1, one for every combination of coordinates.
+
+    Args:
+        base: from `key`.
+        sizes: at most 2^32; broadcasts against the coordinates.
+        coordinates: integer arrays, at least one.
+    """
+    return (((hashed(base, *coordinates) >> 32) * sizes.astype(np.uint64)) >> 32).astype(np.int64)
 
 
 def shuffled(
@@ -122,7 +132,7 @@ def shuffled(
 ) -> NDArray[np.int64]:
     """Consecutive batches of each client's examples. Every pass is shuffled anew; a batch may span two passes.
 
-    A client with fewer examples than a batch draws with replacement.
+    A batch of a client with at most `batch_size` examples holds all of them; the last one fills it up.
 
     Args:
         base: key of the round.
@@ -134,11 +144,11 @@ def shuffled(
     Returns:
         (M, steps, batch_size) positions within the client's examples.
     """
-    small, large = sizes < batch_size, sizes > 1 << _INDEX_BITS
+    small, large = sizes <= batch_size, sizes > 1 << _INDEX_BITS
     if not (small | large).any():
         return _passes(base, clients, sizes, steps * batch_size).reshape(-1, steps, batch_size)
     picked = np.empty((len(clients), steps, batch_size), np.int64)
-    picked[small] = with_replacement(base, clients[small], sizes[small], steps, batch_size)
+    picked[small] = np.minimum(np.arange(batch_size), sizes[small, None, None] - 1)
     for place in np.flatnonzero(large & ~small).tolist():
         passes = _equal_passes(base, clients[[place]], int(sizes[place]), steps * batch_size)
         picked[place] = passes.reshape(steps, batch_size)
@@ -148,19 +158,41 @@ def shuffled(
     return picked
 
 
-def words(base: int, clients: NDArray[np.int64], steps: NDArray[np.int64], batch_size: int) -> NDArray[np.uint64]:
-    """64 random bits for every example of a batch.
+def permutations(
+    base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], passes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Permutations of each client's examples, those that `shuffled` passes over.
 
     Args:
         base: key of the round.
         clients: (M,) client ids.
-        steps: indices of local steps.
-        batch_size: examples per step.
+        sizes: (M,) number of examples of each client, at most 2^32.
+        passes: (M,) number of permutations of each client.
 
     Returns:
-        (M, steps, batch_size).
+        Positions within the client's examples, one permutation after the other and one client after the other. One sort
+        makes all of them: the sort key of an example is (client and pass, random bits, example).
     """
-    return hashed(base, clients[:, None, None], steps[:, None], np.arange(batch_size, dtype=np.int64))
+    if (sizes == sizes[0]).all() and (passes == passes[0]).all():
+        return _equal_passes(base, clients, int(sizes[0]), int(passes[0] * sizes[0])).reshape(-1)
+    large = sizes > 1 << _INDEX_BITS
+    if large.any() or passes.sum() > 1 << (64 - _HASH_BITS - _INDEX_BITS):
+        alone = np.flatnonzero(large[1:] | large[:-1]) + 1
+        edges = [0, *(alone.tolist() or [len(clients) // 2]), len(clients)]
+        parts = [slice(start, stop) for start, stop in pairwise(edges)]
+        return np.concatenate([permutations(base, clients[part], sizes[part], passes[part]) for part in parts])
+    segment_sizes = np.repeat(sizes, passes)
+    segment = np.repeat(np.arange(len(segment_sizes)), segment_sizes)
+    example = np.arange(len(segment)) - np.repeat(np.cumsum(segment_sizes) - segment_sizes, segment_sizes)
+    owner = np.repeat(np.arange(len(clients)), passes)
+    number = np.arange(len(owner)) - np.repeat(np.cumsum(passes) - passes, passes)
+    segment_key = hashed(base, clients[owner], number)
+    words = _mix_(segment_key[segment] + (example.astype(np.uint64) + 1) * _GOLDEN)
+    order = segment.astype(np.uint64)
+    order <<= _HASH_BITS + _INDEX_BITS
+    order |= _keys_(words, example, _HASH_BITS, _INDEX_BITS)
+    order.sort()
+    return _examples(order, _INDEX_BITS)
 
 
 def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -> NDArray[np.float64]:
@@ -195,32 +227,13 @@ def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
 
 
 def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """(M, length) positions: permutations of each client's examples, one after the other.
-
-    One sort makes all permutations: the sort key of an example is (client and pass, random bits, example).
-    """
+    """(M, length) positions: permutations of each client's examples, one after the other."""
     if (sizes == sizes[0]).all():
         return _equal_passes(base, clients, int(sizes[0]), length)
     passes = -(-length // sizes)
-    if len(clients) > 1 and passes.sum() > 1 << (64 - _HASH_BITS - _INDEX_BITS):
-        half = len(clients) // 2
-        parts = [(clients[:half], sizes[:half]), (clients[half:], sizes[half:])]
-        return np.concatenate([_passes(base, *part, length) for part in parts])
-    segment_sizes = np.repeat(sizes, passes)
-    segment = np.repeat(np.arange(len(segment_sizes)), segment_sizes)
-    example = np.arange(len(segment)) - np.repeat(np.cumsum(segment_sizes) - segment_sizes, segment_sizes)
-    owner = np.repeat(np.arange(len(clients)), passes)
-    number = np.arange(len(owner)) - np.repeat(np.cumsum(passes) - passes, passes)
-    segment_key = hashed(base, clients[owner], number)
-    words = _mix_(segment_key[segment] + (example.astype(np.uint64) + 1) * _GOLDEN)
-    order = segment.astype(np.uint64)
-    order <<= _HASH_BITS + _INDEX_BITS
-    order |= _keys_(words, example, _HASH_BITS, _INDEX_BITS)
-    order.sort()
-    permuted = _examples(order, _INDEX_BITS)
     taken = sizes * passes
     starts = np.cumsum(taken) - taken
-    return np.asarray(permuted[starts[:, None] + np.arange(length)])
+    return np.asarray(permutations(base, clients, sizes, passes)[starts[:, None] + np.arange(length)])
 
 
 def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int) -> NDArray[np.int64]:

@@ -10,9 +10,8 @@ transfer); in each step all clients use the same ones. Only the drift of FedAvg 
 
 The weights sum to 1, and are both 1/2 by default. With server_lr equal to client_lr (delta_lr 1) and plain SGD on the
 server this is model averaging. central_batch_size is the number of the server's examples that every client uses in a
-step, by default as many as all clients together use of their own; it must be given with local_epochs. weight_decay is a
-part of f_i; clip_norm and the client optimizer act on g_k. train_loss and the task's metrics are those of the clients'
-losses.
+step, by default clients_per_round batch_size; it must be given with local_epochs. weight_decay is a part of f_i;
+clip_norm and the client optimizer act on g_k. train_loss and the task's metrics are those of the clients' losses.
 Exchanges: one a round, the model down and a pseudo-gradient up, and the server's examples down if f_c has any (all of
 them once a round if batches are full). A local step counts as two gradients. Nothing is stored.
 

@@ -10,8 +10,8 @@ Hessians or take one local step; with unequal Hessians the drift of FedAvg remai
 than the clients' losses, many local steps are unstable, because a is constant during the local steps.
 
 The weights sum to 1, and are both 1/2 by default; federated_weight 0 is SGD on the server's data alone.
-central_batch_size is the number of examples for a, by default as many as the whole cohort uses in the round
-(local_steps of its steps), or all if clients have full batches; it must be given with local_epochs. With server_lr
+central_batch_size is the number of examples for a, by default local_steps clients_per_round batch_size, or all
+if clients have full batches; it must be given with local_epochs. With server_lr
 equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server this is model averaging. weight_decay is
 a part of f_i; clip_norm and the client optimizer act on d_k. train_loss and the task's metrics are those of the
 clients' losses.
@@ -44,7 +44,11 @@ class Hyper(MixedLoss, LocalSteps):
 
     local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
     central_batch_size: int | None = tunable(
-        None, low=1, unit="examples", traced=False, doc="of the central gradient; null is what a whole round has"
+        None,
+        low=1,
+        unit="examples",
+        traced=False,
+        doc="of the central gradient; null is local_steps clients_per_round batch_size",
     )
 
 

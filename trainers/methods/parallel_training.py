@@ -12,7 +12,7 @@ minimizer.
 The weights sum to 1, and are both 1/2 by default; federated_weight 0 is training on the server alone. central_lr
 defaults to server_lr (client_lr delta_lr), through every schedule. A given central_lr is constant; give one with an
 adaptive server optimizer. central_steps defaults to local_steps and must be given with local_epochs. central_batch_size
-defaults to the number of examples in a step of the whole cohort. merge_by "sum" is the above, "mean" halves merge_lr.
+defaults to clients_per_round batch_size examples. merge_by "sum" is the above, "mean" halves merge_lr.
 With server_lr equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server, the clients' part is
 model averaging. The server's branch and the merge are plain SGD by default. Their optimizers `central` and `merge` may
 be others, which keep their memory between rounds: then give central_lr, and a merge_lr of the size of a step.

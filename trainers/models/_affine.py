@@ -20,7 +20,7 @@ from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
 from trainers.engine.memory import native, owned
 from trainers.engine.oracles.autograd import Autograd
-from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
+from trainers.engine.oracles.oracle import Batch, Oracle, PassEnd, client_major, example_weights
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._example_space import InnerProducts
 from trainers.models._stacked import ExampleSpace, Loss, Stacked
@@ -101,9 +101,9 @@ class Affine:
         linear.load_state_dict({name: held[name] for name in linear.state_dict()})
         return nn.Sequential(nn.Flatten(), linear).eval()
 
-    def source(self, seed: int, batch_size: int | None, batching: str) -> ExampleSource:
+    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
         """The batches of a trial."""
-        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like)
+        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, end=end)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""

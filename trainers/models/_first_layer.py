@@ -44,10 +44,12 @@ class FirstLayerInExampleSpace(ByHand):
         if distinct is None or not example_space_pays(distinct, motion, units, columns, self.products.keeps):
             return None
         parts = []
-        for group, places, rows in zip(distinct.batch, distinct.places, distinct.rows, strict=True):
+        held = zip(distinct.batch, distinct.places, distinct.weights, distinct.rows, strict=True)
+        for group, places, weights, rows in held:
             clients = batches.clients[group.start : group.stop]
             products = self.products.among(clients, rows, group.data["inputs"].flatten(2))
-            parts.append(GroupFrame(self, group, places, products, motion))
+            steps = _PlacedExamples(range(group.stop - group.start), places, weights, group.data["targets"])
+            parts.append(GroupFrame(self, group, steps, products, motion))
         return FirstLayerFrame(parts)
 
 
@@ -103,15 +105,15 @@ class GroupFrame:
     Args:
         oracle: oracle of the model.
         group: the clients' distinct examples.
-        places: (steps, m, batch_size) where the examples of each step are in the group.
+        steps: where the examples of each step are in the group.
         products: (m, examples, examples) inner products of the inputs.
         motion: motion of the models.
     """
 
-    def __init__(self, oracle: ByHand, group: Group, places: Tensor, products: Tensor, motion: Motion) -> None:
+    def __init__(self, oracle: ByHand, group: Group, steps: _PlacedExamples, products: Tensor, motion: Motion) -> None:
         self.group = group
         self.motion = motion
-        self.clients = range(group.stop - group.start)
+        self.clients = steps.clients
         self.inputs = group.data["inputs"].flatten(2)
         weight, *others = oracle.layout.entries
         self.weight_shape = weight.shape
@@ -126,7 +128,6 @@ class GroupFrame:
         if shift is not None:
             self.layout.views(shift)["coefficients"][..., self.examples :, :] = 1
         inner = replace(motion, start=self._inside(motion.start), shift=shift)
-        steps = _PlacedExamples(self.clients, places, group.data["targets"])
         self.inner: Descent | Replicas = (Replicas if motion.rate is None else Descent)(descent, steps, inner)
 
     def lift(self, gradients: Tensor, total: Tensor) -> None:
@@ -191,17 +192,20 @@ class _PlacedExamples:
     Args:
         clients: from 0.
         places: (steps, m, batch_size).
+        weights: (steps, m, batch_size) of the examples; None is the plain mean.
         targets: (m, examples).
     """
 
     clients: range
     places: Tensor
+    weights: Tensor | None
     targets: Tensor
 
     def batch(self, step: int, clients: int) -> Batch:
         """The places and targets of one step for the first `clients` clients."""
         places = self.places[step, :clients]
-        return (Group(0, clients, {"inputs": places, "targets": self.targets[:clients].gather(1, places)}),)
+        data = {"inputs": places, "targets": self.targets[:clients].gather(1, places)}
+        return (Group(0, clients, data, None if self.weights is None else self.weights[step, :clients]),)
 
 
 class _ExampleLayer(DenseLayer):

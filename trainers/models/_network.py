@@ -30,7 +30,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.one_by_one import Loop
-from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
+from trainers.engine.oracles.oracle import Batch, Oracle, PassEnd, client_major, example_weights
 from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe
@@ -112,11 +112,11 @@ class Network:
         module.load_state_dict({name: view.cpu() for name, view in self.layout.views(params).items()})
         return module.eval()
 
-    def source(self, seed: int, batch_size: int | None, batching: str) -> ExampleSource:
+    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
         """The batches of a trial."""
         chance = bool(self.dropouts) or self.crop > 0 or self.flip
         vary = self.vary if chance else None
-        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary)
+        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary, end)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, ...), images channels last in memory, and targets of rows (m, examples)."""

@@ -255,9 +255,10 @@ class ChosenCoefficients(Frame):
         self.oracle = oracle
         self.motion = motion
         self.chosen = []
-        for group, places, rows in zip(distinct.batch, distinct.places, distinct.rows, strict=True):
+        parts = zip(distinct.batch, distinct.places, distinct.weights, distinct.rows, strict=True)
+        for group, places, weights, rows in parts:
             products = oracle.products.among(clients[group.start : group.stop], rows, group.data["inputs"])
-            self.chosen.append(ChosenRows.of(group, places, products, oracle, motion))
+            self.chosen.append(ChosenRows.of(group, places, weights, products, oracle, motion))
         self.totals = [chosen.held.flatten(0, 1).transpose(0, 1) for chosen in self.chosen]
         self.shifts = motion.start.new_zeros(motion.start.shape[0], distinct.batch[-1].stop, 1)
         if motion.shift is not None:
@@ -286,12 +287,16 @@ class ChosenCoefficients(Frame):
                     moved.addcmul_(shifted, here[:, None])
                 scores.addcmul_(moved.view(scores.shape), self.rate[:width], value=-1)
             wanted = chosen.wanted.index_select(0, rows)[:, None]
+            weights = None if chosen.weights is None else chosen.weights[step, :clients]
             if want_loss:
-                losses.append(loss.losses(scores, wanted, -1).view(clients, -1, width).mean(1).T)
+                own = loss.losses(scores, wanted, -1).view(clients, -1, width)
+                losses.append((own.mean(1) if weights is None else (own * weights[..., None]).sum(1)).T)
             if step > 0 and self.scale is not None:
                 held.mul_(self.scale[:width])
-            slopes = loss.slopes_(scores, wanted, -1)
-            chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=1 / chosen.rows.shape[2])
+            slopes, alpha = loss.slopes_(scores, wanted, -1), 1 / chosen.rows.shape[2]
+            if weights is not None:
+                slopes, alpha = slopes * weights.reshape(-1, 1, 1), 1.0
+            chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=alpha)
         if self.motion.shift is not None:
             if self.motion.scale is not None:
                 self.shifts[:width, :busy] *= self.motion.scale[:width]
@@ -335,6 +340,7 @@ class ChosenRows:
     Args:
         group: the clients' distinct examples.
         rows: (steps, m, batch_size) of each step.
+        weights: (steps, m, batch_size) of these examples; None is the plain mean.
         products: (rows, examples) inner products of the inputs with those of the same client.
         wanted: (rows, outputs) targets.
         scores: (rows, T, outputs) of the models at the start.
@@ -344,6 +350,7 @@ class ChosenRows:
 
     group: Group
     rows: Tensor
+    weights: Tensor | None
     products: Tensor
     wanted: Tensor
     scores: Tensor
@@ -351,7 +358,14 @@ class ChosenRows:
     held: Tensor
 
     @staticmethod
-    def of(group: Group, places: Tensor, products: Tensor, oracle: ExampleSpace, motion: Motion) -> ChosenRows:
+    def of(
+        group: Group,
+        places: Tensor,
+        weights: Tensor | None,
+        products: Tensor,
+        oracle: ExampleSpace,
+        motion: Motion,
+    ) -> ChosenRows:
         """At the start of a round."""
         clients, examples, _ = group.data["inputs"].shape
         rows = places + examples * torch.arange(clients, device=places.device)[:, None]
@@ -359,4 +373,4 @@ class ChosenRows:
         scores = oracle.scores_of_rows(motion.start, group)
         shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
         held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
-        return ChosenRows(group, rows, products.flatten(0, 1), wanted, scores, shifted, held)
+        return ChosenRows(group, rows, weights, products.flatten(0, 1), wanted, scores, shifted, held)

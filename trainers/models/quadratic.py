@@ -17,7 +17,7 @@ from torch import Tensor
 from trainers.engine import randomness
 from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, replicas
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, PassEnd, client_major, replicas
 from trainers.problem import Problem, Quadratics
 
 __all__ = ["Quadratic"]
@@ -68,7 +68,7 @@ class Quadratic:
         values = np.zeros(self.dimension) if init is None else np.asarray(init, dtype=np.float64)
         return self.layout.row(torch.as_tensor(values).to(self.empty))
 
-    def source(self, seed: int, batch_size: int | None, batching: str) -> _Source:
+    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> _Source:
         """The batches of all rounds."""
         return _Source(self, seed, batch_size)
 
@@ -148,7 +148,7 @@ class _Round:
         self.data = data
         self._noise: Tensor | None = None
 
-    def prepare(self, local_steps: int) -> None:
+    def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
         """Draws the noise of the first `local_steps` steps."""
         if self.source.deviation == 0 or (self._noise is not None and self._noise.shape[1] >= local_steps):
             return
@@ -159,6 +159,20 @@ class _Round:
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps; without countable examples a pass is one step."""
         return np.full(len(self.clients), local_epochs, np.int64)
+
+    @property
+    def full_gradients(self) -> NDArray[np.int64]:
+        """(M,) ones."""
+        return np.ones(len(self.clients), np.int64)
+
+    @property
+    def full_examples(self) -> NDArray[np.int64]:
+        """(M,) ones: a loss without examples counts as one."""
+        return np.ones(len(self.clients), np.int64)
+
+    def examples(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(..., M): one for each step."""
+        return steps
 
     def batch(self, step: int, clients: int) -> Batch:
         """The first `clients` clients' losses, with the step's noise."""

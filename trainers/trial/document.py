@@ -19,7 +19,7 @@ import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from trainers.contracts import Method, Optimizer, Schedule
@@ -56,6 +56,7 @@ class TrialKeys:
     clients_per_round: int | None = tunable(None, low=1, unit="clients", limit="null is all of them")
     batch_size: int | None = tunable(None, low=1, unit="examples", limit="null is the client's full data")
     batching: str | None = tunable(None, choices=("with_replacement", "shuffled"))
+    drop_last: bool | None = tunable(None, doc="of each pass with local_epochs, if the batch is incomplete")
     weighting: str | None = tunable(None, choices=WEIGHTINGS, doc="of clients, in training and in all metrics")
     training_weighting: str | None = tunable(None, choices=WEIGHTINGS, doc="in training alone; null is weighting")
     rounds: int = tunable(low=1, unit="server updates")
@@ -88,6 +89,7 @@ class TrialSpec:
         clients_per_round: size of a cohort; None is all clients.
         batch_size: examples per local step; None is the client's full data.
         batching: "with_replacement" or "shuffled".
+        drop_last: whether the incomplete last batch of a pass is dropped, with local_epochs.
         weighting: "uniform" or "examples", which all metrics and reports follow.
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
         rounds: number of server updates.
@@ -113,6 +115,7 @@ class TrialSpec:
     clients_per_round: int | None
     batch_size: int | None
     batching: str
+    drop_last: bool
     weighting: str
     training_weighting: str
     rounds: int
@@ -130,6 +133,13 @@ class TrialSpec:
     def held_dtype(self) -> str:
         """The type of models and evaluations: float32 for bfloat16, in which small changes of a model would be lost."""
         return "float32" if self.dtype == "bfloat16" else self.dtype
+
+    @property
+    def pass_end(self) -> Literal["joined", "kept", "dropped"]:
+        """What becomes of the examples that are left at the end of a pass (trainers/engine/batches/passes.py)."""
+        if not _in_passes(self.method):
+            return "joined"
+        return "dropped" if self.drop_last else "kept"
 
     @property
     def task_module(self) -> Task:
@@ -174,14 +184,15 @@ def parse(document: Any) -> TrialSpec:
     values["report"] = _parse_report(values["report"])
     values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
     values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
-    values["batching"] = values["batching"] or module.BATCHING
+    values["batching"] = values["batching"] or ("shuffled" if _in_passes(method) else module.BATCHING)
+    values["drop_last"] = bool(values["drop_last"])
     values["weighting"] = values["weighting"] or _weighting(task, module)
     values["training_weighting"] = values["training_weighting"] or values["weighting"]
     values["dtype"] = values["dtype"] or module.DTYPE
     values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     _check_together(values, method, schedule, task, module)
     sizes.check(values, method, task)
-    unsaid = {"evaluation": None, "training_weighting": values["weighting"]}
+    unsaid = {"evaluation": None, "drop_last": False, "training_weighting": values["weighting"]}
     canonical = {
         "task": dict(task.document),
         **canonical_parts(parts, listed),
@@ -267,6 +278,11 @@ def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
         f"clients_per_round must be {only} for {method.name}, or left out, got clients_per_round={asked}",
         "clients_per_round",
     )
+
+
+def _in_passes(method: Part[Method]) -> bool:
+    """Whether clients pass over their data a number of times, instead of taking a number of steps."""
+    return any(epochs is not None for epochs in method.values.get("local_epochs", ()))
 
 
 def _weighting(task: TaskSettings, module: Task) -> str:
@@ -355,7 +371,7 @@ def _check_together(
     if isinstance(model, str) and model in models():
         check_dtype(values["dtype"], model)
     _check_weighting(values, task)
-    if task.examples is None and any(epochs is not None for epochs in method.values.get("local_epochs", ())):
+    if task.examples is None and _in_passes(method):
         raise SpecError(
             "method.local_epochs must be left out for a task without countable examples: give local_steps",
             "method.local_epochs",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
 from trainers.registry import reports
 from trainers.trial.document import TrialSpec
 
@@ -59,8 +61,6 @@ def evaluation_work(spec: TrialSpec) -> tuple[float, float]:
         spec: one trial or several.
     """
     sizes = spec.task.examples
-    whole = 1.0 if sizes is None else float(sizes.mean())
-    batch = float(spec.batch_size or whole)
     held_out = float(sum(len(rows) for rows in spec.task.test or ()))
     if spec.evaluation is not None:
         held_out *= spec.evaluation.clients / len(spec.task.test or ())
@@ -68,14 +68,21 @@ def evaluation_work(spec: TrialSpec) -> tuple[float, float]:
     evaluation = held_out + (0.0 if sizes is None else passes * float(sizes.sum()))
     every = spec.eval_every
     evaluations = len(evaluation_grid(spec.rounds)) if isinstance(every, str) else 1 - -spec.rounds // every
-    steps = sum(_steps(spec, member, max(whole / batch, 1.0)) for member in range(spec.members))
+    trained = sum(_examples(spec, member) for member in range(spec.members))
     cohort = spec.clients_per_round or spec.task.clients
-    return spec.members * evaluations * evaluation, spec.rounds * cohort * batch * steps * _GRADIENT_WORK
+    return spec.members * evaluations * evaluation, spec.rounds * cohort * trained * _GRADIENT_WORK
 
 
-def _steps(spec: TrialSpec, member: int, steps_an_epoch: float) -> float:
-    """Local steps of a member in a round; 1 where only the method knows it."""
+def _examples(spec: TrialSpec, member: int) -> float:
+    """Examples in a client's local steps of a round, in the mean; those of one step where only the method knows."""
     given = {name: values[member] for name, values in spec.method.values.items()}
-    if given.get("local_steps"):
-        return float(given["local_steps"])
-    return float(given["local_epochs"]) * steps_an_epoch if given.get("local_epochs") else 1.0
+    steps, sizes = given.get("local_steps") or 1, spec.task.examples
+    if sizes is None:
+        return float(spec.batch_size or 1) * steps
+    if given.get("local_epochs"):
+        dropped = sizes % (spec.batch_size or 1) if spec.drop_last else 0 * sizes
+        return float(given["local_epochs"] * np.where(dropped < sizes, sizes - dropped, sizes).mean())
+    if spec.batch_size is None:
+        return steps * float(sizes.mean())
+    repeats = spec.batching == "with_replacement"
+    return float(steps * (spec.batch_size if repeats else np.minimum(sizes, spec.batch_size).mean()))

@@ -41,7 +41,7 @@ def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
     if steps > MOST_STEPS:
         path = f"method.{key}"
         raise SpecError(f"{path} must mean at most {MOST_STEPS} local steps a round, got {steps}", path)
-    _check_batches(values["batch_size"], method, task, clients, steps)
+    _check_batches(values["batch_size"], values["batching"] == "shuffled", method, task, clients, steps)
 
 
 def check_models(task: Any, clients: int, members: int, path: str) -> None:
@@ -116,9 +116,10 @@ def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int
     return max(candidates, key=lambda item: item[0])
 
 
-def _check_batches(batch_size: int | None, method: Part[Method], task: Any, clients: int, steps: int) -> None:
+def _check_batches(
+    batch_size: int | None, shuffles: bool, method: Part[Method], task: Any, clients: int, steps: int
+) -> None:
     """Checks the rows of all batches of a round, the data of one step, and the noise of a round."""
-    central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
     if task.examples is None:
         noisy = bool(task.document.get("gradient_noise"))
         if noisy and clients * steps * task.dimension > MOST_NUMBERS:
@@ -128,8 +129,24 @@ def _check_batches(batch_size: int | None, method: Part[Method], task: Any, clie
                 "method.local_steps",
             )
         return
+    central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
+    most = task.examples.max() if shuffles else batch_size or 0  # in a shuffled batch no example occurs twice
+    own = 0 if task.central is None or not shuffles else len(task.central)
     each = math.prod(getattr(task, "shape", None) or (task.dimension or 1,))
-    for size, count, path in ((batch_size or 0, clients, "batch_size"), (central, 1, "method.central_batch_size")):
+    epochs = max((count or 0 for count in method.values.get("local_epochs", ())), default=0)
+    if epochs and batch_size:
+        rows = -(-np.sort(task.examples)[-clients:] // batch_size) * batch_size
+        if epochs * float(rows.sum()) > MOST_NUMBERS:
+            raise SpecError(
+                f"method.local_epochs must be smaller: passes x examples of a round's clients must be at most "
+                f"{MOST_NUMBERS}, got {epochs} x {int(rows.sum())}",
+                "method.local_epochs",
+            )
+        steps = 1
+    for size, count, path in (
+        (min(batch_size or 0, int(most)), clients, "batch_size"),
+        (min(central, own) if shuffles else central, 1, "method.central_batch_size"),
+    ):
         if size * count * max(steps, each) > MOST_NUMBERS:
             what, number = ("local steps", steps) if steps >= each else ("numbers of an example", each)
             raise SpecError(

@@ -91,11 +91,17 @@ class Chosen:
         self.clients = np.arange(CLIENTS)
         self.whole = model.source(0, None, "with_replacement").round(0, self.clients).full()
 
-    def prepare(self, local_steps):
+    def prepare(self, local_steps, limits=None):
         pass
 
     def epoch_steps(self, local_epochs):
         return np.full(CLIENTS, local_epochs)
+
+    full_gradients = np.full(CLIENTS, 2)
+    full_examples = np.full(CLIENTS, 12)
+
+    def examples(self, steps):
+        return 6 * steps
 
     def batch(self, step, clients):
         half = 6 * self.parts[step] + np.arange(6)

@@ -17,7 +17,7 @@ heavy_ball = optimizers()["momentum"]
 REGRESSION = {
     "name": "linear_regression",
     "clients": 3,
-    "examples": [40, 10, 4],
+    "examples": [40, 12, 4],
     "eigenvalues": [0.5, 1.0],
     "orientation": "random",
     "label_noise": 1.0,
@@ -77,7 +77,7 @@ def minimizer(powers):
     """Of the clients' losses weighted by examples times steps^power."""
     settings = linear_regression.parse(REGRESSION, "task")
     train, _ = settings.drawn
-    steps = np.array([20, 5, 2])  # two passes in batches of 4
+    steps = np.array([20, 6, 2])  # two passes in batches of 4
     weights = train.sizes * steps**powers
     rows = np.repeat(weights / train.sizes, train.sizes)
     return np.linalg.solve(train.inputs.T @ (train.inputs * rows[:, None]), train.inputs.T @ (train.targets * rows))
@@ -86,9 +86,9 @@ def minimizer(powers):
 def test_unequal_passes_find_the_minimizer_of_the_mean_loss_and_fedavg_another():
     work = {"client_lr": 1e-4, "server_lr": 0.06, "local_epochs": 2}
     changes = {"batch_size": 4, "batching": "shuffled", "rounds": 200, "weighting": "examples", "eval_every": 200}
-    # two whole passes leave no noise of batches, but that of a last batch that is not full
+    # whole batches: two passes leave no noise
     nova, average = (path({"name": name, **work}, **changes)[-1] for name in ("fednova", "fedavg"))
-    assert np.linalg.norm(minimizer(0) - minimizer(1)) > 0.02
+    assert np.linalg.norm(minimizer(0) - minimizer(1)) > 0.019
     np.testing.assert_allclose(nova, minimizer(0), rtol=0, atol=4e-3)
     np.testing.assert_allclose(average, minimizer(1), rtol=0, atol=4e-3)
 

@@ -1,13 +1,13 @@
 """Batches of clients' examples. The data of all clients lie on the device once; batches are gathered by index.
 
-Clients of a cohort are sorted by number of examples, largest first. Batches of fixed size form one group. Full batches
-differ in size: neighbouring clients form a few groups, within which smaller batches are padded with examples of weight
-0. Dynamic programming chooses the groups that minimize the examples to compute.
+Clients of a cohort are sorted by number of examples, largest first. Mini-batches form one group; one that holds fewer
+examples than others of its step is padded with its own last example, of weight 0. Full batches differ in size:
+neighbouring clients form a few groups, within which smaller batches are padded too. Dynamic programming chooses the
+groups that minimize the examples to compute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,51 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine import randomness
+from trainers.engine.batches.mini_batches import Gather, MiniBatches, Vary, cuts, step_words
+from trainers.engine.batches.passes import Passes
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches
+from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, PassEnd, RoundBatches
 
 _KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
-_GROUP_COST = 64  # cost of one more group in calls, expressed in examples
-
-Gather = Callable[[Tensor], Mapping[str, Tensor]]
-"""Maps rows (m, examples) of the training data to the tensors that the model's oracles need."""
-Vary = Callable[[Mapping[str, Tensor], Tensor], Mapping[str, Tensor]]
-"""Maps a group's data and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
-_Chosen = tuple[
-    NDArray[np.int64], NDArray[np.int64], Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
-]
-
-
-def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
-    """Cuts clients into groups at the least cost, when each group is padded to its largest size.
-
-    Args:
-        sizes: examples of each client, largest first.
-        group_cost: cost of one more group, in examples.
-
-    Returns:
-        First positions of the groups, then the number of clients.
-
-    Examples:
-        >>> cuts([100, 98, 3, 3, 2], group_cost=10)
-        [0, 2, 5]
-    """
-    held = np.asarray(sizes, dtype=np.int64)
-    count = len(held)
-    if count > 0 and held[0] == held[-1]:
-        return [0, count]
-    best = np.zeros(count + 1, np.int64)
-    previous = np.zeros(count + 1, np.int64)
-    starts = np.arange(count)
-    for stop in range(1, count + 1):
-        costs = best[:stop] + (stop - starts[:stop]) * held[:stop] + group_cost
-        previous[stop] = costs.argmin()
-        best[stop] = costs[previous[stop]]
-    bounds = [count]
-    while bounds[-1] > 0:
-        bounds.append(int(previous[bounds[-1]]))
-    return bounds[::-1]
 
 
 class ExampleSource:
@@ -74,6 +35,7 @@ class ExampleSource:
         batching: "with_replacement" or "shuffled".
         like: a tensor with the type and device of the data.
         vary: randomizes the batch of each step (models/_dropout.py, models/_augmentation.py); None changes nothing.
+        end: what becomes of the examples that are left at the end of a pass.
     """
 
     def __init__(
@@ -86,6 +48,7 @@ class ExampleSource:
         batching: str,
         like: Tensor,
         vary: Vary | None = None,
+        end: PassEnd = "joined",
     ) -> None:
         self.gather = gather
         self.vary = vary
@@ -93,10 +56,8 @@ class ExampleSource:
         self.sizes = sizes
         self.seed = seed
         self.batch_size = batch_size
-        self.draw, self.purpose = {
-            "with_replacement": (randomness.with_replacement, randomness.Purpose.BATCH),
-            "shuffled": (randomness.shuffled, randomness.Purpose.SHUFFLE),
-        }[batching]
+        self.shuffles = {"with_replacement": False, "shuffled": True}[batching]
+        self.end = end
         self.like = like
         self._full: tuple[bytes, Batch] | None = None
 
@@ -139,42 +100,43 @@ class ExampleRound:
         self.source = source
         self.round_index = round_index
         self.clients = clients
-        self.always_full = source.batch_size is None and source.vary is None
-        self._base = randomness.key(source.seed, round_index, source.purpose)
-        self._rows: Tensor | None = None
+        sizes, batch_size = source.sizes[clients], source.batch_size
+        largest = int(sizes[0])
+        whole = batch_size is None or (source.shuffles and largest <= batch_size)
+        repeats = batch_size is not None and not source.shuffles
+        self._passes = Passes(sizes, batch_size or largest, source.end, repeats)
+        self._drawn = None if whole else MiniBatches(source, round_index, clients, self._passes)
+        self.always_full = whole and source.vary is None
         self._distinct: dict[int, DistinctExamples] = {}
-        self._words: Tensor | None = None
 
-    def prepare(self, local_steps: int) -> None:
+    def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
         """Draws the batches of the first `local_steps` steps at once. Later steps can still be requested."""
-        source = self.source
-        if source.batch_size is None or (self._rows is not None and self._rows.shape[0] >= local_steps):
-            return
-        if source.vary is not None:
-            self._words = self._draw_words(0, local_steps, source.batch_size)
-        sizes = source.sizes[self.clients]
-        picked = source.draw(self._base, self.clients, sizes, local_steps, source.batch_size)
-        rows = (picked + source.offsets[self.clients][:, None, None]).transpose(1, 0, 2)
-        self._rows = torch.as_tensor(np.ascontiguousarray(rows), device=source.like.device)
+        if self._drawn is not None:
+            self._drawn.prepare(local_steps, limits)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps that each client needs for `local_epochs` passes over its own data, rounded up."""
-        sizes = self.source.sizes[self.clients]
-        batch_size = self.source.batch_size
-        return np.full(len(sizes), local_epochs) if batch_size is None else -(-local_epochs * sizes // batch_size)
+        """(M,) steps of `local_epochs` passes of each client over its own data."""
+        return local_epochs * self._passes.steps
+
+    @property
+    def full_gradients(self) -> NDArray[np.int64]:
+        """(M,) mini-batches in which a pass holds all data of a client."""
+        return -(-self._passes.sizes // self._passes.batch_size)
+
+    @property
+    def full_examples(self) -> NDArray[np.int64]:
+        """(M,) examples of each client."""
+        return self._passes.sizes
+
+    def examples(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The examples in each client's first `steps` (..., M) batches."""
+        return self._passes.examples(steps)
 
     def batch(self, step: int, clients: int) -> Batch:
         """The batches of one step (from 0) for the first `clients` clients."""
-        source = self.source
-        if source.batch_size is None:
-            return self.full() if source.vary is None else self._varied(step)
-        self.prepare(step + 1)
-        assert self._rows is not None
-        data = source.gather(self._rows[step, :clients])
-        if source.vary is not None:
-            assert self._words is not None
-            data = source.vary(data, self._words[step, :clients])
-        return (Group(0, clients, data),)
+        if self._drawn is not None:
+            return self._drawn.batch(step, clients)
+        return self.full() if self.source.vary is None else self._varied(step)
 
     def full(self) -> Batch:
         """All data of every client."""
@@ -182,63 +144,23 @@ class ExampleRound:
 
     def distinct(self, steps: int) -> DistinctExamples | None:
         """The examples of the first `steps` steps; None for full or varied batches."""
-        if self.source.batch_size is None or self.source.vary is not None:
+        if self._drawn is None or self.source.vary is not None:
             return None
-        self.prepare(steps)
-        assert self._rows is not None
         if steps not in self._distinct:
-            self._distinct[steps] = self._distinct_of(self._rows[:steps].cpu().numpy())
+            self._distinct[steps] = self._drawn.distinct(steps)
         return self._distinct[steps]
-
-    def _distinct_of(self, rows: NDArray[np.int64]) -> DistinctExamples:
-        """Each of the rows (steps, M, batch_size) once."""
-        device = self.source.like.device
-        counts, slots, own = self._in_passes(rows) or self._drawn(rows)
-        chosen, places = [], []
-        for start, stop in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
-            clients = np.arange(start, stop)[:, None]
-            chosen.append(own(clients, np.minimum(np.arange(counts[start:stop].max()), counts[clients] - 1)))
-            places.append(torch.as_tensor(np.ascontiguousarray(slots[:, start:stop]), device=device))
-        gather = self.source.gather
-        return DistinctExamples(chosen, places, lambda held: gather(torch.as_tensor(held, device=device)))
-
-    def _in_passes(self, rows: NDArray[np.int64]) -> _Chosen | None:
-        """`_drawn` if the steps are whole passes over each client's own rows; else None."""
-        source, drawn = self.source, rows.shape[0] * rows.shape[2]
-        sizes, offsets = source.sizes[self.clients], source.offsets[self.clients]
-        if source.purpose != randomness.Purpose.SHUFFLE or (drawn % sizes).any() or (sizes < rows.shape[2]).any():
-            return None
-        return sizes, rows - offsets[:, None], lambda client, slot: offsets[client] + slot
-
-    def _drawn(self, rows: NDArray[np.int64]) -> _Chosen:
-        """Numbers (M,) of each client's distinct rows, the slots of rows among them, and the row of a client's slot.
-
-        Clients own neighbouring rows, so rows sorted by client and row need one sort of (client's place, row).
-        """
-        clients, every = rows.shape[1], int(rows.max()) + 1
-        owned_rows, slots = np.unique(rows + every * np.arange(clients)[:, None], return_inverse=True)
-        counts = np.bincount(owned_rows // every, minlength=clients)
-        first = np.cumsum(counts) - counts
-        slots = slots.reshape(rows.shape) - first[:, None]
-        return counts, slots, lambda client, slot: owned_rows[first[client] + slot] % every
 
     def _varied(self, step: int) -> Batch:
         """All data of every client, randomized for one step."""
         assert self.source.vary is not None
         full = self.full()
-        words = self._draw_words(step, step + 1, int(self.source.sizes[self.clients].max()))[0]
+        words = step_words(self.source, self.round_index, self.clients, np.array([step]), int(self._passes.sizes[0]))
         groups = []
         for group in full:
             examples = next(iter(group.data.values())).shape[1]
             data = self.source.vary(group.data, words[group.start : group.stop, :examples])
             groups.append(Group(group.start, group.stop, data, group.weights))
         return tuple(groups)
-
-    def _draw_words(self, first: int, stop: int, examples: int) -> Tensor:
-        """(steps, M, examples) int64 random bits."""
-        base = randomness.key(self.source.seed, self.round_index, randomness.Purpose.VARIATION)
-        words = randomness.words(base, self.clients, np.arange(first, stop), examples).transpose(1, 0, 2)
-        return torch.as_tensor(np.ascontiguousarray(words).view(np.int64), device=self.source.like.device)
 
 
 class Remembered:
@@ -255,13 +177,27 @@ class Remembered:
         self._kept: dict[tuple[int, int], Batch] = {}
         self._room = _KEPT_BYTES
 
-    def prepare(self, local_steps: int) -> None:
+    def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
         """Draws the batches of the first `local_steps` steps."""
-        self.batches.prepare(local_steps)
+        self.batches.prepare(local_steps, limits)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps of `local_epochs` passes."""
         return self.batches.epoch_steps(local_epochs)
+
+    @property
+    def full_gradients(self) -> NDArray[np.int64]:
+        """(M,) mini-batches of a pass over all data of each client."""
+        return self.batches.full_gradients
+
+    @property
+    def full_examples(self) -> NDArray[np.int64]:
+        """(M,) examples of each client."""
+        return self.batches.full_examples
+
+    def examples(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The examples in each client's first `steps` (..., M) batches."""
+        return self.batches.examples(steps)
 
     def batch(self, step: int, clients: int) -> Batch:
         """The batches of one step for the first `clients` clients."""

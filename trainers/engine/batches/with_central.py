@@ -34,14 +34,28 @@ class JoinedRound:
         self.clients: NDArray[np.int64] = batches.clients
         self.always_full = batches.always_full and central.always_full
 
-    def prepare(self, local_steps: int) -> None:
+    def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
         """Draws the batches of the first `local_steps` steps."""
-        self._batches.prepare(local_steps)
+        self._batches.prepare(local_steps, limits)
         self._central.prepare(local_steps)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """Steps by the clients' own data (see RoundBatches)."""
         return self._batches.epoch_steps(local_epochs)
+
+    @property
+    def full_gradients(self) -> NDArray[np.int64]:
+        """(M,) mini-batches of a pass over a client's own data."""
+        return self._batches.full_gradients
+
+    @property
+    def full_examples(self) -> NDArray[np.int64]:
+        """(M,) examples of each client."""
+        return self._batches.full_examples
+
+    def examples(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The examples in each client's first `steps` (..., M) batches, the server's included."""
+        return self._batches.examples(steps) + self._central.examples(steps)
 
     def batch(self, step: int, clients: int) -> Batch:
         """The batches of one step for the first `clients` clients."""

@@ -109,7 +109,7 @@ def _run(
     planned, client_steps = _steps(work, batches, trials)
     member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
-    batches.prepare(longest)
+    batches.prepare(longest, client_steps)
 
     frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from trainers.engine.oracles.frame import Frame, Motion
 
 
+PassEnd = Literal["joined", "kept", "dropped"]
+"""What becomes of the examples that are left at the end of a pass: they begin the first batch of the next pass, are a
+batch of their own, or are dropped (but not if they are the whole pass)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Batches of neighbouring clients that have the same number of examples.
@@ -64,12 +69,15 @@ class DistinctExamples:
     Args:
         rows: for groups of neighbouring clients, (m, examples) rows of the training data, filled up to equal numbers by
             repeating a client's last one.
-        places: for each group, (steps, m, batch_size) where the examples of each step are in it.
+        places: for each group, (steps, m, batch_size) where the examples of each step are in it; steps are those of
+            its first client.
+        weights: for each group, (steps, m, batch_size) weights of these examples; None is the plain mean.
         gather: maps rows to the tensors that the model's oracles need.
     """
 
     rows: Sequence[NDArray[np.int64]]
     places: Sequence[Tensor]
+    weights: Sequence[Tensor | None]
     gather: Callable[[NDArray[np.int64]], Mapping[str, Tensor]]
 
     @cached_property
@@ -203,12 +211,31 @@ class RoundBatches(StepBatches, Protocol):
     clients: NDArray[np.int64]
     always_full: bool
 
-    def prepare(self, local_steps: int) -> None:
-        """Draws the batches of the first `local_steps` steps at once. Later steps can still be requested."""
+    def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
+        """Draws the batches of the first `local_steps` steps at once. Later steps can still be requested.
+
+        Args:
+            local_steps: number of steps.
+            limits: (M,) most steps of each client, from `epoch_steps`; None is no limit.
+        """
         ...
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps that each client needs for `local_epochs` passes over its own data, largest first."""
+        ...
+
+    @property
+    def full_gradients(self) -> NDArray[np.int64]:
+        """(M,) mini-batch gradients that a gradient on all data of a client counts as: the batches of a pass."""
+        ...
+
+    @property
+    def full_examples(self) -> NDArray[np.int64]:
+        """(M,) examples of each client; 1 if losses are formulas without examples."""
+        ...
+
+    def examples(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(..., M) examples in each client's first `steps` (..., M) batches, each as often as a batch holds it."""
         ...
 
     def full(self) -> Batch:
@@ -252,8 +279,15 @@ class Model(Protocol):
         """The (P,) initial model: `init` (true parameters), or the model's default."""
         ...
 
-    def source(self, seed: int, batch_size: int | None, batching: str) -> Source:
-        """The batches of a trial."""
+    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> Source:
+        """The batches of a trial.
+
+        Args:
+            seed: seed of the trial.
+            batch_size: examples per step; None is all data of the client.
+            batching: "with_replacement" or "shuffled".
+            end: what becomes of the examples that are left at the end of a pass.
+        """
         ...
 
     def evaluate(

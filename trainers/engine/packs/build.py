@@ -89,7 +89,7 @@ def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
 def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per_round: int) -> CentralData | None:
     """The server's own data, or None unless the method sets CENTRAL = True.
 
-    A step of the server uses as many examples as a step of the whole cohort, unless the method sets another number.
+    A step of the server uses clients_per_round batch_size examples, unless the method sets another number.
 
     Args:
         spec: the trial.

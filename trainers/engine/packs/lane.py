@@ -191,7 +191,7 @@ class Lane:
         stored, met = now.clients.gather(clients), now.clients.met(clients)
         return Cohort(
             setting.oracle, draw.batches, draw.weights, setting.model.layout.count, now.counters, now.alive, central,
-            stored, draw.share, draw.examples, met, self._client_optimizer, draw.measured,
+            stored, draw.share, met, self._client_optimizer, draw.measured,
         )  # fmt: skip
 
     def _hyper(self) -> tuple[Tensor, Tensor, Any]:

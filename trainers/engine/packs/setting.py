@@ -38,14 +38,12 @@ class Draw:
         share: the cohort's share of these weights of all clients.
         measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor unless the trial
             trains with others.
-        examples: (M,) number of examples in each client's mini-batch.
     """
 
     batches: RoundBatches
     weights: Tensor
     share: float
     measured: Tensor
-    examples: NDArray[np.int64]
 
 
 class PopulationWeights:
@@ -101,7 +99,7 @@ class PackSetting:
         self.device = default_device(device)
         self._name, self.model = build_model(spec, self.device)
         self.like = torch.empty(0, dtype=getattr(torch, spec.held_dtype), device=self.device)
-        self.source = self.model.source(spec.seed, spec.batch_size, spec.batching)
+        self.source = self.model.source(spec.seed, spec.batch_size, spec.batching, spec.pass_end)
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.measured = PopulationWeights(self.model.client_weights, self.like)
         apart = spec.training_weighting != spec.weighting
@@ -124,13 +122,8 @@ class PackSetting:
         batches = self.source.round(round_index, clients)
         weights, share = self.training.of(batches.clients)
         measured = weights if self.measured is self.training else self.measured.of(batches.clients)[0]
-        if self.model.examples is None or self.spec.batch_size:
-            size = 1 if self.model.examples is None else self.spec.batch_size
-            examples = np.full(len(clients), size, np.int64)
-        else:
-            examples = np.asarray(self.model.examples[batches.clients], np.int64)
         several = self.plan.separate and self.spec.members > 1
-        return Draw(Remembered(batches) if several else batches, weights, share, measured, examples)
+        return Draw(Remembered(batches) if several else batches, weights, share, measured)
 
     def evaluate(self, params: Tensor, number: int) -> dict[str, Tensor]:
         """Metrics (T,) of broadcast models (T, 1, P), on the round's sample of held-out clients if the trial has one.
@@ -156,7 +149,7 @@ class PackSetting:
         """The batches of a typical round: of a new cohort, unless all clients take part in every round."""
         source = self.source
         if self.clients_per_round < self.model.clients:
-            source = self.model.source(self.spec.seed, self.spec.batch_size, self.spec.batching)
+            source = self.model.source(self.spec.seed, self.spec.batch_size, self.spec.batching, self.spec.pass_end)
         cohort = randomness.cohort(self.spec.seed, 0, self.model.clients, self.clients_per_round)
         return source.round(0, cohort)
 

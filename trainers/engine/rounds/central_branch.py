@@ -34,7 +34,7 @@ class MixedLoss:
         None, low=0, high=1, limit="0 is FedAvg", doc="of the server's own loss; null is 1 - federated_weight"
     )
     central_batch_size: int | None = tunable(
-        None, low=1, unit="examples", traced=False, doc="of the server's loss; null is what all clients of a step have"
+        None, low=1, unit="examples", traced=False, doc="of the server's loss; null is clients_per_round batch_size"
     )
 
 

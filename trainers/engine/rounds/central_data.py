@@ -52,15 +52,6 @@ class CentralData:
         """
         return Central(self, round_index, alive, counters or Counters.zero(len(alive)))
 
-    def examples(self, batch_size: int | None) -> int:
-        """Examples in one gradient of the server. A loss without examples (a formula) counts as one.
-
-        Args:
-            batch_size: as in `batches`.
-        """
-        sizes = self._model.examples
-        return 1 if sizes is None else batch_size or self._batch_size or int(sizes.sum())
-
     def batches(self, round_index: int, batch_size: int | None) -> RoundBatches:
         """The batches of a round.
 
@@ -106,8 +97,8 @@ class Central:
         Args:
             params: (T, 1, P) initial models.
             work: central_lr as client_lr, central_steps as local_steps, and further terms.
-            batch_size: examples per step; None is as many as a step of the whole cohort, or all data if clients use
-                full batches.
+            batch_size: examples per step; None is clients_per_round times the clients' batch_size, or all data if
+                that is None.
         """
         batches = self._data.batches(self._round_index, batch_size)
         done = run_local_steps(self._data.oracle, batches, params, work, self.alive)
@@ -153,13 +144,11 @@ class Central:
         held = sum(held.nbytes for group in batches.batch(0, 1) for held in group.data.values())
         return held * (np.minimum(steps, 1) if batches.always_full else steps)
 
-    def examples(self, batch_size: int | None) -> int:
-        """Examples in one gradient of the server. A loss without examples (a formula) counts as one."""
-        return self._data.examples(batch_size)
-
     def _count(self, gradients: NDArray[np.int64], batch_size: int | None) -> None:
+        """Counts the gradients (T,) on the first batches of the round."""
+        examples = self.batches(batch_size).examples(gradients[:, None])[:, 0]
         self._counters.add("central_gradients", gradients, self.alive)
-        self._counters.add("central_examples", gradients * self.examples(batch_size), self.alive)
+        self._counters.add("central_examples", examples, self.alive)
 
     def step_gradient(
         self,

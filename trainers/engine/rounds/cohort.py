@@ -36,7 +36,6 @@ class Cohort:
         central: the server's own data; None if it has none.
         stored: states of these clients, (T, M, P) each; initially 0.
         share: the cohort's share of the weights of all clients; 1 if all take part.
-        examples: (M,) number of examples in each client's mini-batch; None is 1.
         met: (M,) True for clients that stored something before; None if no client did.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         measured: (M,) weights of the clients in metrics and reports, with sum 1; None is as in training.
@@ -53,7 +52,6 @@ class Cohort:
         central: Central | None = None,
         stored: Mapping[str, Tensor] | None = None,
         share: float = 1.0,
-        examples: NDArray[np.int64] | None = None,
         met: NDArray[np.bool_] | None = None,
         optimizer: ClientOptimizer | None = None,
         measured: Tensor | None = None,
@@ -69,7 +67,6 @@ class Cohort:
         self.optimizer = optimizer
         self.stored = {} if stored is None else stored
         self.share = share
-        self._examples = np.ones(len(batches.clients), np.int64) if examples is None else examples
         self._met = np.zeros(len(batches.clients), bool) if met is None else met
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
@@ -115,7 +112,7 @@ class Cohort:
         done = self._work(self._oracle, self._batches, params, work)
         if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
-        self._count(self._sent(params) + len(down), up, work.gradients_per_step * done.steps)
+        self._count(self._sent(params) + len(down), up, done.steps, work.gradients_per_step)
         return done
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
@@ -128,7 +125,8 @@ class Cohort:
         """
         done = run_meta_gradients(self._oracle, self._batches, params, work, self._alive, unbiased)
         self._loss = (params, done.first_loss)
-        self._count(self._sent(params), 1, done.steps)
+        first = self._batches.examples(np.ones(self.clients, np.int64))
+        self._count(self._sent(params), 1, done.steps, examples=done.steps * first)
         return done
 
     def gradients(
@@ -157,7 +155,8 @@ class Cohort:
             at = params if displacement is None else params + displacement
             gradients = self._decayed(self._oracle.value_and_grad(at, self._batches.full())[1], weight_decay, at)
             gradients = gradients if clip_norm is None else clipped_(gradients, clip_norm)
-            self._count(self._sent(params) + len(down), 1, self._passes(full))
+            counted, examples = self._once(full)
+            self._count(self._sent(params) + len(down), 1, counted, examples=examples)
             return gradients
         # local steps with rate 0 do not move the model, and each trial has its own number of batches
         rest = params.new_zeros((params.shape[0], 1, 1))
@@ -182,7 +181,9 @@ class Cohort:
         loss, gradients = self._oracle.value_and_grad(params, self._batches.batch(step, self.clients))
         if step == 0:
             self._loss = (params, loss)
-        self._count(self._sent(params), 1, self._passes(full=False), taking=taking)
+        upto = np.full((len(self._alive), self.clients), step)
+        examples = self._batches.examples(upto + 1) - self._batches.examples(upto)
+        self._count(self._sent(params), 1, np.ones_like(upto), examples=examples, taking=taking)
         return gradients
 
     def joined(self, params: Tensor, work: LocalWork, weights: tuple[Tensor, Tensor], batch_size: int | None) -> Local:
@@ -199,10 +200,11 @@ class Cohort:
         if work.weight_decay is not None and not work.decoupled:
             work = replace(work, weight_decay=weights[0] * work.weight_decay)  # a part of the clients' losses
         gradients = with_central(self._oracle, self.central.oracle, *weights)
-        done = self._work(gradients, JoinedRound(self._batches, shared), params, work)
+        joined = JoinedRound(self._batches, shared)
+        done = self._work(gradients, joined, params, work)
         self._loss = (params, done.first_loss)
-        both = self._examples + self.central.examples(batch_size)  # a step takes a gradient on each batch
-        self._count(self._sent(params), 1, JOINED_COST * done.steps, done.steps * both)
+        # a step takes a gradient on each of two batches
+        self._count(self._sent(params), 1, JOINED_COST * done.steps, examples=joined.examples(done.steps))
         self._counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
         return done
 
@@ -214,7 +216,7 @@ class Cohort:
             weight_decay: as in `gradients`.
             full: as in `gradients`.
         """
-        self._evaluated(self._passes(full), self._alive)
+        self._evaluated(*self._once(full), self._alive)
         return self._decayed(self.peek(params, "full" if full else "batches"), weight_decay, params)
 
     def products(self, params: Tensor, vectors: Tensor, full: bool = False, down: Sequence[Tensor] = ()) -> Tensor:
@@ -228,7 +230,8 @@ class Cohort:
         """
         products = self._oracle.hvp(params, self.data("full" if full else "batches"), vectors)
         self._worked = None  # a round of products has no local loop and hence no drift
-        self._count(self._sent(params) + len(down), 1, PRODUCT_COST * self._passes(full))
+        counted, examples = self._once(full)
+        self._count(self._sent(params) + len(down), 1, PRODUCT_COST * counted, examples=PRODUCT_COST * examples)
         return products
 
     def mean(self, values: Tensor | Local) -> Tensor:
@@ -313,16 +316,16 @@ class Cohort:
         held, self._broadcast = self._broadcast, params
         return int(held is not params)
 
-    def _passes(self, full: bool) -> NDArray[np.int64]:
-        """(T, M) number of each client's mini-batch gradients in one gradient on its first batch or on all its data."""
-        each = self._batches.epoch_steps(1) if full else np.ones(self.clients, np.int64)
-        return np.broadcast_to(each, (len(self._alive), self.clients))
+    def _once(self, full: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(T, M) mini-batch gradients and examples of a gradient on all data of each client, or on its first batch."""
+        shape = len(self._alive), self.clients
+        one = np.ones(shape, np.int64)
+        if not full:
+            return one, self._batches.examples(one)
+        return one * self._batches.full_gradients, one * self._batches.full_examples
 
-    def _evaluated(
-        self, gradients: NDArray[np.int64], among: NDArray[np.bool_], examples: NDArray[np.int64] | None = None
-    ) -> None:
-        """Counts gradients (T, M), on these examples (T, M) or on mini-batches."""
-        examples = gradients * self._examples if examples is None else examples
+    def _evaluated(self, gradients: NDArray[np.int64], examples: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
+        """Counts mini-batch gradients (T, M) and their examples (T, M)."""
         self._counters.add("client_gradients", gradients.sum(1), among)
         self._counters.add("client_examples", examples.sum(1), among)
         self._counters.add("slowest_examples", examples.max(1), among)
@@ -331,13 +334,24 @@ class Cohort:
         self,
         down: int,
         up: int,
-        gradients: NDArray[np.int64],
+        steps: NDArray[np.int64],
+        each: int = 1,
         examples: NDArray[np.int64] | None = None,
         taking: NDArray[np.bool_] | None = None,
     ) -> None:
+        """Counts an exchange.
+
+        Args:
+            down: models that every client receives.
+            up: models that every client sends.
+            steps: (T, M) mini-batch gradients of each client.
+            each: gradients that count for each of them, on the same batch.
+            examples: (T, M) examples of the gradients; None is those of the round's first batches.
+            taking: (T,) trials that take part; None is all that are alive.
+        """
         among = self._alive if taking is None else self._alive & taking
         model_bytes = self._parameters * self._weights.element_size() * self.clients
         self._counters.add("exchanges", 1, among)
         self._counters.add("bytes_down", down * model_bytes, among)
         self._counters.add("bytes_up", up * model_bytes, among)
-        self._evaluated(gradients, among, examples)
+        self._evaluated(each * steps, each * self._batches.examples(steps) if examples is None else examples, among)

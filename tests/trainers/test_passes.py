@@ -1,0 +1,300 @@
+"""Passes over a client's data: steps, incomplete batches, full batches and counters, against plain loops in float64."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine import randomness
+from trainers.engine.batches.examples import ExampleSource
+from trainers.engine.batches.passes import Passes
+from trainers.engine.packs.pack import Pack
+from trainers.hyperparameters import describe
+from trainers.registry import methods
+from trainers.trial.document import parse
+
+from .methods.trials import part, with_central
+
+SIZES = [7, 33, 5, 8, 1, 20]
+CLASSES, INPUTS, ROUNDS = 3, 4, 3
+RATE = 0.3
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(sum(SIZES), INPUTS))
+    y = (x @ generator.normal(size=(INPUTS, CLASSES)) + generator.normal(size=(len(x), CLASSES))).argmax(1)
+    path = tmp_path_factory.mktemp("passes") / "unequal.npz"
+    np.savez(path, x=x, y=y, client=np.repeat(np.arange(len(SIZES)), SIZES))
+    return path
+
+
+def trial(data, **changes):
+    task = {"name": "npz", "path": str(data), "model": "softmax", "test_fraction": 0, **changes.pop("task", {})}
+    method = {"name": "fedavg", "client_lr": RATE, "server_lr": RATE, "local_epochs": 2, **changes.pop("method", {})}
+    if "local_steps" in method:
+        del method["local_epochs"]
+    keys = {"batch_size": 8, "rounds": ROUNDS, "dtype": "float64", "weighting": "uniform", "seed": 3, "eval_every": 1}
+    return {"task": task, "method": method, "report": ["params", "full_loss"], **keys, **changes}
+
+
+def lines(given, plan=None):
+    return Pack.from_spec(parse(given), plan=plan).advance()
+
+
+class Plain:
+    """Softmax regression in numpy, client by client and batch by batch."""
+
+    def __init__(self, data, seed, batch_size, epochs=None, steps=None, drop_last=False):
+        held = np.load(data)
+        self.x = np.hstack([held["x"], np.ones((len(held["x"]), 1))])
+        self.y = np.eye(CLASSES)[held["y"]]
+        self.seed, self.batch_size, self.epochs, self.steps = seed, batch_size, epochs, steps
+        self.drop_last = drop_last
+        self.first = np.cumsum(SIZES) - SIZES
+
+    def gradient(self, w, rows):
+        scores = self.x[rows] @ w.T
+        p = np.exp(scores - scores.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        return (p - self.y[rows]).T @ self.x[rows] / len(rows)
+
+    def full(self, w, client):
+        return self.gradient(w, self.first[client] + np.arange(SIZES[client]))
+
+    def batches(self, round_index, client):
+        """The batches of a client, as a DataLoader cuts them."""
+        n, b = SIZES[client], self.batch_size
+        base = randomness.key(self.seed, round_index, randomness.Purpose.SHUFFLE)
+        if self.steps is not None and n <= b:
+            return [self.first[client] + np.arange(n)] * self.steps
+        passes = self.epochs or -(-self.steps * b // n)
+        order = randomness.permutations(base, *(np.array([number]) for number in (client, n, passes)))
+        order = self.first[client] + order
+        if self.steps is not None:
+            return [order[start : start + b] for start in range(0, self.steps * b, b)]
+        cut = [order[n * k : n * k + n][start : start + b] for k in range(passes) for start in range(0, n, b)]
+        return [rows for rows in cut if len(rows) == b or n < b] if self.drop_last else cut
+
+    def walk(self, w, batches, change=lambda gradient, w, rows: gradient):
+        """(sum of the directions, steps)."""
+        y, total = w, np.zeros_like(w)
+        for rows in batches:
+            step = change(self.gradient(y, rows), y, rows)
+            total = total + step
+            y = y - RATE * step
+        return total, len(batches)
+
+
+def fedavg(plain, w, memory, batches):
+    return np.mean([plain.walk(w, own)[0] for own in batches], 0)
+
+
+def fedprox(plain, w, memory, batches):
+    return np.mean([plain.walk(w, own, lambda g, y, rows: g + 0.5 * (y - w))[0] for own in batches], 0)
+
+
+def fednova(plain, w, memory, batches):
+    done = [plain.walk(w, own) for own in batches]
+    return np.mean([steps for _, steps in done]) * np.mean([total / steps for total, steps in done], 0)
+
+
+def scaffold(plain, w, memory, batches):
+    own = [plain.full(w, client) for client in range(len(batches))]
+    mean = np.mean(own, 0)
+    return np.mean(
+        [plain.walk(w, b, lambda g, y, r, c=c: g + mean - c)[0] for b, c in zip(batches, own, strict=True)], 0
+    )
+
+
+def scaffold_stored(plain, w, memory, batches):
+    own = memory.setdefault("own", [np.zeros_like(w)] * len(batches))
+    mean, totals, new = np.mean(own, 0), [], []
+    for held, c in zip(batches, own, strict=True):
+        total, steps = plain.walk(w, held, lambda g, y, r, c=c: g + mean - c)
+        totals.append(total)
+        new.append(total / steps - mean + c)
+    memory["own"] = new
+    return np.mean(totals, 0)
+
+
+def mime(plain, w, memory, batches):
+    mean = np.mean([plain.full(w, client) for client in range(len(batches))], 0)
+    m = memory["m"] = 0.1 * mean + 0.9 * memory.get("m", np.zeros_like(w))
+    return np.mean([plain.walk(w, b, lambda g, y, r: 0.1 * (g - plain.gradient(w, r)) + m)[0] for b in batches], 0)
+
+
+LOOPS = {
+    "fedavg": ({}, fedavg),
+    "fedprox": ({"prox": 0.5}, fedprox),
+    "fednova": ({}, fednova),
+    "scaffold": ({}, scaffold),
+    "scaffold stored": ({"variates": "stored"}, scaffold_stored),
+    "mime": ({"momentum": 0.9}, mime),
+}
+WORK = {
+    "passes": ({"local_epochs": 2}, {}, {"epochs": 2}),
+    "whole batches of passes": ({"local_epochs": 2}, {"drop_last": True}, {"epochs": 2, "drop_last": True}),
+    "steps": ({"local_steps": 3}, {}, {"steps": 3}),
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("name", LOOPS)
+def test_clients_of_unequal_sizes_train_as_in_a_plain_loop(name, work, data):
+    settings, loop = LOOPS[name]
+    steps, keys, plainly = WORK[work]
+    found = lines(trial(data, method={"name": name.split()[0], **settings, **steps}, **keys))
+    plain, w, memory = Plain(data, 3, 8, **plainly), np.zeros((CLASSES, INPUTS + 1)), {}
+    for number in range(ROUNDS):
+        batches = [plain.batches(number, client) for client in range(len(SIZES))]
+        w = w - RATE * loop(plain, w, memory, batches)
+        np.testing.assert_allclose(found[number + 1]["params"], w.ravel(), rtol=1e-11, atol=1e-13)
+    batches = [[plain.batches(number, client) for client in range(len(SIZES))] for number in range(ROUNDS)]
+    once = {"fedavg": 1, "fedprox": 1, "fednova": 1, "scaffold": 1, "mime": 2}[name.split()[0]]
+    full = name in ("scaffold", "mime")  # and a gradient on all data, which counts as the batches of a pass
+    own = [once * len(b) + full * -(-n // 8) for of in batches for b, n in zip(of, SIZES, strict=True)]
+    used = [once * sum(map(len, b)) + full * n for of in batches for b, n in zip(of, SIZES, strict=True)]
+    assert found[-1]["client_gradients"] == sum(own)
+    assert found[-1]["examples"] == sum(used)
+    exchanges = [[once * sum(map(len, b)) for b in of] for of in batches] + [SIZES] * (ROUNDS * full)
+    assert found[-1]["slowest_examples"] == sum(map(max, exchanges))
+
+
+@pytest.mark.parametrize("work", [{"local_epochs": 3}, {"local_steps": 3}])
+@pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
+def test_a_batch_of_all_examples_or_more_is_a_full_batch(work, model, data):
+    full = lines(trial(data, method=work, batch_size=None, task={"model": model}))
+    for batch_size in (33, 34, 500):
+        for seed in (3, 4) if model == "softmax" else (3,):
+            found = lines(trial(data, method=work, batch_size=batch_size, seed=seed, task={"model": model}))
+            for line, wanted in zip(found, full, strict=True):
+                assert line["full_loss"] == pytest.approx(wanted["full_loss"], rel=1e-12)
+                for name in ("client_gradients", "examples", "slowest_examples"):
+                    assert line[name] == wanted[name]
+
+
+@pytest.mark.parametrize(
+    ("model", "drop_last"),
+    [
+        ("softmax", False),
+        ("softmax", True),
+        ({"name": "mlp", "hidden": [5]}, False),
+        ({"name": "mlp", "hidden": [5], "dropout": 0.3}, False),
+    ],
+)
+def test_every_oracle_takes_the_same_incomplete_batches_alone_and_in_a_pack(model, drop_last, data, monkeypatch):
+    monkeypatch.setattr("trainers.models._example_space._LEAST_ARITHMETIC", 0)
+    monkeypatch.setattr("trainers.models._example_space._LEAST_GAIN", 0)
+    rates = [{"client_lr": 0.3}, {"client_lr": 0.1}, {"client_lr": 0.2}]
+    given = trial(data, task={"model": model}, drop_last=drop_last, rounds=1)
+    first = Pack.from_spec(parse({**given, "members": rates}))
+    wanted = None
+    for oracle in first._setting.model.oracles:
+        plan = replace(first.plan, oracle=oracle)
+        apart = lines({**given, "members": rates}, plan=replace(plan, separate=True))
+        for number, settings in enumerate(rates):
+            alone = lines({**given, "method": {**given["method"], **settings}}, plan=replace(plan, width=1))
+            own = [line["params"] for line in apart if line["member"] == number]
+            assert own == [line["params"] for line in alone]
+        together = lines({**given, "members": rates}, plan=plan)
+        wanted = apart if wanted is None else wanted
+        for line, other, reference in zip(together, apart, wanted, strict=True):
+            np.testing.assert_allclose(line["params"], reference["params"], rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(other["params"], reference["params"], rtol=1e-10, atol=1e-12)
+            assert line["examples"] == other["examples"] == reference["examples"]
+
+
+def passing():
+    """Methods whose clients can pass over their data."""
+    for name, module in methods().items():
+        if any(item.name == "local_epochs" for item in describe(module.Hyper)):
+            yield name
+
+
+@pytest.mark.parametrize("method", list(passing()))
+def test_every_method_counts_the_examples_that_its_passes_use(method, data):
+    settings = {name: value for name, value in part(methods()[method], method).items() if name != "local_steps"}
+    for name in ("central_steps", "central_batch_size"):
+        if any(item.name == name for item in describe(methods()[method].Hyper)):
+            settings[name] = 2
+    task = with_central(method, {"name": "npz"})
+    given = trial(data, task=task, method={"local_epochs": 2}, report=["overhead"])
+    given["method"] = {**settings, "local_epochs": 2}
+    if methods()[method].CLIENTS_PER_ROUND:
+        given["clients_per_round"] = methods()[method].CLIENTS_PER_ROUND
+    counted = []
+    for batch_size in (1, 8):
+        running = Pack.from_spec(parse({**given, "batch_size": batch_size, "rounds": 1}))
+        counted.append(running.advance()[-1])
+        sizes = running._setting.model.examples
+        if given.get("clients_per_round"):
+            sizes = sizes[running._setting.draw(0).batches.clients]
+        assert counted[-1]["client_examples"] == counted[-1]["examples"]
+        if batch_size == 1 and method != "all_on_client":  # where every mini-batch is one example
+            assert counted[-1]["examples"] == counted[-1]["client_gradients"]
+    own, steps = sizes.sum(), np.ceil(sizes / 8).sum()
+    one, several = (line["examples"] / own for line in counted)
+    if method == "all_on_client":  # each step takes a batch of 2 examples of the server as well
+        assert counted[1]["examples"] == 2 * (own + 2 * steps)
+    elif one == several:  # no gradient on a first batch
+        assert counted[1]["client_gradients"] == one * steps
+    else:
+        first = np.minimum(sizes, 8).sum() - len(sizes)
+        assert counted[1]["examples"] - counted[0]["examples"] == first
+
+
+@pytest.mark.parametrize("end", ["joined", "kept", "dropped"])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_examples_are_those_of_the_batches(end, repeats):
+    passes = Passes(np.array([33, 20, 8, 7, 1]), 8, end, repeats)
+    for taken in range(12):
+        steps = np.arange(taken)
+        counts = np.array([passes.counts(np.int64(client), steps).sum() for client in range(5)])
+        assert (passes.examples(np.full(5, taken)) == counts).all()
+    in_a_pass = passes.examples(passes.steps)
+    wanted = {
+        "joined": [40, 24, 8, 8, 8] if repeats else [40, 24, 8, 7, 1],
+        "kept": [33, 20, 8, 7, 1],
+        "dropped": [32, 16, 8, 7, 1],
+    }
+    assert in_a_pass.tolist() == wanted[end]
+
+
+def test_passes_with_replacement_draw_as_many_as_the_client_has(data):
+    line = lines(trial(data, batching="with_replacement"))[-1]
+    assert (line["examples"], line["client_gradients"]) == (2 * ROUNDS * sum(SIZES), 2 * ROUNDS * 12)
+    seeds = [lines(trial(data, batching="with_replacement", seed=seed))[-1]["full_loss"] for seed in (1, 2)]
+    assert seeds[0] != seeds[1]
+
+
+def test_tasks_that_draw_with_replacement_pass_over_shuffled_data():
+    task = {"name": "linear_regression", "clients": 3, "examples": [5, 9, 20], "dimension": 2}
+    method = {"name": "fedavg", "client_lr": 0.01, "server_lr": 0.01}
+    given = {"task": task, "method": {**method, "local_epochs": 1}, "batch_size": 20, "rounds": 2}
+    assert parse(given).batching == "shuffled"
+    assert parse({**given, "method": {**method, "local_steps": 1}}).batching == "with_replacement"
+    full = lines({**given, "batch_size": None})[-1]
+    assert lines(given)[-1]["loss"] == pytest.approx(full["loss"], rel=1e-13)
+
+
+def test_memory_follows_the_examples_of_a_round_and_not_its_largest_client():
+    sizes = np.array([20_000] + [3] * 400)
+    offsets = np.cumsum(sizes) - sizes
+    source = ExampleSource(lambda rows: {"rows": rows}, offsets, sizes, 0, 4, "shuffled", torch.zeros(0), end="kept")
+    batches = source.round(0, np.arange(len(sizes)))
+    limits = batches.epoch_steps(3)
+    batches.prepare(int(limits.max()), limits)
+    assert batches._drawn._rows.numel() == 3 * (20_000 + 400 * 4)
+    seen = []
+    for step in range(int(limits[0])):
+        (group,) = batches.batch(step, int((limits > step).sum()))
+        kept = group.data["rows"] if group.weights is None else group.data["rows"][group.weights > 0]
+        seen += kept.flatten().tolist()
+    assert np.bincount(seen).tolist() == [3] * sizes.sum()
+    for step, client in itertools.product((0, 2), (0, 7, 400)):  # steps beyond a client's passes can be requested
+        again = source.round(0, np.arange(len(sizes))).batch(step, client + 1)[0]
+        assert torch.equal(again.data["rows"][0], batches.batch(step, 1)[0].data["rows"][0])

@@ -1,0 +1,240 @@
+"""The mini-batches of one cohort in one round: rows of the training data, drawn at once and gathered step by step.
+
+Rows are kept in the order of the steps. With passes that end, a client has rows only for the steps that it takes, so
+that memory follows the examples that a round uses, not the largest client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine import randomness
+from trainers.engine.batches.passes import Passes
+from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group
+from trainers.engine.randomness import Purpose
+
+_GROUP_COST = 64  # cost of one more group in calls, expressed in examples
+
+Gather = Callable[[Tensor], Mapping[str, Tensor]]
+"""Maps rows (m, examples) of the training data to the tensors that the model's oracles need."""
+Vary = Callable[[Mapping[str, Tensor], Tensor], Mapping[str, Tensor]]
+"""Maps a group's data and 64 random bits for each of its examples, (m, examples) int64, to the data of one step."""
+Integers = NDArray[np.int64]
+_Chosen = tuple[Integers, Integers, Callable[[Integers, Integers], Integers]]
+
+
+class Drawn(Protocol):
+    """What mini-batches are drawn from.
+
+    Attributes:
+        gather: maps rows of the training data to the data of a group.
+        vary: randomizes the batch of each step; None changes nothing.
+        offsets: (clients,) first row of each client.
+        seed: seed of the trial.
+        shuffles: whether batches are drawn without replacement.
+        like: a tensor with the type and device of the data.
+    """
+
+    gather: Gather
+    vary: Vary | None
+    offsets: Integers
+    seed: int
+    shuffles: bool
+    like: Tensor
+
+
+def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
+    """Cuts clients into groups at the least cost, when each group is padded to its largest size.
+
+    Args:
+        sizes: examples of each client, largest first.
+        group_cost: cost of one more group, in examples.
+
+    Returns:
+        First positions of the groups, then the number of clients.
+
+    Examples:
+        >>> cuts([100, 98, 3, 3, 2], group_cost=10)
+        [0, 2, 5]
+    """
+    held = np.asarray(sizes, dtype=np.int64)
+    count = len(held)
+    if count > 0 and held[0] == held[-1]:
+        return [0, count]
+    best = np.zeros(count + 1, np.int64)
+    previous = np.zeros(count + 1, np.int64)
+    starts = np.arange(count)
+    for stop in range(1, count + 1):
+        costs = best[:stop] + (stop - starts[:stop]) * held[:stop] + group_cost
+        previous[stop] = costs.argmin()
+        best[stop] = costs[previous[stop]]
+    bounds = [count]
+    while bounds[-1] > 0:
+        bounds.append(int(previous[bounds[-1]]))
+    return bounds[::-1]
+
+
+class MiniBatches:
+    """The mini-batches of one cohort in one round.
+
+    Args:
+        source: what they are drawn from.
+        round_index: from 0.
+        clients: (M,) client ids, sorted by number of examples, largest first.
+        passes: how the clients' examples are cut into batches.
+    """
+
+    def __init__(self, source: Drawn, round_index: int, clients: Integers, passes: Passes) -> None:
+        self._source = source
+        self._round_index = round_index
+        self._clients = clients
+        self._passes = passes
+        self._width = passes.batch_size
+        self._uneven = False  # whether any batch holds fewer examples than others
+        purpose = Purpose.SHUFFLE if source.shuffles else Purpose.BATCH
+        self._base = randomness.key(source.seed, round_index, purpose)
+        self._taken = np.zeros(len(clients), np.int64)  # steps of each client that are drawn
+        self._step = self._client = self._first = np.zeros(0, np.int64)
+
+    def prepare(self, local_steps: int, limits: Integers | None = None) -> None:
+        """Draws the batches of the first `local_steps` steps, or fewer, at once.
+
+        Args:
+            local_steps: number of steps.
+            limits: (M,) most steps of each client, largest first; None is no limit.
+        """
+        wanted = np.full(len(self._clients), local_steps)
+        if limits is not None and self._passes.ends:
+            wanted = np.minimum(wanted, limits)
+        if (wanted > self._taken).any():
+            self._draw(np.maximum(wanted, self._taken))
+
+    def batch(self, step: int, clients: int) -> Batch:
+        """The batches of one step (from 0) for the first `clients` clients."""
+        if step >= self._taken[clients - 1]:
+            self.prepare(step + 1)
+        first = int(self._first[step])
+        some = slice(first, first + clients)
+        rows, weights, width = self._rows[some], None, self._width
+        if self._uneven:
+            counts = self._counts[some]
+            width = int(counts.max())
+            rows = rows[:, :width]
+            if counts.min() < width:
+                weights = (self._slots[:width] < self._held[some]) * self._shares[some]
+        data = self._source.gather(rows)
+        if self._source.vary is not None:
+            data = self._source.vary(data, self._words[some, :width])
+        return (Group(0, clients, data, weights),)
+
+    def _draw(self, taken: Integers) -> None:
+        """Draws the first `taken` (M,) steps of each client."""
+        source, longest, device = self._source, int(taken[0]), self._source.like.device
+        busy = np.searchsorted(-taken, -np.arange(longest))
+        self._taken, self._first = taken, np.cumsum(busy) - busy
+        self._step = np.repeat(np.arange(longest), busy)
+        self._client = np.arange(len(self._step)) - np.repeat(self._first, busy)
+        counts = self._passes.counts(self._client, self._step)
+        picked = self._ended(taken, counts) if self._passes.ends else self._joined(longest)
+        rows = picked + source.offsets[self._clients][self._client, None]
+        self._rows = torch.as_tensor(rows, device=device)
+        self._uneven = bool((counts < self._width).any())
+        if self._uneven:
+            self._counts = counts
+            self._held = torch.as_tensor(np.array(counts), device=device)[:, None]
+            self._shares = 1 / self._held.to(source.like)
+            self._slots = torch.arange(self._width, device=device)
+        if source.vary is not None:
+            self._words = step_words(source, self._round_index, self._clients[self._client], self._step, self._width)
+
+    def _joined(self, steps: int) -> Integers:
+        """Positions (steps M, batch_size) within the clients' examples, without an end of a pass."""
+        draw = randomness.shuffled if self._source.shuffles else randomness.with_replacement
+        picked = draw(self._base, self._clients, self._passes.sizes, steps, self._width)
+        return np.ascontiguousarray(picked.transpose(1, 0, 2)).reshape(-1, self._width)
+
+    def _ended(self, taken: Integers, counts: Integers) -> Integers:
+        """Positions (batches, batch_size) of passes that end; a batch is filled up with its last example."""
+        sizes, client = self._passes.sizes, self._client
+        slots = np.minimum(np.arange(self._width), counts[:, None] - 1)
+        if not self._source.shuffles:
+            ids = self._clients[client, None]
+            return randomness.positions(self._base, sizes[client, None], ids, self._step[:, None], slots)
+        passes = -(-taken // self._passes.steps)
+        held = randomness.permutations(self._base, self._clients, sizes, passes)
+        begun, batch = np.divmod(self._step, self._passes.steps[client])
+        first = np.cumsum(sizes * passes) - sizes * passes
+        slots += (first[client] + begun * sizes[client] + batch * self._width)[:, None]
+        return np.asarray(held[slots])
+
+    def distinct(self, steps: int) -> DistinctExamples:
+        """Each of the examples of the first `steps` steps once."""
+        if steps > self._taken[0]:
+            self.prepare(steps)
+        source, device = self._source, self._source.like.device
+        stop = int(self._first[steps]) if steps < len(self._first) else len(self._step)
+        client, step = self._client[:stop], self._step[:stop]
+        rows = self._rows[:stop].cpu().numpy()
+        counts, slots, own = self._in_passes(rows, client, steps) or self._drawn(rows, client)
+        chosen, places, weights = [], [], []
+        for first, last in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
+            clients = np.arange(first, last)[:, None]
+            chosen.append(own(clients, np.minimum(np.arange(counts[first:last].max()), counts[clients] - 1)))
+            some = np.flatnonzero((client >= first) & (client < last))
+            at = step[some], client[some] - first
+            shape = min(steps, int(self._taken[first])), last - first
+            placed = np.zeros((*shape, self._width), np.int64)
+            placed[at] = slots[some]
+            places.append(torch.as_tensor(placed, device=device))
+            held = np.full(shape, self._width)
+            if self._uneven:
+                held[at] = self._counts[some]
+            inside = np.arange(self._width) < held[..., None]
+            weights.append(None if inside.all() else torch.as_tensor(inside / held[..., None]).to(source.like))
+        gather = source.gather
+        return DistinctExamples(chosen, places, weights, lambda rows: gather(torch.as_tensor(rows, device=device)))
+
+    def _in_passes(self, rows: Integers, client: Integers, steps: int) -> _Chosen | None:
+        """`_drawn` if the steps of each client are at least a pass over its own rows; else None."""
+        sizes, offsets = self._passes.sizes, self._source.offsets[self._clients]
+        if self._passes.ends:
+            whole = bool((np.minimum(self._taken, steps) >= self._passes.steps).all())
+        else:
+            whole = not ((steps * self._width) % sizes).any() and not (sizes < self._width).any()
+        if not (self._source.shuffles and whole):
+            return None
+        return sizes, rows - offsets[client, None], lambda client, slot: offsets[client] + slot
+
+    def _drawn(self, rows: Integers, client: Integers) -> _Chosen:
+        """Numbers (M,) of each client's distinct rows, the slots of rows among them, and the row of a client's slot.
+
+        Clients own neighbouring rows, so rows sorted by client and row need one sort of (client's place, row).
+        """
+        every = int(rows.max()) + 1
+        owned_rows, slots = np.unique(rows + every * client[:, None], return_inverse=True)
+        counts = np.bincount(owned_rows // every, minlength=len(self._clients))
+        first = np.cumsum(counts) - counts
+        slots = slots.reshape(rows.shape) - first[client, None]
+        return counts, slots, lambda client, slot: owned_rows[first[client] + slot] % every
+
+
+def step_words(source: Drawn, round_index: int, clients: Integers, steps: Integers, examples: int) -> Tensor:
+    """(batches, examples) int64 random bits for the examples of some batches.
+
+    Args:
+        source: what the batches are drawn from.
+        round_index: from 0.
+        clients: client id of each batch, or of one.
+        steps: step of each batch, or of one.
+        examples: examples of a batch.
+    """
+    base = randomness.key(source.seed, round_index, Purpose.VARIATION)
+    words = randomness.hashed(base, clients[:, None], steps[:, None], np.arange(examples, dtype=np.int64))
+    return torch.as_tensor(words.view(np.int64), device=source.like.device)
