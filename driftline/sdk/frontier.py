@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve, unit
+from driftline.results.show.advice import advice
 from driftline.results.show.number_text import number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
@@ -215,6 +216,15 @@ class Frontier:
             high=high,
             phase=self.data["methods"][label]["reported"]["phase"],
         )
+
+    def advice(self, cost: float | None = None, labels: Sequence[str] = ()) -> str:
+        """One sentence: what to run within a cost, what to expect, and in how many seeds and searches it is better.
+
+        Args:
+            cost: The most that training may cost; the largest cost of the study by default.
+            labels: Only these; all by default.
+        """
+        return advice(self.data, self.data["scale"]["last"] if cost is None else cost, labels)
 
     def to_frame(self) -> DataFrame:
         """The frontiers as a pandas DataFrame: a row for each cost at which a label's quality changes.

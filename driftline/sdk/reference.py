@@ -63,7 +63,7 @@ The commands in Python:
 | `watch` | `job.wait(progress=True)` |
 | `list` | `client.records()`, `client.owners()`; `client.job(name)` finds one |
 | `pause`, `resume`, `retry`, `cancel`, `extend`, `delete`, `logs` | the method of `Job` with this name |
-| `frontier` | `job.best()`, `job.frontier()`, `driftline.frontier(folder)` |
+| `frontier` | `job.best()`, `job.frontier()`, `driftline.frontier(folder)`; `--at` is `frontier.advice(cost)` |
 | `compare` | `job.compare(first, second)`, `driftline.compare(folder, first, second)` |
 | `compare --with` | `job.first_difference(other)` |
 | `models` | `driftline.log_models(folder)` |
@@ -74,6 +74,7 @@ The commands in Python:
 | `replay` | `service.replay.simulation.Replay` |
 | `whoami`, `quota`, `token` | `driftline.AdminClient(url, token)`: `whoami()`, `quota()`, `make_token()`, ... |
 | `ui`, `serve`, `migrate`, `doctor` | only as commands: they start or maintain servers |
+| `open` | `job.frontier().plot("frontier.html")` |
 """
 
 

@@ -17,6 +17,7 @@ import typer
 from driftline.errors import DriftlineError, InvalidSpec
 from service.cli import completion, doctor, remote, theory
 from service.cli.options import (
+    At,
     Compute,
     Cost,
     FlopsPerExample,
@@ -188,6 +189,7 @@ def frontier(
         str | None, typer.Option(help="Quality metric, instead of the study's own; any that the trials reported.")
     ] = None,
     cost: Cost = None,
+    at: At = None,
     network: Network = None,
     compute: Compute = None,
     stragglers: Stragglers = None,
@@ -195,11 +197,11 @@ def frontier(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show the frontiers of a study so far, at any cost: nothing is run again."""
+    """Show the frontiers of a study so far, with any cost, or what to run at one: nothing is run again."""
     from service.cli.show import chosen_cost, show_frontier
 
-    at = chosen_cost(cost, network, compute, stragglers, flops_per_example)
-    show_frontier(study, as_json=json_, quality=quality, cost=at, url=url, token_file=token_file)
+    read_as = chosen_cost(cost, network, compute, stragglers, flops_per_example)
+    show_frontier(study, as_json=json_, quality=quality, cost=read_as, at=at, url=url, token_file=token_file)
 
 
 @app.command(rich_help_panel="Results")
@@ -217,6 +219,7 @@ def compare(
         typer.Option("--with", metavar="DIR|STUDY", help="Instead of labels: another study that should be the same."),
     ] = None,
     cost: Cost = None,
+    at: At = None,
     network: Network = None,
     compute: Compute = None,
     stragglers: Stragglers = None,
@@ -231,13 +234,13 @@ def compare(
     """
     from service.cli.show import chosen_cost, show_comparison, show_first_difference
 
-    at = chosen_cost(cost, network, compute, stragglers, flops_per_example)
-    if other is not None and first is None and at is None:
+    read_as = chosen_cost(cost, network, compute, stragglers, flops_per_example)
+    if other is not None and first is None and read_as is None and at is None:
         show_first_difference(study, other, as_json=as_json, url=url, token_file=token_file)
         return
     if other is not None or first is None or second is None:
         raise InvalidSpec("LABEL", "give two labels of the study, or another study with --with (and no cost)")
-    show_comparison(study, first, second, as_json=as_json, cost=at, url=url, token_file=token_file)
+    show_comparison(study, first, second, as_json=as_json, cost=read_as, at=at, url=url, token_file=token_file)
 
 
 @app.command(rich_help_panel="Results")
@@ -330,6 +333,14 @@ def models(
     from service.cli.ui import log_models
 
     log_models(folder, label, as_json=as_json)
+
+
+@app.command("open", rich_help_panel="Results")
+def open_(folder: Folder) -> None:
+    """Open the page of a study, frontier.html, in a browser."""
+    from service.cli.ui import open_page
+
+    open_page(folder)
 
 
 @app.command(rich_help_panel="Results")

@@ -41,6 +41,10 @@ Cost = Annotated[
         autocompletion=completion.costs,
     ),
 ]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="COST", help="Only what holds for up to this cost: 20, or 392.4k, 1.5M, 2G bytes."),
+]
 Network = Annotated[
     str | None, typer.Option(metavar="BANDWIDTH,LATENCY", help="For --cost time: a client's link, such as 10Gbit,10ms.")
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import unit
 from driftline.results.headline import ranges_text
 from driftline.results.modelled_time import Time
+from driftline.results.show.advice import offers, wins
+from driftline.results.show.number_text import banded
 from driftline.results.trial_list import first_difference
 from search_spaces import spaces
 from service.cli.terminal import echo
@@ -37,11 +40,16 @@ def show_frontier(
     as_json: bool,
     quality: str | None = None,
     cost: str | Time | None = None,
+    at: str | None = None,
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
-    """Prints the frontiers so far of an output folder or of a study on a service."""
+    """Prints the frontiers so far of an output folder or of a study on a service, or what to run for one cost."""
+    limit = None if at is None else _amount(at)
     frontier = _frontier(study, quality, cost, url, token_file)
+    if limit is not None:
+        _show_offers(frontier, limit, frontier.labels, as_json=as_json)
+        return
     echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
 
 
@@ -52,12 +60,17 @@ def show_comparison(
     *,
     as_json: bool = False,
     cost: str | Time | None = None,
+    at: str | None = None,
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
-    """Prints which label is better, or why there is no verdict."""
+    """Prints which label is better, or why there is no verdict; with `at`, for one cost."""
+    limit = None if at is None else _amount(at)
     frontier = _frontier(study, None, cost, url, token_file)
     verdict = frontier.compare(first, second)
+    if limit is not None:
+        _show_offers(frontier, limit, (first, second), as_json=as_json, over_all=verdict["why"])
+        return
     if as_json:
         echo(json.dumps(verdict, indent=2))
         return
@@ -68,6 +81,40 @@ def show_comparison(
         echo(f"{RANGES[verdict['ranges_of']]}, at 95 % for all costs together:")
     for span, better in ranges_text(verdict["ranges"], counted):
         echo(f"  {span} {unit(counted)}: {better or neither}")
+
+
+def _show_offers(frontier: Frontier, cost: float, labels: Sequence[str], *, as_json: bool, over_all: str = "") -> None:
+    """Prints what to run within a cost, the labels' offers beside each other, and what holds over all costs."""
+    rows = offers(frontier.data, cost, labels)
+    found = [asdict(frontier.best(label, cost=cost)) for label, _ in rows]
+    if as_json:
+        others = {label: asdict(wins(frontier.data, rows[0][0], label, [cost])[0]) for label, _ in rows[1:]}
+        said = {"advice": frontier.advice(cost, labels), "offers": found, "better_than": others}
+        echo(json.dumps(said | ({"why": over_all} if over_all else {}), indent=2))
+        return
+    echo(frontier.advice(cost, labels))
+    width = max((len(label) for label, _ in rows), default=0)
+    for label, row in rows:
+        echo(f"  {label:{width}}  {banded(*row.quality)}, stopped at round {row.stop}: {row.run}")
+    if over_all:
+        echo(f"Over all costs: {over_all}")
+
+
+def _amount(text: str) -> float:
+    """A cost as people write it: 20, or 392.4k, 1.5M, 2G, 1T.
+
+    Raises:
+        InvalidSpec: It is no positive number.
+    """
+    sizes = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    digits, size = (text[:-1], sizes[text[-1]]) if text[-1:] in sizes else (text, 1.0)
+    try:
+        amount = float(f"{float(digits) * size:.15g}")
+    except ValueError:
+        amount = math.nan
+    if not 0 < amount < math.inf:
+        raise InvalidSpec("--at", f"must be a positive number such as 20, 392.4k or 1.5M, got {shown(text)}")
+    return amount
 
 
 def show_first_difference(

@@ -1,4 +1,4 @@
-"""`driftline ui`: MLflow for output folders, for who has the link. `driftline models`: models for it."""
+"""`driftline open` and `ui`: the page of an output folder, and MLflow. `driftline models`: models for MLflow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import typer
 
-from driftline.errors import InvalidSpec
+from driftline.errors import InvalidSpec, NotFound
 from service.child_environment import child_environment
 from service.cli.terminal import echo
 from service.embedded.folder_results import StoredLink, log_stored_models, mlflow_uri, stored_link
@@ -63,6 +63,20 @@ def open_ui(folders: Sequence[Path], port: int, *, browser: bool, as_json: bool 
         echo(json.dumps({"url": url, "tracking_uri": link.tracking_uri}) if as_json else text)
         sys.stdout.flush()
         raise typer.Exit(_serve(link, port, token, browser=browser))
+
+
+def open_page(folder: Path) -> None:
+    """Opens frontier.html of a folder in a browser, and prints its address.
+
+    Raises:
+        NotFound: The folder has no page yet.
+    """
+    page = folder / "frontier.html"
+    if not page.is_file():
+        raise NotFound(f"no frontier.html in {folder}: run a study into it first, or resume it")
+    address = page.resolve().as_uri()
+    echo(address)
+    webbrowser.open(address)
 
 
 def link_with(token: str, url: str) -> str:

@@ -205,7 +205,7 @@ class EmbeddedRun:
         folder = shlex.quote(str(self.folder))
         return (
             f"\nIn {self.folder}: {', '.join(FILES)}\nEverything measured is in driftline.db.\n"
-            f"Open it in the MLflow UI:  driftline ui {folder}"
+            f"Open the page:  driftline open {folder}\nOpen it in the MLflow UI:  driftline ui {folder}"
             if self.shown()
             else f"The MLflow UI cannot show it, because recording failed; {LOG} says why. "
             f"Record it again:  driftline resume {folder}"

@@ -54,6 +54,16 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     other = json.loads(run("frontier", "small", "--json", "--cost", "client_gradients").stdout)
     assert other["definitions"]["cost"] != document["definitions"]["cost"]
     assert isinstance(run("frontier", "small", "--quality", "los").exception, InvalidSpec)
+    at = run("frontier", "small", "--at", "2")
+    assert at.stdout.startswith("For up to 2 rounds: ")
+    assert {line.split()[0] for line in at.stdout.splitlines()[1:]} == {"fedavg", "fedsgd"}
+    said = json.loads(run("compare", "small", "fedavg", "fedsgd", "--at", "0.002k", "--json").stdout)
+    assert (said["advice"], {row["label"] for row in said["offers"]}) == (
+        at.stdout.splitlines()[0],
+        set(document["methods"]),
+    )
+    refused = run("frontier", "small", "--at", "2 rounds").exception
+    assert str(refused) == '--at: must be a positive number such as 20, 392.4k or 1.5M, got "2 rounds"'
     verdict = run("compare", "small", "fedavg", "fedsgd")
     assert verdict.exit_code == 0
     assert verdict.stdout.strip()

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from driftline.results.ledger import SHARED
 from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settled
+from driftline.results.show.advice import wins
 from driftline.results.show.axes import cost_title, quality_scale, quality_title
 from driftline.results.show.number_text import WHOLE
 from driftline.results.show.palette import styles
@@ -30,6 +31,7 @@ Key = tuple[str, str, int]  # label, phase, configuration
 
 MOST_COSTS = 600  # of a frontier, and at least 16, besides changes of configuration; evenly on a logarithmic axis
 MOST_STEPS = 6_400  # of all frontiers together
+MOST_COMPARED = 10  # labels of which each pair is counted
 MOST_ROUNDS = 64  # of a learning curve
 MOST_ROWS = 5_000  # configurations; the best of those that only the search has run
 MOST_READINGS = 8
@@ -182,7 +184,7 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
         ``"values"`` has ``[settles, ends, pareto, settles_low, settles_high, ends_low, ends_high]`` for each row, the
         last four only for several seeds, and nothing where there is no value. ``"frontiers"`` has for each label the
         columns of its frontier: cost, quality, low, high, row, round. ``"ends"`` has first and last cost of each
-        row of the table "What to run".
+        row of the table "What to run", ``"wins"`` how often one label is better than another.
     """
     parameters = result["definitions"]["parameters"]
     number = {key: index for index, key in enumerate(keys)}
@@ -203,6 +205,7 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
             [[_exact(row.start), row.end_text] for row in recommendation_rows(result, label)]
             for label in result["methods"]
         ],
+        "wins": _wins(result),
         "theory": [_theory(method, most) for method in result["methods"].values()],
         "values": [_values(rows.get(key)) for key in keys],
         "predicted": [
@@ -239,6 +242,29 @@ def _frontier(label: str, method: Json, number: Mapping[Key, int], most: int) ->
         "row": [number.get((label, phase, row["configuration"]), -1) if row else -1 for row in chosen],
         "round": [row["round"] if row else 0 for row in chosen],
     }
+
+
+def _wins(result: Json) -> dict[str, Json]:
+    """How often each of two labels is better: where this changes, and then in how many seeds and searches.
+
+    ``{"0,1": {"of": [seeds, searches], "rows": [[cost, seeds of 0, seeds of 1, searches of 0, searches of 1], ...]}}``;
+    nothing for pairs without a common seed, or if there are more than `MOST_COMPARED` labels.
+    """
+    found: dict[str, Json] = {}
+    labels = list(result["methods"])
+    for (i, a), (j, b) in combinations(enumerate(labels if len(labels) <= MOST_COMPARED else ()), 2):
+        curves = [curve for label in (a, b) for curve in result["methods"][label]["cross_fitted"]]
+        costs = sorted({cost for curve in curves for cost in curve["cost"]})
+        pairs = list(zip(wins(result, a, b, costs), wins(result, b, a, costs), strict=True))
+        if not pairs or not pairs[0][0].of_seeds:
+            continue
+        rows: list[list[float]] = []
+        for cost, (one, other) in zip(costs, pairs, strict=True):
+            counts = [one.seeds, other.seeds, one.searches, other.searches]
+            if not rows or rows[-1][1:] != counts:
+                rows.append([_exact(cost), *counts])
+        found[f"{i},{j}"] = {"of": [pairs[0][0].of_seeds, pairs[0][0].of_searches], "rows": rows}
+    return found
 
 
 def _theory(method: Json, most: int) -> list[list[Any]]:

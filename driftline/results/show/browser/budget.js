@@ -82,6 +82,27 @@ function short(cost) {
   return reading().whole ? Math.round(rounded) : rounded;
 }
 
+// In how many seeds and searches the best offer is better than the others, as the table of `driftline frontier --at` says.
+function betterThan(best, offers, budget) {
+  const texts = [];
+  let least = Infinity;
+  for (const { label, row } of offers) {
+    const first = Math.min(label, best.label),
+      found = row && label !== best.label ? reading().wins[`${first},${Math.max(label, best.label)}`] : null;
+    if (!found) continue;
+    const counts = found.rows.filter(([cost]) => cost <= budget).at(-1) || found.rows[0];
+    const of = first === best.label ? 0 : 1,
+      [seeds, searches] = found.of;
+    const among = searches === 1 ? "of one search" : `and ${counts[3 + of]} of ${searches} searches`;
+    texts.push(`better than ${safe(LABELS[label].name)} in ${counts[1 + of]} of ${seeds} seeds ${among}`);
+    least = Math.min(least, searches);
+  }
+  if (!texts.length) return "";
+  const few = least === 1 ? "One search does" : `${least} searches do`;
+  const undecided = least < 6 ? ` ${few} not decide which method is better (needs 6).` : "";
+  return ` B${texts.join(", ").slice(1)}.${undecided}`;
+}
+
 function drawBudget() {
   const { first, last, metric } = reading(),
     chosen = budget(),
@@ -104,9 +125,10 @@ function drawBudget() {
     );
   }
   const best = offers.find((one) => one.row);
+  const better = best ? betterThan(best, offers, chosen) : "";
   document.getElementById("advice").textContent = best
     ? `For up to ${text}: ${safe(LABELS[best.label].name)}, configuration ${best.row.configuration}, ` +
-      `stopped at round ${best.round}; expect ${safe(metric)} ${banded(best.quality, best.low, best.high)}.`
+      `stopped at round ${best.round}; expect ${safe(metric)} ${banded(best.quality, best.low, best.high)}.${better}`
     : `Nothing to recommend for ${text}.`;
   document
     .getElementById("choices")
