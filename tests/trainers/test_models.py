@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
@@ -17,7 +16,6 @@ from trainers.hyperparameters import describe
 from trainers.models import _dropout as dropout
 from trainers.models import cnn, mlp
 from trainers.models._augmentation import moved
-from trainers.models._network import Network
 from trainers.problem import Examples, Problem
 from trainers.registry import models
 from trainers.trial.document import parse
@@ -267,18 +265,6 @@ def test_pictures_move_by_up_to_crop_and_are_mirrored():
             counts[matches[0]] += 1
     assert min(counts.values()) > 15  # of 33 on average
     assert torch.equal(moved(pictures, words, 0, False), pictures)
-
-
-def test_modules_with_other_chance_or_batch_statistics_are_refused():
-    def network(*layers):
-        return Network(problem((4,)), lambda: nn.Sequential(*layers, nn.Linear(4, 62)), torch.float32, CPU)
-
-    assert network(nn.Dropout(0.1), nn.LayerNorm(4)).dropouts[0].rate == 0.1
-    assert network(nn.Dropout(0.0)).dropouts == ()
-    with pytest.raises(TypeError, match=r"must come from torch.nn.Dropout, got AlphaDropout"):
-        network(nn.AlphaDropout(0.1))
-    with pytest.raises(TypeError, match="without batch normalisation, got BatchNorm1d"):
-        network(nn.BatchNorm1d(4))
 
 
 def test_large_batches_are_cut_into_pieces_without_a_change(monkeypatch):

@@ -78,13 +78,14 @@ class Layout:
         """The layout of tensors with the given shapes, in the given order.
 
         Args:
-            shapes: name -> shape; a scalar is (1,).
+            shapes: name -> shape.
             padded_rows: names of tensors whose last dimension is also padded to a multiple of 16.
         """
         entries: list[Entry] = []
         offset = 0
         for name, shape in shapes.items():
-            row = aligned(shape[-1]) if name in padded_rows else shape[-1]
+            last = shape[-1] if shape else 1
+            row = aligned(last) if name in padded_rows else last
             entry = Entry(name, tuple(shape), offset, row)
             entries.append(entry)
             offset += aligned(entry.extent)
@@ -108,7 +109,7 @@ class Layout:
         for entry in self.entries:
             stretch = params[..., entry.offset : entry.offset + entry.extent]
             rows = stretch.view(*params.shape[:-1], *entry.shape[:-1], entry.row)
-            views[entry.name] = rows[..., : entry.shape[-1]]
+            views[entry.name] = rows[..., : entry.shape[-1]] if entry.shape else rows[..., 0]
         return views
 
     def vector(self, params: Tensor) -> Tensor:
@@ -120,7 +121,7 @@ class Layout:
         Returns:
             (..., count).
         """
-        return torch.cat([view.flatten(params.dim() - 1) for view in self.views(params).values()], -1)
+        return torch.cat([view.reshape(*params.shape[:-1], -1) for view in self.views(params).values()], -1)
 
     def row(self, vector: Tensor) -> Tensor:
         """The row that holds the given true parameters; the inverse of `vector`.

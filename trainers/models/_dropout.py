@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from trainers.engine import randomness
 
 _HALF = 32
-_OTHER_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
 class Dropout(nn.Module):
     """Drops each unit with probability `rate`, and multiplies the others by 1 / (1 - rate).
 
-    A hash of the example's key, the layer's number and the unit decides which units are dropped. Without keys none is.
+    A hash of the example's key, the layer's number, how often it was called, and the unit decides which units are
+    dropped. Without keys none is. An example's values are neighbours: its own are one row, or several after another.
 
     Args:
         rate: in [0, 1).
@@ -32,6 +32,8 @@ class Dropout(nn.Module):
 
     keys: Tensor | None = None
     """(examples,) int32; set by `keyed` for the duration of one call."""
+    calls = 0
+    """How often the layer was called during that call: a layer that serves several places drops other units in each."""
 
     def __init__(self, rate: float, number: int) -> None:
         super().__init__()
@@ -39,34 +41,37 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout must be in [0, 1), got dropout={rate}")
         self.rate = rate
         self.number = number
-        self._tables: dict[tuple[int, torch.device], Tensor] = {}
+        self._tables: dict[tuple[int, int, torch.device], Tensor] = {}
 
     def forward(self, values: Tensor) -> Tensor:
         """The values (examples, ...) after dropout."""
         if self.keys is None or self.rate == 0:
             return values
-        return values * self.factors(self.keys, values[0].numel(), values).view(values.shape)
+        factors = self.factors(self.keys, values.numel() // len(self.keys), values, self.calls)
+        self.calls += 1
+        return values * factors.view(values.shape)
 
-    def factors(self, keys: Tensor, units: int, like: Tensor) -> Tensor:
+    def factors(self, keys: Tensor, units: int, like: Tensor, call: int = 0) -> Tensor:
         """The factors of units: 0, or 1 / (1 - rate).
 
         Args:
             keys: (...) int32 keys of examples.
             units: number of units of each example.
             like: a tensor with the type and device of the result.
+            call: number of the layer's call.
 
         Returns:
             (..., units).
         """
-        words = _mix(keys[..., None] ^ self._table(units, like.device))
+        words = _mix(keys[..., None] ^ self._table(units, call, like.device))
         kept = words >= int(self.rate * 2.0**32) - 2**31
         return kept.to(like.dtype) * (1 / (1 - self.rate))
 
-    def _table(self, units: int, device: torch.device) -> Tensor:
+    def _table(self, units: int, call: int, device: torch.device) -> Tensor:
         """(units,) int32, a hash of each unit."""
-        key = (units, device)
+        key = (units, call, device)
         if key not in self._tables:
-            base = randomness.key(0, self.number, randomness.Purpose.VARIATION)
+            base = randomness.key(call, self.number, randomness.Purpose.VARIATION)
             words = randomness.hashed(base, np.arange(units, dtype=np.int64)) >> np.uint64(_HALF)
             self._tables[key] = torch.from_numpy(words.astype(np.uint32).view(np.int32)).to(device)
         return self._tables[key]
@@ -77,19 +82,14 @@ def own_dropout(module: nn.Module) -> tuple[Dropout, ...]:
 
     Args:
         module: changed in place.
-
-    Raises:
-        TypeError: a layer uses other randomness, which would come from torch's own generator.
     """
     layers: list[Dropout] = []
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Dropout):
+            if type(child) is nn.Dropout:
                 replaced = Dropout(child.p, len(layers))
                 setattr(parent, name, replaced)
                 layers.append(replaced)
-            elif isinstance(child, _OTHER_DROPOUT) or (isinstance(child, nn.RNNBase) and child.dropout > 0):
-                raise TypeError(f"a model's randomness must come from torch.nn.Dropout, got {child} as {name}")
     return tuple(layer for layer in layers if layer.rate > 0)
 
 
@@ -102,12 +102,12 @@ def keyed(layers: tuple[Dropout, ...], keys: Tensor | None) -> Iterator[None]:
         keys: (examples,) int32; None is no dropout.
     """
     for layer in layers:
-        layer.keys = keys
+        layer.keys, layer.calls = keys, 0
     try:
         yield
     finally:
         for layer in layers:
-            layer.keys = None
+            layer.keys, layer.calls = None, 0
 
 
 def dropout_keys(words: Tensor) -> Tensor:

@@ -5,16 +5,23 @@ A model is one file in trainers/models (or an installed package's entry point) w
     Settings                             a frozen dataclass of the model's settings in a task's document
     build(problem, dtype, device)        returns Network(problem, make, dtype, device, ...)
 
-where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores (examples, classes). The module may
-contain torch.nn.Dropout, whose masks are drawn from (seed, round, client, step), but no batch normalisation, which
-would mix examples and keep state besides the parameters; group or layer normalisation is fine.
+where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores: (examples, classes) with
+cross-entropy, or, if the targets are floating-point numbers, (examples, numbers) with half the squared error.
+
+Gradients are computed in training mode, evaluations in evaluation mode. What a module draws in training comes from
+(seed, round, client, step): the masks of torch.nn.Dropout from each example's own key, anything else from the
+process's generators, which are seeded for each batch of a client. Such a module has one oracle, one by one; it draws
+other numbers on a GPU. `_examination` refuses what keeps state besides the parameters, such as batch normalisation, or
+mixes examples; group or layer normalisation is fine.
 
 Parameters start with PyTorch's default initialisation of each layer, drawn in single precision on the CPU by torch's
-generator, seeded from the trial's seed alone: equal for all types, all devices and all methods.
+generator, seeded from the trial's seed alone: equal for all types, all devices and all methods. Buffers and frozen
+parameters (`requires_grad_(False)`) are constants, the same in all trials: as `make` leaves them with seed 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -37,26 +44,32 @@ from trainers.hyperparameters import check, describe
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
+from trainers.models._examination import EXAMPLES, Examination, give_shapes, refuse_unsuited
+from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.problem import WHOLE, Examples, Problem
 
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
-_TRIED = 2  # examples on which a module is tried
+_LOOKED_AT = 64  # examples among which one is looked for that differs from the first
 
 SettingsT = TypeVar("SettingsT")
 
 
 class Network:
-    """A torch module for classification, and its data on a device.
+    """A torch module for classification or regression, and its data on a device.
 
     Args:
-        problem: a problem with labelled Examples. Inputs of whole numbers, such as word ids, reach the module as int64
+        problem: a problem with Examples. Inputs of whole numbers, such as word ids, reach the module as int64
             if it takes them, else as floats.
-        make: returns a new module, initialised by torch's generator; called again for every initial model.
+        make: returns a new module, initialised by torch's, numpy's or Python's generator; called again for every
+            initial model. Layers without a shape, such as LazyLinear, get it from a call with one example.
         dtype: type of all floating-point tensors. With bfloat16 they are float32, and the module runs in bfloat16 for
             gradients.
         device: device of all tensors.
         crop: largest random shift of training images, in pixels; 0 is none.
         flip: whether training images are mirrored at random.
+
+    Raises:
+        SpecError: the module does not fit the data, or is none that can be trained (`_examination`).
     """
 
     explosion = 1e3
@@ -75,10 +88,16 @@ class Network:
         self.rounding = dtype if dtype == torch.bfloat16 else None
         self.like = torch.empty(0, dtype=torch.float32 if self.rounding else dtype, device=device)
         self.make = make
-        self.module = self._made(0).to(self.like)
+        self.example = train.inputs[:1].copy()
+        self.classifies = train.targets.dtype.kind != "f"
+        self.generators = generators(device)
+        self.draws: tuple[GlobalGenerator, ...] = ()
+        self.module = self._made(0)
+        refuse_unsuited(self.module)
+        self.module.to(self.like)
         self.dropouts = own_dropout(self.module)
-        _refuse_batch_normalisation(self.module)
-        self.layout = Layout.of({name: tuple(held.shape) for name, held in self.module.named_parameters()})
+        trained = {name: held for name, held in self.module.named_parameters() if held.requires_grad}
+        self.layout = Layout.of({name: tuple(held.shape) for name, held in trained.items()})
         self.crop, self.flip = crop, flip
         self.clients = train.clients
         self.examples: NDArray[np.int64] | None = train.sizes
@@ -86,15 +105,20 @@ class Network:
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
         self.pictures = train.inputs.ndim == 4
-        self.whole = train.inputs.dtype.kind in WHOLE and self._takes_whole(train)
+        without_memory = device.type == "meta"  # tensors have shapes only, and a first call costs seconds of imports
+        self.whole = train.inputs.dtype.kind in WHOLE and (without_memory or self._takes_whole(train))
         self.inputs, self.targets = self._held(train)
         self.test = problem.test
         self.held_out = None if problem.test is None else self._held(problem.test)
-        self.oracles: Mapping[str, Oracle] = {
-            "loop": Loop(self.layout, self.module, self._losses),
-            "vmap": Vmap(self.layout, self._functional_losses),
-            "autograd": Autograd(self.layout, self._functional_losses),
-        }
+        if not without_memory:
+            self.draws = self._examination(outputs_of(problem)).draws()
+        self.oracles: Mapping[str, Oracle] = {"loop": Loop(self.layout, self.module, self._losses)}
+        if not self.draws:
+            self.oracles = {
+                **self.oracles,
+                "vmap": Vmap(self.layout, self._functional_losses),
+                "autograd": Autograd(self.layout, self._functional_losses),
+            }
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
         """The (P,) initial model; without `init` it is PyTorch's default initialisation with the trial's seed."""
@@ -109,26 +133,29 @@ class Network:
     def torch_module(self, params: Tensor) -> nn.Module:
         """A new module with these parameters (P,), in evaluation mode, on the CPU."""
         module = self._made(0).to(self.like.dtype)
-        module.load_state_dict({name: view.cpu() for name, view in self.layout.views(params).items()})
-        return module.eval()
+        parameters = dict(module.named_parameters())
+        with torch.no_grad():
+            for name, view in self.layout.views(params).items():
+                parameters[name].copy_(view)
+        return module.cpu().eval()
 
     def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
         """The batches of a trial."""
-        chance = bool(self.dropouts) or self.crop > 0 or self.flip
+        chance = bool(self.dropouts) or bool(self.draws) or self.crop > 0 or self.flip
         vary = self.vary if chance else None
         return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary, end)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
-        """The inputs (m, examples, ...), images channels last in memory, and targets of rows (m, examples)."""
+        """The inputs (m, examples, ...), images channels last in memory, and targets (m, examples, ...) of rows."""
         flat = rows.reshape(-1)
         inputs = self.inputs.index_select(0, flat)
         return {
             "inputs": self._shown(inputs.view(*rows.shape, *inputs.shape[1:])),
-            "targets": self.targets.index_select(0, flat).view(rows.shape),
+            "targets": self.targets.index_select(0, flat).view(*rows.shape, *self.targets.shape[1:]),
         }
 
     def vary(self, data: Mapping[str, Tensor], words: Tensor) -> dict[str, Tensor]:
-        """The data of one step: augmented images, and the keys of dropout.
+        """The data of one step: augmented images, the keys of dropout, and the words that seed other draws.
 
         Args:
             data: from `gather`.
@@ -139,12 +166,14 @@ class Network:
             varied["inputs"] = moved(data["inputs"], words, self.crop, self.flip)
         if self.dropouts:
             varied["keys"] = dropout_keys(words)
+        if self.draws:
+            varied["words"] = words
         return varied
 
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
     ) -> dict[str, Tensor]:
-        """test_loss and test_accuracy over all test examples, (T,) each.
+        """test_loss and, of a classifier, test_accuracy over all test examples, (T,) each.
 
         Args:
             params: (T, 1, P).
@@ -158,7 +187,9 @@ class Network:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
         loss, right = self._answers(params, *tensors)
-        metrics = {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
+        metrics = {"test_loss": loss.mean(1)}
+        if self.classifies:
+            metrics["test_accuracy"] = right.mean(1)
         if "client_accuracy" in reports:
             metrics.update(client_accuracy(client_shares(right, offsets, sizes)))
         return metrics
@@ -175,7 +206,9 @@ class Network:
         return loss @ torch.as_tensor(rows, device=loss.device)
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) accuracies on batches."""
+        """(T, M) accuracies on batches; None for a regression."""
+        if not self.classifies:
+            return None
         accuracies = self.like.new_empty((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
@@ -191,62 +224,93 @@ class Network:
         return accuracies
 
     def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(losses, 1 for correct predictions) of all examples, (T, rows) float64 each."""
+        """(losses, 1 for correct predictions) of all examples, (T, rows) float64 each; the latter 0 in a regression."""
         losses = torch.empty((params.shape[0], len(inputs)), dtype=torch.float64, device=params.device)
-        right = torch.empty_like(losses)
+        right = torch.zeros_like(losses)
+        self.module.eval()
         with torch.no_grad():
             for trial, row in enumerate(params[:, 0]):
                 tensors = self.layout.views(row)
                 for start in range(0, len(inputs), _EVALUATED):
                     some = slice(start, start + _EVALUATED)
-                    scores = self._functional_scores(tensors, {"inputs": self._shown(inputs[some])})
-                    losses[trial, some] = F.cross_entropy(scores, targets[some], reduction="none")
-                    right[trial, some] = scores.argmax(1) == targets[some]
+                    scores = torch.func.functional_call(self.module, tensors, (self._shown(inputs[some]),))
+                    losses[trial, some] = self._of_scores(scores, targets[some])
+                    if self.classifies:
+                        right[trial, some] = scores.argmax(1) == targets[some]
         return losses, right
+
+    def _of_scores(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each example: cross-entropy, or half the squared error as in linear regression."""
+        if self.classifies:
+            return F.cross_entropy(scores, targets, reduction="none")
+        return 0.5 * (scores - targets).square().sum(-1)
 
     def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
             return self._functional_losses(dict(self.module.named_parameters()), data)
-        with keyed(self.dropouts, data.get("keys")):
-            scores = self.module(data["inputs"])
-        return F.cross_entropy(scores, data["targets"], reduction="none")
+        return self._of_scores(self._called(lambda: self.module(data["inputs"]), data), data["targets"])
 
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
-            tensors = {name: self._rounded(held) for name, held in (*self.module.named_buffers(), *tensors.items())}
+            constants = (*self.module.named_buffers(), *self.module.named_parameters())
+            tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
-        scores = self._functional_scores(tensors, data).to(self.like.dtype)
-        return F.cross_entropy(scores, data["targets"], reduction="none")
+        return self._of_scores(self._functional_scores(tensors, data).to(self.like.dtype), data["targets"])
 
     def _rounded(self, held: Tensor) -> Tensor:
         return held.to(self.rounding) if held.is_floating_point() else held
 
     def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
+        return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), (data["inputs"],)), data)
+
+    def _called(self, call: Callable[[], Tensor], data: Mapping[str, Tensor]) -> Tensor:
+        """The scores of a call of the module in training mode, with the random numbers of the data.
+
+        On data without random numbers, such as all data of a client, a module that draws is in evaluation mode.
+        """
+        words = data.get("words")
+        training = words is not None or "keys" in data or not (self.draws or self.dropouts)
+        if self.module.training is not training:
+            self.module.train(training)
         with keyed(self.dropouts, data.get("keys")):
-            scores: Tensor = torch.func.functional_call(self.module, dict(tensors), (data["inputs"],))
-        return scores
+            if words is None:
+                return call()
+            with seeded(self.draws, int(words[0])):
+                return call()
 
     def _shown(self, inputs: Tensor) -> Tensor:
         """Inputs as the module takes them: images (..., channels, height, width), without a copy."""
         return inputs.movedim(-1, -3) if self.pictures else inputs
 
     def _made(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(randomness.key(seed, 0, randomness.Purpose.START))
-            return self.make()
+        with seeded(self.generators, randomness.key(seed, 0, randomness.Purpose.START)):
+            module = self.make()
+            give_shapes(module, self.example)
+        return module
+
+    def _examination(self, outputs: int) -> Examination:
+        """The examination of the module, with two examples that differ if there are such."""
+        inputs = self.inputs[:_LOOKED_AT]
+        other = (inputs != inputs[:1]).flatten(1).any(1).to(torch.uint8).argmax()
+        pair = self._shown(torch.stack([inputs[0], inputs[other]]))
+        return Examination(self.module, self._made(0), self.dropouts, pair, outputs, self.classifies)
 
     def _takes_whole(self, examples: Examples) -> bool:
         """Whether the module takes whole numbers, such as word ids: False if it computes with floats only.
 
         A module that takes neither keeps them whole, so that training ends with the error that they cause.
         """
-        targets = torch.as_tensor(examples.targets[:_TRIED], device=self.like.device)
+        constants = {name: held.clone() for name, held in self.module.named_buffers()}
+        tensors = {**constants, **dict(self.module.named_parameters())}
         for whole in (True, False):
             like = self.like.long() if whole else self.like
-            data = {"inputs": owned(examples.inputs[:_TRIED], like), "targets": targets.long()}
+            data = {
+                "inputs": owned(examples.inputs[:EXAMPLES], like),
+                "targets": self._wanted(examples.targets[:EXAMPLES]),
+            }
             try:
-                with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                    self._functional_losses(dict(self.module.named_parameters()), data)
+                with torch.no_grad(), seeded(self.generators, 0):
+                    self._functional_losses(tensors, data)
             except Exception:  # of any kind, from code of others
                 continue
             return whole
@@ -270,7 +334,13 @@ class Network:
             # A view for one channel: its stride must be 1, or torch treats the images as channels first.
             one = channels == 1
             inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
-        return inputs, torch.as_tensor(examples.targets, dtype=torch.int64, device=self.like.device)
+        return inputs, self._wanted(examples.targets)
+
+    def _wanted(self, targets: NDArray[Any]) -> Tensor:
+        """Class numbers (rows,) or numbers (rows, outputs) on the device."""
+        if self.classifies:
+            return torch.as_tensor(targets, dtype=torch.int64, device=self.like.device)
+        return owned(targets, self.like).view(len(targets), -1)
 
 
 def examples_of(problem: Problem) -> Examples:
@@ -278,6 +348,12 @@ def examples_of(problem: Problem) -> Examples:
     if not isinstance(problem.train, Examples):
         raise TypeError(f"a network must get Examples, got {type(problem.train).__name__}")
     return problem.train
+
+
+def outputs_of(problem: Problem) -> int:
+    """Numbers that a module must return for an example: classes, or targets of a regression."""
+    targets = examples_of(problem).targets
+    return math.prod(targets.shape[1:]) if targets.dtype.kind == "f" else classes_of(problem)
 
 
 def classes_of(problem: Problem) -> int:
@@ -316,9 +392,3 @@ def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
     known = {item.name for item in describe(kind)}
     given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in known}
     return cls(**check(cls, given, "task.model"))
-
-
-def _refuse_batch_normalisation(module: nn.Module) -> None:
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
-            raise TypeError(f"a model must be without batch normalisation, got {layer} as {name}: use GroupNorm")

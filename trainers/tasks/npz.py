@@ -5,8 +5,8 @@
     numpy.savez("mine.npz", x=inputs, y=labels, client=names)
 
 `inputs` names an array (examples, ...) of numbers, which are used unscaled; a model of word ids gets whole numbers.
-`targets` names class numbers (examples,) from 0 on, or, for the model "linear", numbers (examples,) or (examples,
-outputs). `client` names whole numbers or strings (examples,).
+`targets` names class numbers (examples,) from 0 on, or, for "linear" and other models of numbers, numbers (examples,)
+or (examples, outputs). `client` names whole numbers or strings (examples,).
 
 Test examples are those that a true/false array marks, `"test": "is_test"`; or separate arrays,
 `"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional); otherwise
@@ -65,7 +65,7 @@ class _ArrayKeys(FederatedKeys):
 
     path: str = tunable(doc=f"the .npz file, from the current directory or ${VARIABLE}")
     inputs: str = tunable("x", doc="name of the array of inputs, (examples, ...)")
-    targets: str = tunable("y", doc="name of the array of classes (or of numbers, for linear)")
+    targets: str = tunable("y", doc="name of the array of classes (or of numbers, for models of numbers)")
     client: str | None = tunable(_CLIENT, doc="name of the array that says whose each example is")
     test: Any = tunable(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
     test_fraction: float | None = tunable(

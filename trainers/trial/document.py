@@ -376,7 +376,8 @@ def _check_together(
             "method.local_epochs must be left out for a task without countable examples: give local_steps",
             "method.local_epochs",
         )
-    if "client_accuracy" in values["report"] and ("test_accuracy" not in module.METRICS or len(task.test or ()) < 2):
+    lacking = "test_accuracy" not in _metrics(task, module) or len(task.test or ()) < 2
+    if "client_accuracy" in values["report"] and lacking:
         raise SpecError(
             "report must not contain client_accuracy: it needs a task with test_accuracy and at least two test clients",
             "report",

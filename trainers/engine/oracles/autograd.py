@@ -44,10 +44,10 @@ class Autograd(Oracle):
             for place, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 loss = (self.losses(leaves, data) * weights).sum()
-                slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True)
+                slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
                 wanted = self.layout.views(along[place, trial]).values()
                 slope = torch.stack([(a * b).sum() for a, b in zip(slopes, wanted, strict=True)]).sum()
-                self._add(held[place, trial], torch.autograd.grad(slope, list(leaves.values())))
+                self._add(held[place, trial], torch.autograd.grad(slope, list(leaves.values()), materialize_grads=True))
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
@@ -58,7 +58,7 @@ class Autograd(Oracle):
             for place, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 loss = (self.losses(leaves, data) * weights).sum()
-                self._add(held[place, trial], torch.autograd.grad(loss, list(leaves.values())))
+                self._add(held[place, trial], torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
                 losses[trial, group.start + place] = loss.detach()
         return losses if want_loss else None
 

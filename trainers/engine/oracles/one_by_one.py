@@ -61,9 +61,9 @@ class Loop(Oracle):
                     self._bind(tensors)
                     for data, weights in pieces(group, place, params):
                         loss = self.losses(data) @ weights
-                        slopes = torch.autograd.grad(loss, self.parameters, create_graph=True)
+                        slopes = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
                         products = [(a * b).sum() for a, b in zip(slopes, along[place][trial], strict=True)]
-                        bend = torch.autograd.grad(torch.stack(products).sum(), self.parameters)
+                        bend = torch.autograd.grad(torch.stack(products).sum(), self.parameters, materialize_grads=True)
                         torch._foreach_add_(held[place][trial], bend)
         return total
 
@@ -77,7 +77,8 @@ class Loop(Oracle):
                     self._bind(tensors)
                     for data, weights in pieces(group, place, params):
                         loss = self.losses(data) @ weights
-                        torch._foreach_add_(held[place][trial], torch.autograd.grad(loss, self.parameters))
+                        slopes = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+                        torch._foreach_add_(held[place][trial], slopes)
                         if want_loss:
                             losses[trial, group.start + place] += loss.detach()
         return losses if want_loss else None

@@ -1,0 +1,455 @@
+"""Modules of people's own: seeded where they draw, evaluated in evaluation mode, refused where they keep state."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainers import Pack, parse
+from trainers.engine.oracles.oracle import ModelBuilder
+from trainers.errors import SpecError
+from trainers.models._network import Network
+from trainers.problem import Examples, Problem
+from trainers.registry import models
+
+CPU = torch.device("cpu")
+GENERATOR = np.random.default_rng(0)
+ROWS = GENERATOR.normal(size=(40, 6))
+IMAGES = GENERATOR.normal(size=(40, 3, 6, 6))
+SEQUENCES = GENERATOR.normal(size=(40, 5, 8))
+WORDS = GENERATOR.integers(0, 20, (40, 5))
+CLASSES = np.arange(40) % 3
+SHARED = nn.Linear(6, 3)
+Make = Callable[[], nn.Module]
+
+
+class Between(nn.Module):
+    """Two layers with a function of the module and the hidden units between them."""
+
+    def __init__(self, function: Callable[[Any, Tensor], Tensor], **held: Any) -> None:
+        super().__init__()
+        self.first, self.last, self.function = nn.Linear(6, 8), nn.Linear(8, 3), function
+        for name, value in held.items():
+            self.register_buffer(name, value) if isinstance(value, Tensor) else setattr(self, name, value)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        out: Tensor = self.last(self.function(self, self.first(rows)))
+        return out
+
+
+class Sequence(nn.Module):
+    """Scores of sequences of vectors or words: a layer on (examples, length, 8), and the mean over the length."""
+
+    def __init__(self, layer: Callable[..., Any], words: bool = False) -> None:
+        super().__init__()
+        self.table, self.layer, self.last = nn.Embedding(20, 8) if words else nn.Identity(), layer, nn.Linear(8, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        found = self.layer(self.table(rows))
+        out: Tensor = self.last((found[0] if isinstance(found, tuple) else found).mean(1))
+        return out
+
+
+class Attention(nn.Module):
+    """Attention of torch's layer, or of its function."""
+
+    def __init__(self, functional: bool) -> None:
+        super().__init__()
+        self.heads = None if functional else nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        rows = self.project(rows)
+        if self.heads is not None:
+            return self.heads(rows, rows, rows)[0]  # type: ignore[no-any-return]
+        return F.scaled_dot_product_attention(rows, rows, rows, dropout_p=0.3 * self.training)
+
+
+class Positions(nn.Module):
+    """A constant buffer of position ids, and an embedding that is also the last layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ids", torch.arange(5))
+        self.words, self.places = nn.Embedding(20, 8), nn.Embedding(5, 8)
+        self.back, self.last = nn.Linear(8, 20, bias=False), nn.Linear(20, 3)
+        self.back.weight = self.words.weight
+        self.scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, words: Tensor) -> Tensor:
+        out: Tensor = self.last(self.back(self.words(words) + self.places(self.ids)).mean(1)) * self.scale
+        return out
+
+
+class KeptNormalisation(nn.Module):
+    """Batch normalisation whose statistics stay as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(6), nn.Linear(6, 3)
+
+    def train(self, mode: bool = True) -> KeptNormalisation:
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, rows: Tensor) -> Tensor:
+        out: Tensor = self.last(self.norm(rows))
+        return out
+
+
+class Subclass(nn.Dropout):
+    """A dropout layer that does something else."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows + torch.rand_like(rows) if self.training else rows
+
+
+def skipping(draw: Callable[[], float]) -> Make:
+    return lambda: Between(lambda self, rows: rows if self.training and draw() < 0.5 else rows.tanh())
+
+
+def initialised(draw: Callable[[], Any]) -> Make:
+    def make() -> nn.Module:
+        layer = nn.Linear(6, 3)
+        layer.weight.data = torch.as_tensor(draw(), dtype=torch.float32)
+        return layer
+
+    return make
+
+
+def set_attribute(self: Any, value: Any) -> None:
+    self.held = value
+
+
+def frozen() -> nn.Module:
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    module[0].requires_grad_(False)
+    return module
+
+
+def counting(self: Any, rows: Tensor) -> Tensor:
+    self.calls += 1
+    return rows * (1 + self.calls / 1000)
+
+
+def logging(self: Any, rows: Tensor) -> Tensor:
+    self.held.append(rows.mean().item())
+    return rows
+
+
+def averaging(self: Any, rows: Tensor) -> Tensor:
+    self.mean.mul_(0.9).add_(0.1 * rows.detach().mean())
+    return rows - self.mean
+
+
+def linear(*layers: Callable[[], nn.Module], units: int = 6) -> Make:
+    return lambda: nn.Sequential(*(layer() for layer in layers), nn.Flatten(), nn.Linear(units, 3))
+
+
+parametrizations = nn.utils.parametrizations
+DRAWING: dict[str, tuple[Make, Any]] = {
+    "functional_dropout": (lambda: Between(lambda self, rows: F.dropout(rows, 0.5, self.training)), ROWS),
+    "rrelu": (linear(nn.RReLU), ROWS),
+    "alpha_dropout": (linear(lambda: nn.AlphaDropout(0.3)), ROWS),
+    "dropout2d": (linear(lambda: nn.Dropout2d(0.3), units=108), IMAGES),
+    "subclass_of_dropout": (linear(Subclass), ROWS),
+    "gumbel": (lambda: Between(lambda self, rows: F.gumbel_softmax(rows) if self.training else rows), ROWS),
+    "noise": (lambda: Between(lambda self, rows: rows + torch.randn(8) if self.training else rows), ROWS),
+    "lstm": (lambda: Sequence(nn.LSTM(8, 8, 2, dropout=0.5, batch_first=True)), SEQUENCES),
+    "attention": (lambda: Sequence(Attention(False)), SEQUENCES),
+    "attention_function": (lambda: Sequence(Attention(True)), SEQUENCES),
+    "transformer": (lambda: Sequence(nn.TransformerEncoderLayer(8, 2, 8, 0.3, batch_first=True), words=True), WORDS),
+    "python": (skipping(random.random), ROWS),
+    "numpy": (skipping(np.random.rand), ROWS),
+    "torch": (skipping(lambda: torch.rand(()).item()), ROWS),
+}
+STEADY: dict[str, tuple[Make, Any]] = {
+    "positions_and_tied": (Positions, WORDS),
+    "kept_batch_normalisation": (KeptNormalisation, ROWS),
+    "weight_norm": (linear(lambda: parametrizations.weight_norm(nn.Linear(6, 6))), ROWS),
+    "instance_norm": (linear(lambda: nn.InstanceNorm2d(3), units=108), IMAGES),
+    "lazy": (linear(lambda: nn.LazyConv2d(2, 3), lambda: nn.Flatten(), lambda: nn.LazyLinear(6)), IMAGES),
+    "unused": (lambda: Between(lambda self, rows: rows, unused=nn.Linear(2, 2)), ROWS),
+    "frozen": (frozen, ROWS),
+    "cache": (lambda: Between(lambda self, rows: rows * self.__dict__.setdefault("mask", torch.ones(8))), ROWS),
+    "last_activation": (lambda: Between(lambda self, rows: (set_attribute(self, rows), rows)[1]), ROWS),
+    "numpy_start": (initialised(lambda: np.random.normal(size=(3, 6))), ROWS),  # noqa: NPY002
+    "python_start": (initialised(lambda: [[random.random()] * 6] * 3), ROWS),
+}
+REFUSED: dict[str, tuple[Make, Any, str]] = {
+    "dropout_in_evaluation": (
+        lambda: Between(lambda self, rows: F.dropout(rows, 0.5)),
+        ROWS,
+        "the module (Between) draws from torch's random generator in evaluation mode",
+    ),
+    "noise_in_a_layer": (
+        lambda: nn.Sequential(nn.Linear(6, 6), Between(lambda self, rows: rows + torch.rand(8))),
+        ROWS,
+        "layer 1 (Between) draws from torch's random generator in evaluation mode",
+    ),
+    "python": (lambda: Between(lambda self, rows: rows * random.random()), ROWS, "draws from Python's random"),
+    "numpy": (lambda: Between(lambda self, rows: rows * np.random.rand()), ROWS, "draws from numpy's"),  # noqa: NPY002
+    "own_generator": (
+        lambda: Between(lambda self, rows: rows * self.draw.random(), draw=np.random.default_rng(0)),
+        ROWS,
+        "the module (Between) gives other numbers when it is called again with the same examples in evaluation mode",
+    ),
+    "own_generator_in_training": (
+        lambda: Between(lambda self, rows: rows * np.random.default_rng().random() if self.training else rows),
+        ROWS,
+        "the module (Between) gives other numbers when it is called again with the same examples in training mode",
+    ),
+    "spectral_norm": (
+        linear(lambda: parametrizations.spectral_norm(nn.Linear(6, 6))),
+        ROWS,
+        "layer 0 (ParametrizedLinear) changes its weight.0._u when it is called in training mode",
+    ),
+    "old_spectral_norm": (
+        linear(lambda: nn.utils.spectral_norm(nn.Linear(6, 6))),
+        ROWS,
+        "layer 0 (Linear) changes its weight_u",
+    ),
+    "running_mean": (lambda: Between(averaging, mean=torch.zeros(())), ROWS, "(Between) changes its mean"),
+    "instance_norm": (
+        linear(lambda: nn.InstanceNorm2d(3, track_running_stats=True), units=108),
+        IMAGES,
+        "layer 0 (InstanceNorm2d) changes its running_mean",
+    ),
+    "counter": (lambda: Between(counting, calls=0), ROWS, "(Between) gives other numbers when it is called again"),
+    "list": (lambda: Between(logging, held=[]), ROWS, "(Between) changes its attribute held at every call"),
+    "batch_norm": (linear(lambda: nn.BatchNorm1d(6)), ROWS, "layer 0 (BatchNorm1d) mixes the examples of a batch"),
+    "batch_norm_without_statistics": (
+        linear(lambda: nn.BatchNorm1d(6, track_running_stats=False)),
+        ROWS,
+        "layer 0 (BatchNorm1d) mixes the examples",
+    ),
+    "own_batch_norm": (lambda: Between(lambda self, rows: rows - rows.mean(0)), ROWS, "(Between) mixes examples"),
+    "length_first": (lambda: Sequence(nn.LSTM(8, 8)), SEQUENCES, "layer layer (LSTM) mixes examples"),
+    "one_example_only": (
+        lambda: Between(lambda self, rows: rows.view(1, 8)),
+        ROWS,
+        "the module (Between) fails when the module gets inputs (2, 6) of float32: RuntimeError",
+    ),
+    "no_single_example": (
+        lambda: Between(lambda self, rows: rows.squeeze(0)),
+        ROWS,
+        "must return scores (examples, classes) = (1, 3) for 1 example, got (3,)",
+    ),
+    "other_inputs": (
+        linear(lambda: nn.Linear(7, 6)),
+        ROWS,
+        "layer 0 (Linear) fails when the module gets inputs (2, 6)",
+    ),
+    "few_classes": (lambda: nn.Linear(6, 2), ROWS, "(Linear) must return scores (examples, classes) = (2, 3)"),
+    "no_tensor": (lambda: nn.LSTM(6, 3), ROWS, "the module (LSTM) must return a tensor of scores, got tuple"),
+    "in_place": (linear(lambda: nn.ReLU(inplace=True)), ROWS, "layer 0 (ReLU) changes the module's inputs in place"),
+    "one_module": (lambda: SHARED, ROWS, "`make` must return a new module at every call"),
+    "start_without_a_seed": (
+        initialised(lambda: np.random.default_rng().normal(size=(3, 6))),
+        ROWS,
+        "the module (Linear) starts with another weight when it is made again from the same seed",
+    ),
+    "nothing_to_train": (lambda: nn.Linear(6, 3).requires_grad_(False), ROWS, "has no parameter to train"),
+    "complex": (
+        lambda: Between(lambda self, rows: (rows * self.turn).real, turn=torch.ones(8, dtype=torch.cfloat)),
+        ROWS,
+        "must compute with real numbers, got turn of torch.complex64",
+    ),
+    "lazy": (lambda: nn.Sequential(nn.LazyConv2d(2, 3)), ROWS, "layer 0 (LazyConv2d) gets no shape from the first"),
+}
+
+
+def network(make: Make, inputs: Any, targets: Any = CLASSES, dtype: torch.dtype = torch.float32) -> Network:
+    offsets = np.array([0, 9, 12, 30])
+    data = Examples(inputs, targets, offsets, np.diff([*offsets, 40]))
+    return Network(Problem("own", data, test=data), make, dtype, CPU)
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Pack]:
+    """Makes a pack of a module on data with four clients of different sizes."""
+
+    def pack(make: Make, inputs: Any, targets: Any = CLASSES, **changes: Any) -> Pack:
+        class Builder(ModelBuilder):
+            DTYPES = ("float32", "float64", "bfloat16")
+            TARGETS = "numbers" if targets.dtype.kind == "f" else "classes"  # type: ignore[assignment]
+
+            def build(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
+                return Network(problem, make, dtype, device)
+
+        monkeypatch.setitem(models()._loaded, "own", Builder())
+        monkeypatch.setattr(models(), "_own", {*models()._own, "own"})
+        np.savez(tmp_path / "data.npz", x=inputs, y=targets, client=np.repeat(np.arange(4), [9, 3, 18, 10]))
+        document = {
+            "task": {"name": "npz", "path": str(tmp_path / "data.npz"), "model": "own"},
+            "method": {"name": "fedavg", "client_lr": 0.1, "tied": True, "local_steps": 3},
+            "rounds": 4,
+            "clients_per_round": 3,
+            "batch_size": 5,
+            "eval_every": 1,
+            "report": ["params"],
+            **changes,
+        }
+        return Pack.from_spec(parse(document), device="cpu")
+
+    yield pack  # type: ignore[misc]
+    from trainers.engine.packs.build import _models
+
+    _models.clear()  # of modules that the same document means no more
+
+
+def curve(pack: Pack, member: int = 0) -> list[Any]:
+    names = ("train_loss", "params", "update_norm")
+    return [[line[name] for name in names] for line in pack.advance() if line["member"] == member]
+
+
+@pytest.mark.parametrize("name", [*DRAWING, "positions_and_tied", "lazy", "numpy_start", "kept_batch_normalisation"])
+def test_a_curve_depends_on_the_seed_only(name: str, train: Callable[..., Pack]) -> None:
+    make, inputs = {**DRAWING, **STEADY}[name]
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tobytes()  # noqa: NPY002
+    alone = curve(train(make, inputs))
+    assert [*map(bytes, (states[0].numpy(), torch.get_rng_state().numpy()))].count(bytes(states[0].numpy())) == 2
+    assert states[1:] == (random.getstate(), np.random.get_state()[1].tobytes())  # noqa: NPY002
+    torch.manual_seed(7)
+    assert curve(train(make, inputs)) == alone
+    members = [{"client_lr": 0.3}, {}, {"local_steps": 1}]
+    assert curve(train(make, inputs, members=members, eval_every=3, report=["params", "full_loss"]), 1) == alone
+    pack = train(make, inputs)
+    lines = pack.advance(2)
+    restored = Pack.restore(pack.spec, pack.to_bytes(), device="cpu").advance()
+    assert [line["params"] for line in (*lines, *restored)] == [values[1] for values in alone]
+    assert curve(train(make, inputs, seed=1)) != alone
+
+
+@pytest.mark.parametrize("name", [*DRAWING, *STEADY])
+def test_evaluations_draw_nothing_and_are_those_of_the_written_module(name: str) -> None:
+    make, inputs = {**DRAWING, **STEADY}[name]
+    model = network(make, inputs)
+    params = model.start(None, 3)
+    module = model.torch_module(params)
+    given = torch.as_tensor(inputs) if inputs.dtype.kind == "i" else torch.as_tensor(inputs, dtype=torch.float32)
+    with torch.no_grad():
+        loss = F.cross_entropy(module(given), torch.as_tensor(CLASSES)).item()
+    assert model.evaluate(params.view(1, 1, -1))["test_loss"].item() == pytest.approx(loss, rel=1e-5)
+    batches = model.source(0, 5, "shuffled").round(0, np.arange(4))
+    for name, oracle in model.oracles.items():
+        if name != "vmap":
+            losses = oracle.value(params.view(1, 1, -1), batches.full())[0]
+            assert float(losses.double() @ torch.tensor([18.0, 10, 9, 3]).double() / 40) == pytest.approx(
+                loss, rel=1e-4
+            )
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_draws_differ_between_steps_clients_and_rounds(name: str) -> None:
+    make, inputs = DRAWING[name]
+    model = network(make, np.repeat(inputs[:1], 40, 0), np.zeros(40, np.int64))
+    params = model.start(None, 0).view(1, 1, -1)
+    losses = set()
+    for number in range(3):
+        batches = model.source(0, 8, "shuffled").round(number, np.arange(4))
+        for step in range(4):
+            losses |= set(model.oracles["loop"].value(params, batches.batch(step, 3))[0].tolist())
+    assert len(losses) == 2 if name in ("python", "numpy", "torch") else len(losses) > 30  # of 36
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_reproduced_is_refused_by_the_layers_name(name: str) -> None:
+    make, inputs, message = REFUSED[name]
+    with pytest.raises(SpecError, match=re.escape(message)) as error:
+        network(make, inputs)
+    assert str(error.value).startswith("task.model: ")
+    assert "\n" not in str(error.value)
+
+
+def test_batch_normalisation_is_refused_when_the_document_is_read(train: Callable[..., Pack]) -> None:
+    with pytest.raises(SpecError, match=r"task.model: layer 0 \(BatchNorm1d\) mixes the examples"):
+        train(linear(lambda: nn.BatchNorm1d(6)), ROWS)
+
+
+def test_frozen_parameters_stay_and_cost_nothing(train: Callable[..., Pack]) -> None:
+    method = {"name": "fedavg", "client_lr": 0.1, "tied": True, "local_steps": 3, "weight_decay": 0.1}
+    pack = train(frozen, ROWS, method=method)
+    line = pack.advance()[-1]
+    assert len(line["params"]) == 27
+    assert line["bytes_up"] == 4 * 3 * 27 * 4
+    first, last = frozen_start(), pack.torch_modules()[0]
+    assert torch.equal(last[0].weight, first)  # type: ignore[index]
+    assert not last[0].weight.requires_grad  # type: ignore[index]
+
+
+def frozen_start() -> Tensor:
+    weight: Tensor = network(frozen, ROWS).module[0].weight  # type: ignore[index]
+    return weight
+
+
+def test_tied_weights_get_the_sum_of_both_gradients() -> None:
+    model = network(Positions, WORDS, dtype=torch.float64)
+    assert [entry.name for entry in model.layout.entries].count("words.weight") == 1
+    assert "back.weight" not in {entry.name for entry in model.layout.entries}
+    module = model.torch_module(model.start(None, 0)).train()
+    assert module.back.weight is module.words.weight
+    batch = model.source(0, 6, "shuffled").round(0, np.array([2])).batch(0, 1)
+    data = batch[0].data
+    F.cross_entropy(module(data["inputs"][0]), data["targets"][0]).backward()
+    for oracle in model.oracles.values():
+        total = oracle.value_and_grad(model.start(None, 0).view(1, 1, -1), batch)[1][0, 0]
+        torch.testing.assert_close(model.layout.views(total)["words.weight"], module.words.weight.grad)
+        torch.testing.assert_close(model.layout.views(total)["scale"], module.scale.grad)
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_network_learns_a_regression_as_the_linear_model_does(
+    outputs: int, batch_size: int | None, train: Callable[..., Pack]
+) -> None:
+    targets = np.random.default_rng(1).normal(size=(40, outputs)).squeeze()
+    changes = {"dtype": "float64", "init": [0.0] * 7 * outputs, "batch_size": batch_size, "report": ["full_loss"]}
+    lines = train(lambda: nn.Linear(6, outputs), ROWS, targets, **changes).advance()
+    own = train(lambda: nn.Linear(6, outputs), ROWS, targets).spec.canonical["task"]
+    document = {**train(lambda: nn.Linear(6, outputs), ROWS, targets, **changes).spec.canonical}
+    wanted = Pack.from_spec(parse({**document, "task": {**own, "model": "linear"}}), device="cpu").advance()
+    for line, other in zip(lines[1:], wanted[1:], strict=True):
+        assert "test_accuracy" not in line
+        for name in ("train_loss", "test_loss", "full_loss", "update_norm"):
+            assert line[name] == pytest.approx(other[name], rel=1e-10)
+
+
+def test_a_regression_has_no_accuracy_to_report(train: Callable[..., Pack]) -> None:
+    with pytest.raises(SpecError, match="report must not contain client_accuracy"):
+        train(lambda: nn.Linear(6, 1), ROWS, CLASSES / 2, report=["client_accuracy"])
+    with pytest.raises(
+        SpecError, match=r"must return scores \(examples, targets\) = \(2, 1\) for 2 examples, got \(2, 3\)"
+    ):
+        train(lambda: nn.Linear(6, 3), ROWS, CLASSES / 2)
+
+
+def test_a_layer_that_serves_several_places_drops_other_units_in_each() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.last = nn.Dropout(0.5), nn.Linear(60, 3)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            masks.append([(self.drop(torch.ones(len(rows), 60)) != 0).tolist() for _ in range(2)])
+            out: Tensor = self.last(rows.repeat(1, 10))
+            return out
+
+    masks: list[Any] = []
+    model = network(Twice, ROWS)
+    masks.clear()
+    batch = model.source(0, 4, "shuffled").round(0, np.array([0])).batch(0, 1)
+    for _ in range(2):
+        model.oracles["loop"].value(model.start(None, 0).view(1, 1, -1), batch)
+    assert masks[0] == masks[1]
+    assert masks[0][0] != masks[0][1]

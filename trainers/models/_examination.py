@@ -1,0 +1,322 @@
+"""Examines a module when it is built: it must be what gradients and evaluations take it for, or it is refused.
+
+That is a function of its parameters, its constants, the mode and one example: no running statistics, no counter, no
+mixing of examples, and no randomness in evaluations. In training, it may draw from the process's generators
+(`_generators`), which `Network` seeds by (seed, round, client, step). All else would give other numbers in a pack,
+after a restart, or with other reports.
+
+The module is called with two examples, twice in either mode, then with each of them alone: a fraction of one step's
+time. Calls of all its layers are recorded, so that an error names the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from trainers.engine.memory import native, ran_out
+from trainers.errors import SpecError
+from trainers.models._dropout import Dropout, keyed
+from trainers.models._generators import GlobalGenerator, generators, seeded
+from trainers.models._layer_calls import LayerCall, close, differing, layers_of, mixing, recorded
+from trainers.models._module_state import attributes_of, first_difference, tensors_of
+from trainers.problem import WHOLE
+
+EXAMPLES = 2
+"""With which a module is called."""
+
+_SEED = 1
+_KEYS = (0x2545F491, -0x61C88647)  # of dropout, one for each example
+_OTHER_KERNELS = 3.0  # times the root of rounding: what other kernels, for one example, may make of cancelling numbers
+_REPEATED = 100  # roundings by which numbers may differ in a second call; on a GPU, sums may be in another order
+_NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_PARAMETRIZED = ".parametrizations."
+
+
+@dataclass
+class _Pass:
+    """One call of the module: its scores, the calls of its layers, and the generators from which it drew."""
+
+    scores: Any = None
+    calls: list[LayerCall] = field(default_factory=list)
+    drawn: tuple[GlobalGenerator, ...] = ()
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Examines one module.
+
+    Args:
+        module: the module, with its own Dropout; its mode and its gradients' flags are left as they are.
+        again: the same module made anew from the same seed, as `make` returns it; it is converted.
+        dropouts: its layers that drop units.
+        inputs: (2, ...) of two examples, as the module gets them.
+        outputs: numbers of an example's scores; more are accepted of a classifier.
+        classifies: whether targets are classes.
+    """
+
+    module: nn.Module
+    again: nn.Module
+    dropouts: tuple[Dropout, ...]
+    inputs: Tensor
+    outputs: int
+    classifies: bool
+
+    def draws(self) -> tuple[GlobalGenerator, ...]:
+        """The generators from which the module draws in training mode.
+
+        Raises:
+            SpecError: the module is none that can be trained; names the layer.
+        """
+        mode = self.module.training
+        held = tensors_of(self.module)
+        self._check_constructions(held)
+        sources = generators(self.inputs.device)
+        with seeded(sources, _SEED):
+            try:
+                self._examine(held, sources, training=False)
+                return self._examine(held, sources, training=True)
+            finally:
+                self.module.train(mode)
+
+    def _examine(
+        self, held: Mapping[str, Tensor], sources: Sequence[GlobalGenerator], training: bool
+    ) -> tuple[GlobalGenerator, ...]:
+        """The generators from which the module draws in a mode."""
+        self.module.train(training)
+        when = "training" if training else "evaluation"
+        first = self._call(self.inputs, sources)
+        self._check_scores(first.scores, EXAMPLES, training)
+        if first.drawn and not training:
+            raise self._error(
+                self._drawing(first.drawn[0]),
+                f"draws from {first.drawn[0].name}'s random generator in evaluation mode: it must draw in training "
+                "mode only, as nn.Dropout does",
+            )
+        if (changed := first_difference(held, tensors_of(self.module))) is not None:
+            layer, name = _owner(changed)
+            raise self._error(
+                layer,
+                f"changes its {name} when it is called in {when} mode, but a model must keep nothing besides its "
+                "parameters, no running statistics either: use another layer, such as GroupNorm or weight_norm",
+            )
+        attributes = attributes_of(self.module)
+        second = self._call(self.inputs, sources)
+        if (other := differing(first.calls, second.calls, _REPEATED * self._rounding)) is not None:
+            raise self._error(
+                other,
+                f"gives other numbers when it is called again with the same examples in {when} mode: it must keep "
+                "nothing between calls, and draw with torch, numpy.random or random, which are seeded",
+            )
+        if (changed := first_difference(attributes, attributes_of(self.module))) is not None:
+            layer, name = _owner(changed)
+            raise self._error(
+                layer, f"changes its attribute {name} at every call, but a model must keep nothing between calls"
+            )
+        if not first.drawn:
+            self._check_examples_alone(second, sources, training)
+        return first.drawn
+
+    def _call(self, inputs: Tensor, sources: Sequence[GlobalGenerator], examples: slice = slice(None)) -> _Pass:
+        """Calls the module with recorded layers, from the same state of all generators every time.
+
+        Raises:
+            SpecError: the module raises an error, or changes its inputs.
+        """
+        done = _Pass()
+        running: list[str] = []
+        shown = inputs.clone()
+        keys = torch.tensor(_KEYS, dtype=torch.int32, device=inputs.device)[examples] if self.module.training else None
+        for source in sources:
+            source.seed(_SEED)
+        marks = [source.mark() for source in sources]
+        try:
+            record = recorded(self.module, running, done.calls)
+            with record, keyed(self.dropouts, keys), torch.set_grad_enabled(self.module.training):
+                done.scores = self.module(shown)
+        except Exception as error:  # of any kind, from code of others
+            if ran_out(error) or isinstance(error, SpecError):
+                raise
+            said = f"{type(error).__name__}: {error}"
+            kind = str(inputs.dtype).removeprefix("torch.")
+            layer = running[-1] if running else ""
+            raise self._error(layer, f"fails when the module gets inputs {_shape(inputs)} of {kind}: {said}") from error
+        if not close(shown, inputs, 0.0):
+            layer = self._changing(shown.copy_(inputs), lambda: shown.cpu().numpy().tobytes())
+            raise self._error(layer, "changes the module's inputs in place, which are data that others use: copy them")
+        done.calls.append(
+            LayerCall("", [], [done.scores] if isinstance(done.scores, Tensor) else [])
+        )  # without hooks too
+        pairs = zip(sources, marks, strict=True)
+        done.drawn = tuple(source for source, mark in pairs if source.mark() != mark)
+        return done
+
+    def _check_constructions(self, held: Mapping[str, Tensor]) -> None:
+        """Two modules of one seed must be equal and share nothing; something must be real and trained."""
+        if not any(held.requires_grad for held in self.module.parameters()):
+            raise self._error("", "has no parameter to train: at least one must require a gradient")
+        self.again.to(next(self.module.parameters()))
+        other = tensors_of(self.again)
+        if self.again is self.module or any(
+            mine is its for mine, its in zip(self.module.parameters(), self.again.parameters(), strict=False)
+        ):
+            raise self._error("", "is returned by `make` twice, but `make` must return a new module at every call")
+        if (different := first_difference(held, other)) is not None or held.keys() != other.keys():
+            layer, name = _owner(different or "")
+            raise self._error(
+                layer,
+                f"starts with another {name or 'layer'} when it is made again from the same seed: draw with torch, "
+                "numpy.random or random, which are seeded, not from a generator of your own",
+            )
+
+    def _check_scores(self, scores: Any, examples: int, training: bool) -> None:
+        if not isinstance(scores, Tensor):
+            raise self._error("", f"must return a tensor of scores, got {type(scores).__name__}")
+        shape = tuple(scores.shape)
+        fits = len(shape) == 2 and shape[0] == examples
+        if not fits or (shape[1] < self.outputs if self.classifies else shape[1] != self.outputs):
+            what = "classes" if self.classifies else "targets"
+            raise self._error(
+                "", f"must return scores (examples, {what}) = ({examples}, {self.outputs}) for {examples} "
+                f"example{'s' * (examples > 1)}, got {shape}"
+            )  # fmt: skip
+        if not scores.is_floating_point():
+            raise self._error("", f"must return scores of floating-point type, got {scores.dtype}")
+        if training and not scores.requires_grad:
+            raise self._error("", "must return scores that depend on a parameter to train, got none that does")
+
+    def _check_examples_alone(self, both: _Pass, sources: Sequence[GlobalGenerator], training: bool) -> None:
+        """The scores of an example must not depend on its neighbours in a batch, nor on their number."""
+        tolerance = _OTHER_KERNELS * self._rounding**0.5
+        for number in range(EXAMPLES):
+            one = slice(number, number + 1)
+            alone = self._call(self.inputs[one], sources, one)
+            self._check_scores(alone.scores, 1, training)
+            if not close(both.scores[one], alone.scores, tolerance):
+                raise self._error(
+                    mixing(both.calls, alone.calls, one, tolerance),
+                    "mixes examples: the scores of an example differ with and without another one in the batch: "
+                    "the first dimension must be the examples in all layers (batch_first), without batch statistics",
+                )
+
+    def _drawing(self, source: GlobalGenerator) -> str:
+        return self._changing(self.inputs.clone(), source.mark)
+
+    def _changing(self, inputs: Tensor, mark: Callable[[], bytes]) -> str:
+        """The innermost layer during whose call a mark changes."""
+        found: list[str] = []
+        before: list[bytes] = []
+
+        def entering(*_: Any) -> None:
+            before.append(mark())
+
+        def leaving(name: str) -> Callable[..., None]:
+            def after(*_: Any) -> None:
+                if mark() != before.pop():
+                    found.append(name)
+
+            return after
+
+        handles = []
+        for name, layer in layers_of(self.module):
+            handles += [layer.register_forward_pre_hook(entering), layer.register_forward_hook(leaving(name))]
+        try:
+            with torch.no_grad():
+                self.module(inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found[0] if found else ""
+
+    @property
+    def _rounding(self) -> float:
+        return torch.finfo(next(self.module.parameters()).dtype).eps
+
+    def _error(self, layer: str, rest: str) -> SpecError:
+        return refusal(self.module, layer, rest)
+
+
+def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
+    """Calls a module with lazy layers once, so that their parameters get shapes and first values.
+
+    Args:
+        module: a new module, changed in place.
+        example: (1, ...) the inputs of an example; whole numbers are tried as int64 first, then as floats.
+
+    Raises:
+        SpecError: a layer keeps no shape.
+    """
+    lazy = next(((name, held) for name, held in module.named_parameters() if is_lazy(held)), None)
+    if lazy is None:
+        return
+    mode, name, said = module.training, lazy[0].rpartition(".")[0], "the module's forward does not call it"
+    module.eval()
+    for dtype in (torch.int64, torch.float32)[example.dtype.kind not in WHOLE :]:
+        inputs = torch.as_tensor(native(example)).to(lazy[1].device, dtype)
+        try:
+            with torch.no_grad():
+                module(inputs)
+            break
+        except Exception as error:  # of any kind, from code of others
+            said = f"{type(error).__name__}: {error}"
+    module.train(mode)
+    if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
+        if lazy[1].is_meta:
+            raise RuntimeError(said)  # the module may need real tensors
+        raise refusal(module, name, f"gets no shape from the first example, with inputs {_shape(example)}: {said}")
+
+
+def refusal(module: nn.Module, layer: str, rest: str) -> SpecError:
+    """The error for a layer: "task.model: layer NAME (Type) ...".
+
+    Args:
+        module: the whole module.
+        layer: name of the layer in it; "" is the module itself.
+        rest: the rest of the line.
+    """
+    held = dict(module.named_modules()).get(layer, module)
+    where = f"layer {layer} ({type(held).__name__})" if layer else f"the module ({type(module).__name__})"
+    return SpecError(f"task.model: {where} {rest}", "task.model")
+
+
+def refuse_unsuited(module: nn.Module) -> None:
+    """Raises a SpecError for what needs no call to be found, so that a study is refused before it begins.
+
+    That is complex numbers, and batch normalisation unless the module keeps it in evaluation mode.
+
+    Args:
+        module: as `make` returns it.
+    """
+    for name, held in (*module.named_parameters(), *module.named_buffers()):
+        if held.is_complex():
+            layer, own = _owner(name)
+            raise refusal(module, layer, f"must compute with real numbers, got {own} of {held.dtype}: keep two parts")
+    mode = module.training
+    module.train()
+    for name, layer in module.named_modules():
+        if isinstance(layer, _NORMALISATIONS) and layer.training:
+            raise refusal(
+                module,
+                name,
+                "mixes the examples of a batch: a model must be without batch normalisation: use GroupNorm",
+            )
+    module.train(mode)
+
+
+def _owner(name: str) -> tuple[str, str]:
+    """The layer that has a tensor or an attribute, and its name there; of a parametrized one, the layer with both."""
+    if _PARAMETRIZED in name:
+        layer, _, rest = name.partition(_PARAMETRIZED)
+        return layer, rest
+    layer, _, rest = name.rpartition(".")
+    return layer, rest
+
+
+def _shape(held: Tensor | NDArray[Any]) -> str:
+    return f"({', '.join(map(str, held.shape))})"

@@ -1,0 +1,112 @@
+"""Calls of a module with the tensors that each of its layers got and gave, and which layer makes two calls differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class LayerCall:
+    """The tensors that a layer got and gave."""
+
+    layer: str
+    given: list[Tensor]
+    made: list[Tensor]
+
+
+def layers_of(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The layers that take hooks."""
+    return ((name, layer) for name, layer in module.named_modules() if not isinstance(layer, torch.jit.ScriptModule))
+
+
+@contextmanager
+def recorded(module: nn.Module, running: list[str], calls: list[LayerCall]) -> Iterator[None]:
+    """Records the calls of all layers, in the order of their ends, and which layers are running."""
+
+    def entering(name: str) -> Callable[..., None]:
+        return lambda *_: running.append(name)
+
+    def leaving(name: str) -> Callable[..., None]:
+        def record(_: nn.Module, args: Any, kwargs: Any, made: Any) -> None:
+            running.pop()
+            calls.append(LayerCall(name, [*_tensors(args), *_tensors(kwargs)], _tensors(made)))
+
+        return record
+
+    handles = []
+    for name, layer in layers_of(module):
+        handles.append(layer.register_forward_pre_hook(entering(name)))
+        handles.append(layer.register_forward_hook(leaving(name), with_kwargs=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors inside tuples, lists and mappings."""
+    if isinstance(value, Tensor):
+        return [value.detach()]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [held for item in value for held in _tensors(item)] if isinstance(value, list | tuple) else []
+
+
+def differing(one: Sequence[LayerCall], other: Sequence[LayerCall], tolerance: float) -> str | None:
+    """The layer that gave other tensors for the same ones, or passed others to a layer inside it; None if none did.
+
+    Args:
+        one: the layers' calls in one call of the module, which is the last.
+        other: those in another call with the same inputs.
+        tolerance: relative to the largest number of a tensor.
+    """
+    for first, second in zip(one, other, strict=False):
+        if first.layer != second.layer or not _all_close(first.given, second.given, tolerance):
+            return first.layer.rpartition(".")[0]
+        if not _all_close(first.made, second.made, tolerance):
+            return first.layer
+    return None if len(one) == len(other) else ""
+
+
+def mixing(both: Sequence[LayerCall], alone: Sequence[LayerCall], one: slice, tolerance: float) -> str:
+    """The layer that gave an example other numbers beside another one than alone, or passed them to a layer inside it.
+
+    Args:
+        both: the layers' calls with two examples.
+        alone: those with one of them.
+        one: its place.
+        tolerance: relative to the largest number of a tensor.
+    """
+
+    def same(together: list[Tensor], single: list[Tensor]) -> bool:
+        pairs = [pair for pair in zip(together, single, strict=False) if all(held.dim() for held in pair)]
+        batched = [(many, few) for many, few in pairs if (len(many), len(few)) == (2, 1)]
+        return all(close(many[one], few, tolerance) for many, few in batched)
+
+    for first, second in zip(both, alone, strict=False):
+        if first.layer != second.layer or not same(first.given, second.given):
+            return first.layer.rpartition(".")[0]
+        if not same(first.made, second.made):
+            return first.layer
+    return ""
+
+
+def _all_close(one: list[Tensor], other: list[Tensor], tolerance: float) -> bool:
+    return len(one) == len(other) and all(close(*pair, tolerance) for pair in zip(one, other, strict=True))
+
+
+def close(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Whether two tensors are equal up to rounding, relative to their largest number."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if torch.equal(one, other) or not one.is_floating_point():
+        return bool(torch.equal(one, other))
+    size = one.nan_to_num(0, 0, 0).abs().max().item() if one.numel() else 0.0
+    return bool(torch.allclose(one, other, rtol=tolerance, atol=tolerance * size, equal_nan=True))
