@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import ROLES, refuse_role
     from trainers.trial.sizes import check_models
-    from trainers.trial.version_0_1 import new_name
     from trainers.trial.warnings import mixed
     from trainers.values import digits, integer, number, shown, step
 
@@ -72,7 +71,6 @@ _PLACES = {
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("ROLES", "refuse_role"),
-    "trial.version_0_1": ("new_name",),
     "trial.sizes": ("check_models",),
     "trial.warnings": ("mixed",),
     "curvature": ("LossEstimate", "estimate_curvature"),
@@ -107,7 +105,6 @@ __all__ = [
     "join",
     "mixed",
     "nearest",
-    "new_name",
     "number",
     "offered",
     "parse",

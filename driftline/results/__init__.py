@@ -6,10 +6,12 @@
     runs, label_runs          a configuration on several seeds; the trials of a label, by search
     recommendation            the configuration to run and the round to stop at, for each cost
     cross_fitting             the quality of recommendations on seeds that did not choose them
+    promise                   what to expect of a recommendation
     objectives, targets       what the sampler maximises; what it costs a trial to reach a quality
     confirmation, pareto      which configurations are run again; non-dominated sorting, crowding distance
     scale, settling           the scale of qualities; where a configuration settles and where it ends
     comparison, paired_tests  whether one label is better than another; intervals and corrections
+    headline                  the sentence about the methods, and then about the configurations found
     own_weighting             entries that train with another weighting than the study's
     ledger, trial_list        what a label was granted and has spent; a study's trials, and how two lists differ
     modelled_time             a cost from stored counters: time on a network of your choice

@@ -28,9 +28,6 @@ COSTS: dict[str, tuple[str, ...]] = {
 """The costs that a result can use, and the columns whose sum is each cost. All count from the start of a trial;
 `driftline.results.modelled_time` computes `modelled_seconds` from the other counters."""
 
-NEWER_COUNTERS = frozenset({"examples", "slowest_examples"})
-"""Counters that a trial begun by version 0.2.0 reports only after its restart, without what came before."""
-
 WINDOW = 0.1
 """The window of `smooth` at round t spans the last max(1, t / 10) rounds."""
 
@@ -176,9 +173,8 @@ class TrialCurve:
         return replace(self, columns=columns, state="STOPPED", _cache={})
 
     def counts(self, column: str) -> bool:
-        """Whether it has reported a counter, and one of `NEWER_COUNTERS` from its start."""
-        values = self.columns.get(column)
-        return values is not None and (column not in NEWER_COUNTERS or bool(np.isfinite(values[:1]).all()))
+        """Whether it has reported a counter."""
+        return column in self.columns
 
     def cached(self, key: str) -> Any:
         """What is cached under `key`; None if nothing."""

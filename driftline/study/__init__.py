@@ -11,7 +11,6 @@
     directions, chance         which way a metric is better; whether anything besides the search is random
     theory_spaces, warm_start  spaces from theory; starting points and a prior from an earlier study
     examples, notebook         the example studies that come with Driftline; HTML of a study for notebooks
-    version_0_1                translates the names of Driftline 0.1, which no other module of driftline knows
 
 A study is parsed once. Torch is imported by the full check, and where a function says so. Outside this package and its
 errors, only search_spaces and trainers are imported.

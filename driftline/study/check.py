@@ -21,7 +21,7 @@ from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
 from driftline.study.validation import Errors, from_spec_error
-from search_spaces.parameters import Choice, Space
+from search_spaces.parameters import Space
 from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size
 from search_spaces.values import same
@@ -33,7 +33,6 @@ from trainers import (
     hint,
     mixed,
     nearest,
-    new_name,
     offered,
     refuse_role,
     shown,
@@ -205,8 +204,6 @@ def _check_spaces(entry: MethodEntry, path: str) -> None:
             try:
                 if key in known:
                     check_space(parameter, known[key], key)
-                elif kind == "method" and (now := _new_place(key, entry)) is not None:
-                    errors.add(InvalidSpec(where, f"is now {now}"))
                 elif (reason := withdrawals(registry[part.name].Hyper).get(key)) is not None:
                     errors.add(InvalidSpec(where, f"must be left out for {part.name}: {reason}"))
                 else:
@@ -214,16 +211,6 @@ def _check_spaces(entry: MethodEntry, path: str) -> None:
             except SpecError as error:
                 errors.add(from_spec_error(error, where))
     errors.raise_any()
-
-
-def _new_place(key: str, entry: MethodEntry) -> str | None:
-    """The present place in an entry of a method's hyperparameter of version 0.1; None if it has not changed."""
-    values = {name: form.options[0] for name, form in entry.space.items() if isinstance(form, Choice)}
-    now = new_name(key, {"name": entry.name, **values})
-    if now is None:
-        return None
-    part, _, name = now.partition(".")
-    return f"{'' if part == 'method' else f'{part}.'}{'name' if name == 'name' else f'space.{name}'}"
 
 
 def corners(space: Space) -> Iterator[dict[str, Any]]:

@@ -40,7 +40,6 @@ from pydantic import AfterValidator, BeforeValidator, JsonValue, model_validator
 from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
-from driftline.study import version_0_1
 from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
@@ -314,9 +313,6 @@ class Study(Section):
     def _objective_of_the_task(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        if renamed := version_0_1.renamed(values):
-            old, new = renamed
-            raise InvalidSpec(old, f"is spelled {new} since Driftline 0.2")
         if isinstance(values.get("task"), str):
             values = values | {"task": {"name": values["task"]}}
         objective = values.get("objective", {})

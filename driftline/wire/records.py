@@ -122,7 +122,6 @@ class StudyPlan(Record):
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
         engine: How the first pack was computed (oracle, threads, ...), and so all others; None before that.
-        one_seed: Whether all samplers have the study's seed, as in studies of version 0.1, not seeds of their own.
         exceptions: What the trials depend on besides the study and this plan, one line each.
     """
 
@@ -130,7 +129,6 @@ class StudyPlan(Record):
     width: int = Field(ge=1)
     confirmation_width: int = Field(ge=1)
     engine: dict[str, JsonValue] | None = None
-    one_seed: bool = False
     exceptions: list[str] = []
 
 

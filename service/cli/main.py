@@ -387,12 +387,11 @@ def migrate(
         str | None, typer.Option(help="URL of the database; DRIFTLINE_DATABASE_URL by default.")
     ] = None,
     to: Annotated[str | None, typer.Option(help="Go back to this revision; later changes are lost.")] = None,
-    drop_backup: Annotated[bool, typer.Option(help="Drop the backup tables that allow going back.")] = False,
 ) -> None:
     """Upgrade a service's database to the newest revision; safe to repeat."""
     from service.cli.serve import migrate as run_migration
 
-    run_migration(database, to, drop_backup=drop_backup)
+    run_migration(database, to)
 
 
 app.add_typer(remote.app)

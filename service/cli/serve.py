@@ -21,8 +21,8 @@ from service.server import compose
 from service.server.compose import Part, Service, answered
 from service.server.home import ADMIN_TOKEN, prepare
 from service.settings import ServiceSettings, read_service
-from service.store.database import drop_backups, take_back
 from service.store.database import migrate as bring_up
+from service.store.database import take_back
 
 PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
 _OWN = ("127.0.0.1", "localhost", "::1")
@@ -96,13 +96,12 @@ def serve(
     echo("Ended.", err=True)
 
 
-def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = False) -> None:
+def migrate(database: str | None, to: str | None = None) -> None:
     """Upgrades a database to the newest revision; safe to repeat, also by several processes at once.
 
     Args:
         database: URL of the database; from the environment by default.
         to: An earlier revision to go back to instead.
-        drop_backup: Drop the backup tables that allow going back.
 
     Raises:
         InvalidSpec: `database` is not a URL.
@@ -117,9 +116,6 @@ def migrate(database: str | None, to: str | None = None, *, drop_backup: bool = 
         echo(f"The database is at revision {to}. Run the Driftline of that revision.", err=True)
         return
     before, now = answered(url, bring_up)
-    if drop_backup:
-        dropped = drop_backups(url)
-        echo(f"Dropped {dropped} backup tables." if dropped else "There is no backup to drop.", err=True)
     echo(f"The database is at the newest revision, {now} ({_came_from(before, now)}).", err=True)
 
 

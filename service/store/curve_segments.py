@@ -1,8 +1,8 @@
 """Stored segments of curves: payloads of blocks (`driftline.wire.curve_codec`), to which reports append.
 
 The payload of a segment that grows is its blocks in the order of their rounds. Full segments, and those of trials that
-their driver has finished or handed back, are one body without a head. This is the only form that Driftline 0.1 and
-0.2.0 read and write; such a payload begins with zlib's first byte (`ZLIB`).
+their driver has finished or handed back, are one body without a head, which is faster to read; it begins with zlib's
+first byte (`ZLIB`).
 """
 
 import struct
@@ -66,7 +66,7 @@ def add(payload: bytes, block: bytes) -> bytes:
 
 
 def sealed(payload: bytes) -> bytes:
-    """The payload as one body without a head: faster to read, and readable by Driftline 0.1 and 0.2.0."""
+    """The payload as one body without a head: faster to read."""
     return payload if payload[:1] == ZLIB else encode(decode(payload))[0][HEAD.size :]
 
 

@@ -28,9 +28,6 @@ from service.store.schema import METADATA
 from trainers.own_files import require_plain
 
 _BUSY_S = 30.0
-BACKUP = "backup_"
-"""Prefix of tables in which a migration keeps the rows that it changed, so that it can be reverted."""
-
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, ValidationError, sqlite3.Error)
 """Errors from stored values that were changed by something else than this package."""
 
@@ -211,24 +208,11 @@ def take_back(url: str | Path, revision: str) -> None:
         revision: Identifier of the revision, such as "0003".
 
     Raises:
-        Conflict: The revision is unknown, or a migration has no backup to go back to.
+        Conflict: The revision is unknown.
     """
     database = Database(url, upgraded=False)
     try:
         downgrade(database, revision)
-    finally:
-        database.close()
-
-
-def drop_backups(url: str | Path) -> int:
-    """Drop the backup tables of migrations; returns their number."""
-    database = Database(url, upgraded=False)
-    try:
-        with database.write() as connection:
-            names = [name for name in sa.inspect(connection).get_table_names() if name.startswith(BACKUP)]
-            for name in names:
-                connection.execute(sa.text(f"DROP TABLE {name}"))
-        return len(names)
     finally:
         database.close()
 
@@ -243,10 +227,7 @@ def differences(database: Database) -> list[Any]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    def compared(name: str | None, kind: str, *_: object) -> bool:
-        return kind != "table" or not str(name).startswith(BACKUP)
-
-    options: dict[str, Any] = {"compare_type": True, "include_name": compared}
+    options: dict[str, Any] = {"compare_type": True}
     with database.read() as connection:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 

@@ -3,12 +3,10 @@
 import json
 import random
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from driftline.errors import Unavailable
 from driftline.results.trial_list import first_difference
@@ -20,8 +18,6 @@ from service.driver.search.proposals import Proposals
 from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
-from service.samplers.sampler import Sampler
-from service.store.schema import STUDIES
 from tests.commands.conftest import Drivers
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_retry import facts, kill
@@ -256,34 +252,6 @@ def test_a_new_driver_takes_the_plan_of_what_was_trained(client: StoreClient, tm
         assert plan is not None
         assert plan.engine == {**engine, "threads": threads}
     assert plan.exceptions == ["packs compute with 2 threads instead of 1: resources.cpus was changed"]
-
-
-def test_a_study_that_an_older_version_began_goes_on(client: StoreClient, tmp_path: Path) -> None:
-    """It has trials and no plan: its packs are formed again, and its samplers keep their seed."""
-    grid = {"client_lr": {"choice": [0.001, 0.002, 0.003]}, "server_lr": {"choice": [0.01, 0.1]}, "local_steps": 2}
-    study = learning(6, sampler="grid", methods=[{**one(), "space": grid}])
-    study_id = client.submit(study)
-
-    def one_seed(sampler: Any, space: Any, names: Any, seed: int, **given: Any) -> Sampler:
-        return build(sampler, space, names, study.seed, **given)
-
-    old = Bench(client, study_id, study, tmp_path, OneRound, build_sampler=one_seed, checkpoint_seconds=0.0)
-    old.search.plan = replace(old.search.plan, width=3)
-    pack = old.start()
-    assert pack is not None
-    for _ in range(3):
-        old.step(pack)
-    with client.store.session.write() as connection:
-        connection.execute(sa.update(STUDIES).values(plan=None))
-    again = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
-    resumed = again.start()
-    assert resumed is not None
-    assert again.step(resumed)["rounds_done"] == 3, "from its checkpoint of round 2"
-    again.run()
-    trials = client.store.trials.find(study_id, phase="search")
-    assert len({json.dumps(trial.hyperparameters) for trial in trials}) == 6, "each point of the grid once"
-    found = trial_list(client, study_id)
-    assert found["exceptions"] == ["the first 3 trials of only were asked for without this plan"]
 
 
 @pytest.mark.parametrize("trials", [4, 3])

@@ -1,4 +1,4 @@
-"""The trials whose curves must stay as they are: a fixed list, in the spelling of version 0.1.
+"""The trials whose curves must stay as they are: a fixed list.
 
     METHOD/alone/DTYPE, METHOD/pack/DTYPE, METHOD/resumed/DTYPE       every method, in both precisions
     covering/000/DTYPE, ...                                           the rows of covering.csv
@@ -35,7 +35,7 @@ class Case:
 
     Args:
         name: as above.
-        document: in the spelling of version 0.1.
+        document: a trial document.
         oracle: computes the gradients; None leaves the plan to the tree, for models that have one oracle alone.
         stop: round after which the pack goes on from a checkpoint; None never stops.
     """
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of 0.1 with usual settings.
+    """A method with usual settings.
 
     Args:
         settings: of the first member.
@@ -133,13 +133,13 @@ SERVERS: dict[str, Document] = {
 }
 
 CLIENTS: dict[str, Document] = {
-    "sgd": {},
-    "momentum": {"client_optimizer": "momentum", "client_momentum": 0.8},
-    "nesterov": {"client_optimizer": "nesterov"},
-    "adagrad": {"client_optimizer": "adagrad", "client_epsilon": 0.001},
-    "rmsprop": {"client_optimizer": "rmsprop", "client_epsilon": 0.001},
-    "adam": {"client_optimizer": "adam", "client_beta2": 0.99, "client_epsilon": 0.001},
-    "adamw": {"client_optimizer": "adamw", "client_epsilon": 0.001},
+    "sgd": {"name": "sgd"},
+    "momentum": {"name": "momentum", "momentum": 0.8},
+    "nesterov": {"name": "nesterov"},
+    "adagrad": {"name": "adagrad", "epsilon": 0.001},
+    "rmsprop": {"name": "rmsprop", "epsilon": 0.001},
+    "adam": {"name": "adam", "beta2": 0.99, "epsilon": 0.001},
+    "adamw": {"name": "adamw", "epsilon": 0.001},
 }
 
 _EAGER = {"window": 1, "patience": 1, "cooldown": 1, "min_delta": 0.5, "client_decay": 0.5, "server_decay": 0.7}
@@ -230,9 +230,11 @@ def document(
         given["targets"] = chosen.targets
     if METHODS[method].central:
         given["central"] = _CENTRAL.get(task, {"fraction": 0.1})
+    clients = {} if client == "sgd" else {"client": CLIENTS[client]}
     return {
         "task": given,
-        "method": {"name": method, **METHODS[method].settings, **CLIENTS[client]},
+        "method": {"name": method, **METHODS[method].settings},
+        **clients,
         "server": SERVERS[server],
         "schedule": SCHEDULES[schedule],
         "clients_per_round": 1 if METHODS[method].one_client else 4,
@@ -284,13 +286,13 @@ _SETTINGS: dict[str, tuple[str, list[Document]]] = {
     "delta_lr": ("fedavg", [{"server_lr": None, "delta_lr": 0.8}]),
     "decay_and_clipping": (
         "fedavg",
-        [{"client_optimizer": name, "weight_decay": 0.1, "clip_norm": 0.3} for name in CLIENTS],
+        [{"client": {"name": name}, "weight_decay": 0.1, "clip_norm": 0.3} for name in CLIENTS],
     ),
     "form": (
         "fedga",
         [{"displacement_form": "each_step"}, {"displacement_source": "batch"}, {"reuse_mean_gradient": True}],
     ),
-    "steps": ("fednova", [{"effective_steps": 2.5}, {"client_optimizer": "momentum", "effective_steps": 2.0}]),
+    "steps": ("fednova", [{"effective_steps": 2.5}, {"client": {"name": "momentum"}, "effective_steps": 2.0}]),
     "source": ("gradalign", [{"displacement_source": "full"}]),
     "unbiased": ("maml", [{"unbiased": True}]),
     "sync": (
@@ -306,16 +308,16 @@ _SETTINGS: dict[str, tuple[str, list[Document]]] = {
     ),
     "gradients": ("mime", [{"gradient_source": "batch"}, {"local_steps": None, "local_epochs": 1}]),
     "gradients_lite": ("mimelite", [{"gradient_source": "batch"}]),
-    "central_batch": ("one_way_transfer", [{"central_batch_size": 7}, {"client_optimizer": "adam", "clip_norm": 0.5}]),
+    "central_batch": ("one_way_transfer", [{"central_batch_size": 7}, {"client": {"name": "adam"}, "clip_norm": 0.5}]),
     "branches": (
         "parallel_training",
         [
-            {"merge": "mean"},
+            {"merge_by": "mean"},
             {"central_lr": None, "central_steps": None, "central_batch_size": 7},
-            {"central_optimizer": "sgd", "central_momentum": 0.8, "merge_optimizer": "sgd", "merge_momentum": 0.5},
-            {"central_optimizer": "adam", "central_momentum": 0.8, "central_epsilon": 0.001},
-            {"central_optimizer": "yogi", "merge_optimizer": "adagrad", "merge_epsilon": 0.001, "merge_lr": 0.05},
-            {"client_optimizer": "momentum", "merge_optimizer": "adam", "merge_momentum": 0.5, "merge_lr": 0.05},
+            {"central": {"name": "sgd", "momentum": 0.8}, "merge": {"name": "sgd", "momentum": 0.5}},
+            {"central": {"name": "adam", "beta1": 0.8, "epsilon": 0.001}},
+            {"central": {"name": "yogi"}, "merge": {"name": "adagrad", "epsilon": 0.001}, "merge_lr": 0.05},
+            {"client": {"name": "momentum"}, "merge": {"name": "adam", "beta1": 0.5}, "merge_lr": 0.05},
             {"local_steps": None, "local_epochs": 1},
         ],
     ),
@@ -323,12 +325,12 @@ _SETTINGS: dict[str, tuple[str, list[Document]]] = {
         "two_way_transfer",
         [
             {"warm_start": True},
-            {"merge": "mean", "client_optimizer": "adam", "clip_norm": 0.5},
-            {"central_optimizer": "adagrad", "merge_optimizer": "yogi", "merge_lr": 0.05},
+            {"merge_by": "mean", "client": {"name": "adam"}, "clip_norm": 0.5},
+            {"central": {"name": "adagrad"}, "merge": {"name": "yogi"}, "merge_lr": 0.05},
         ],
     ),
     "pooled": ("pooled_training", [{"central_batch_size": 7}]),
-    "sum": ("all_on_client", [{"central_batch_size": 7, "client_optimizer": "nesterov"}]),
+    "sum": ("all_on_client", [{"central_batch_size": 7, "client": {"name": "nesterov"}}]),
     "regularized": ("regularized_gd", [{"displacement_source": "full"}]),
     "variates": (
         "scaffold",
@@ -337,7 +339,7 @@ _SETTINGS: dict[str, tuple[str, list[Document]]] = {
             {"variates": "stored"},
             {"variates": "stored", "variate_update": "gradient", "weight_decay": 0.1},
             {"variates": "stored", "variate_update": "gradient", "displacement_source": "batch"},
-            {"variates": "stored", "client_optimizer": "adamw", "weight_decay": 0.1},
+            {"variates": "stored", "client": {"name": "adamw"}, "weight_decay": 0.1},
         ],
     ),
 }
@@ -422,7 +424,9 @@ def _variants() -> Iterator[Case]:
             given = document(
                 method, members=[{}, {"server_lr": 0.03} if "tied" not in settings else {"client_lr": 0.03}]
             )
-            given["method"] = {**given["method"], **settings}
+            parts = {key: value for key, value in settings.items() if isinstance(value, dict)}
+            rest = {key: value for key, value in settings.items() if key not in parts}
+            given |= {"method": {**given["method"], **rest}, **parts}
             if method == "mass" or "delta_lr" in settings:
                 given["members"] = [{}]
             yield Case(f"variant/{method}/{what}/{number}", given, "stacked")

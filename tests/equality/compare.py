@@ -1,8 +1,8 @@
-"""Compares two recordings: equal to the bit, up to renamed keys and listed exceptions.
+"""Compares two recordings: equal to the bit, up to listed exceptions.
 
     python -m tests.equality.compare OLD NEW [--exceptions curves.yaml] [--most 40]
 
-OLD and NEW are two files of record.py or two folders of studies.py. Prints each difference with its case, key, place,
+OLD and NEW are two files of record.py. Prints each difference with its case, key, place,
 both values and the relative difference; exits with 1 when there is one that no exception allows. An exception is
 
     - {cases: "fedavg/*/float64", keys: "train_loss", relative: 1e-12, reason: "..."}
@@ -11,7 +11,7 @@ both values and the relative difference; exits with 1 when there is one that no 
     - {cases: "*", keys: "frontier.json.*", anew: true, reason: "results are defined anew"}
 
 with patterns as of a shell, or lists of them. An exception of which a key allowed nothing is an error, and so is one
-for a float64 case with a relative difference above 1e-11. Studies of 0.1 are translated first, see tree.py.
+for a float64 case with a relative difference above 1e-11.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-
-from tests.equality import tree
 
 MOST_FLOAT64 = 1e-11
 FLOAT32 = ("/float32", "data/*")
@@ -159,19 +157,8 @@ def exemptions(file: Path | None) -> list[Exemption]:
 
 
 def differences(old: Path, new: Path) -> list[Difference]:
-    """All differences between two recordings; keys of the old one are renamed as the newer tree says.
-
-    Raises:
-        SystemExit: they are of other kinds.
-    """
-    if old.is_dir() != new.is_dir():
-        raise SystemExit(f"both must be files of record.py or folders of studies.py, got {old} and {new}")
-    one, other = read(old), read(new)
-    names = other["about"].get("renamed", {})
-    if names:
-        one["cases"] = {name: tree.results(case) if "api" in case else case for name, case in one["cases"].items()}
-    before = {_renamed(leaf, names): _respelled(value, names) for leaf, value in leaves(one)}
-    after = dict(leaves(other))
+    """All differences between two recordings."""
+    before, after = dict(leaves(read(old))), dict(leaves(read(new)))
     order = [*before, *(leaf for leaf in after if leaf not in before)]
     pairs = [Difference(leaf, before.get(leaf, MISSING), after.get(leaf, MISSING)) for leaf in order]
     return [difference for difference in pairs if not same(difference.old, difference.new)]
@@ -182,17 +169,10 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A recording: of a file, or of all files of a folder."""
-    files = sorted(path.glob("*.json.gz")) if path.is_dir() else [path]
-    if not files:
-        raise SystemExit(f"no recording in {path}")
-    merged: dict[str, Any] = {"about": {}, "cases": {}}
-    for file in files:
-        recording = json.loads(gzip.decompress(file.read_bytes()))
-        merged["about"] |= recording["about"]
-        merged["cases"] |= recording["cases"]
-    return merged
+def read(file: Path) -> dict[str, Any]:
+    """A recording."""
+    recording: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
+    return recording
 
 
 def leaves(recording: Mapping[str, Any]) -> Iterator[tuple[Leaf, Any]]:
@@ -211,25 +191,9 @@ def _leaves(value: Any, key: str, place: str) -> Iterator[tuple[str, str, Any]]:
                 yield from _leaves(item, f"{key}.{name}" if key else name, place)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            trial = item.get("id", "") if isinstance(item, dict) else ""  # names its label, a place does not
-            yield from _leaves(item, f"{key}.{trial}" if "." in trial else key, f"{place} [{index}]".strip())
+            yield from _leaves(item, key, f"{place} [{index}]".strip())
     else:
         yield key, place, value
-
-
-def _renamed(leaf: Leaf, names: Mapping[str, str]) -> Leaf:
-    """The same place under its new name; a name with dots is a path, whole or in part."""
-    key = f".{leaf.key}."
-    for old, new in names.items():
-        key = key.replace(f".{old}.", f".{new}.")
-    return leaf._replace(key=_respelled(key[1:-1], names))
-
-
-def _respelled(value: Any, names: Mapping[str, str]) -> Any:
-    """The same value in the new spelling: a word that has another one now, and ids of trials in a text."""
-    if not isinstance(value, str) or not names:
-        return value
-    return re.sub(r"\.f(?=\d{5,}(?!\w))", ".c", names.get(value, value))  # not the digits of 0x1.f20026p+0
 
 
 def number(value: Any) -> float | None:
@@ -268,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     allowed = exemptions(options.exceptions)
     one, other = read(options.old), read(options.new)
-    for fact in sorted({*one["about"], *other["about"]} - {"renamed"}):
+    for fact in sorted({*one["about"], *other["about"]}):
         if one["about"].get(fact) != other["about"].get(fact):
             print(
                 f"note: {fact} was {one['about'].get(fact)} and is {other['about'].get(fact)}: "

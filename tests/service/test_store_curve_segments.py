@@ -36,12 +36,12 @@ def whole(count: int) -> Columns:
 
 
 def bare(block: bytes) -> bytes:
-    """A block's body: a payload as Driftline 0.1 and 0.2 write it."""
+    """A block's body: a payload without a head."""
     return block[HEAD.size :]
 
 
 def read_by_0_2(payload: bytes) -> Columns:
-    """The columns of a payload as Driftline 0.1 and 0.2 read it; of floats and integers only."""
+    """The columns of a payload without a head; of floats and integers only."""
     raw = zlib.decompress(payload)
     (length,) = struct.unpack_from("<I", raw)
     header = json.loads(raw[4 : 4 + length])
@@ -105,7 +105,7 @@ def test_full_segments_sealed_ones_and_those_of_old_drivers_can_be_read_by_0_2()
     assert read_by_0_2(add(encode(whole(40))[0], block)) == whole(50)
 
 
-def test_a_payload_of_version_0_1_is_read_and_added_to() -> None:
+def test_a_payload_without_a_head_is_read_and_added_to() -> None:
     (block,) = encode(whole(20))
     old = bare(block)
     assert old[:1] == b"\x78"

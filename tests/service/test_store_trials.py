@@ -223,7 +223,7 @@ def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store
     assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0][HEAD.size :])]
 
 
-def test_a_curve_that_version_0_1_began_goes_on(store: Store) -> None:
+def test_a_curve_without_heads_goes_on(store: Store) -> None:
     study, attempt, (trial, _) = driven(store)
     store.trials.start_pack(study, attempt, "p1", [trial])
     (block,) = report(attempt, trial, range(250)).reports[trial]

@@ -9,7 +9,6 @@
     evaluation_rounds            the rounds after which a trial is evaluated
     sizes                        rejects trials that no machine can hold
     warnings, mixed_warnings     settings that are allowed but probably not meant
-    version_0_1                  translates documents of version 0.1
 
 Importing this package does not import torch, so that documents can be checked where nothing is trained.
 """

@@ -21,7 +21,6 @@ from trainers.contracts import Method, Optimizer
 from trainers.errors import SpecError
 from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unknown, withdrawals
 from trainers.registry import methods, optimizers
-from trainers.trial import version_0_1
 
 ROLES = ("client", "server", "central", "merge")
 ANY, LINEAR = "any", "linear"
@@ -113,7 +112,6 @@ def refuse_method_keys(document: Mapping[str, Any], known: list[str]) -> None:
     for key in document:
         if key not in known:
             place = join("method", str(key))
-            _refuse_old(key, place, document)
             _refuse_withdrawn(key, place, document["name"])
     refuse_unknown(document, known, "method")
 
@@ -145,7 +143,6 @@ def refuse_member_keys(member: Mapping[str, Any], known: list[str], path: str, o
         if key in known:
             continue
         place = join(path, str(key))
-        _refuse_old(key, place, objects["method"])
         _refuse_withdrawn(key, place, objects["method"]["name"])
         role, _, name = str(key).partition(".")
         method = objects["method"]["name"]
@@ -158,12 +155,6 @@ def refuse_member_keys(member: Mapping[str, Any], known: list[str], path: str, o
 
 def _takes_no(role: str, method: str) -> str:
     return f"method {method} takes no {role} optimizer"
-
-
-def _refuse_old(key: Any, place: str, method: Any) -> None:
-    now = version_0_1.new_name(key, method)
-    if now is not None:
-        raise SpecError(f"{place} is now {now}", place)
 
 
 def _refuse_withdrawn(key: Any, place: str, method: str) -> None:

@@ -37,7 +37,7 @@ class Proposals:
         for entry in study.methods:
             space = entry.parameters()
             for search in range(study.budget.searches):
-                seed = study.seed if plan.one_seed else sampler_seed(study.seed, search)
+                seed = sampler_seed(study.seed, search)
                 given: dict[str, Any] = {
                     "start": entry.start,
                     "prior": entry.prior,

@@ -28,7 +28,7 @@ from service.driver.search.outcome import needed, outcome, trial_result
 from service.driver.search.policy import after_death, deaths_in_a_row, decide
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import RunningPack, StudyTable
-from service.driver.search.study_plan import adopted, decided, halved
+from service.driver.search.study_plan import decided, halved
 from service.driver.search.study_rows import Row
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
@@ -103,7 +103,7 @@ class Search:
         self.table.put(records)
         begun = [record.id for record in records if not record.finished and record.pack]
         self.table.curves = self._client.curves(self._study_id, begun) if begun else {}
-        self._adopt(self._client.study(self._study_id).plan or self._first_plan(records))
+        self._adopt(self._client.study(self._study_id).plan or self._first_plan())
         self._complete_plan(records)
         self._ladder.load(records)
         self._proposals = Proposals(self._study, self.study_plan, self.table, self._build_sampler)
@@ -244,15 +244,15 @@ class Search:
 
     # ---- the plan
 
-    def _first_plan(self, records: list[TrialRecord]) -> StudyPlan:
+    def _first_plan(self) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
         plan = decided(self._study.budget, self._study.resources, self._study.sampler, self._gpus)
-        return self._client.store_plan(self._study_id, self._attempt, adopted(plan, records) if records else plan)
+        return self._client.store_plan(self._study_id, self._attempt, plan)
 
     def _complete_plan(self, records: list[TrialRecord]) -> None:
         """Takes the engine's plan from trials whose driver died before it stored it; follows `resources.cpus`.
 
-        Finished trials are left out: in a study of an older version they may name an oracle that no longer exists.
+        Finished trials are left out, because their plans are not needed.
         """
         plans = (record.plan for record in records if record.plan and not record.finished)
         engine = self.study_plan.engine or next(plans, None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from driftline.study.sampler import Chosen, learns
 from driftline.study.spec import Budget, Resources
-from driftline.wire.records import StudyPlan, TrialRecord
+from driftline.wire.records import StudyPlan
 
 NARROWEST, WIDEST = 4, 16
 """Least and most configurations in a generation, and trials in a pack whose width the study leaves open."""
@@ -50,25 +49,6 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
     packs = int(resources.packs)
     width = min(packs, eighth) if learned else packs
     return StudyPlan(generation=generation, width=width // trunk * trunk or width, confirmation_width=packs)
-
-
-def adopted(plan: StudyPlan, trials: Sequence[TrialRecord]) -> StudyPlan:
-    """The plan of a study that has trials but no plan, because an older version has begun it.
-
-    Its packs keep their widths, so that their checkpoints fit, and its samplers keep their seed.
-
-    Args:
-        plan: The plan that the study would get if it were new.
-        trials: Its trials.
-    """
-    packs = Counter((trial.phase, trial.pack) for trial in trials if trial.pack and not trial.finished)
-    widths = {
-        name: max([getattr(plan, name), *(size for (phase, _), size in packs.items() if phase == wanted)])
-        for name, wanted in (("width", "search"), ("confirmation_width", "confirmation"))
-    }
-    counts = Counter(trial.label for trial in trials if trial.phase == "search")
-    lines = [f"the first {count} trials of {label} were asked for without this plan" for label, count in counts.items()]
-    return plan.model_copy(update={**widths, "one_seed": True, "exceptions": lines})
 
 
 def halved(plan: StudyPlan, trials: int) -> StudyPlan:
