@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainers.curvature import LossEstimate, estimate_curvature
     from trainers.data.folder import data_dir
+    from trainers.engine.memory import total_memory
     from trainers.engine.packs.pack import Pack
     from trainers.engine.packs.plan import Plan
     from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import ROLES, refuse_role
-    from trainers.trial.sizes import check_models
-    from trainers.trial.warnings import mixed
+    from trainers.trial.sizes import check_models, round_bytes
+    from trainers.trial.warnings import data_remarks, mixed, rate_remark
     from trainers.values import digits, integer, number, shown, step
 
 _PLACES = {
@@ -71,9 +72,10 @@ _PLACES = {
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("ROLES", "refuse_role"),
-    "trial.sizes": ("check_models",),
-    "trial.warnings": ("mixed",),
+    "trial.sizes": ("check_models", "round_bytes"),
+    "trial.warnings": ("data_remarks", "mixed", "rate_remark"),
     "curvature": ("LossEstimate", "estimate_curvature"),
+    "engine.memory": ("total_memory",),
     "engine.packs.pack": ("Pack",),
     "engine.packs.plan": ("Plan",),
 }
@@ -96,6 +98,7 @@ __all__ = [
     "TrialSpec",
     "check_models",
     "data_dir",
+    "data_remarks",
     "digits",
     "estimate_curvature",
     "evaluation_grid",
@@ -108,10 +111,13 @@ __all__ = [
     "number",
     "offered",
     "parse",
+    "rate_remark",
     "refuse_role",
     "refuse_unknown",
+    "round_bytes",
     "shown",
     "step",
+    "total_memory",
     "tunable",
     "withdrawals",
 ]

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
 from driftline.results.show.escaped_text import escaped, escaped_lines
-from driftline.sdk.progress_view import View, clock_text, folded, label_views, plain, together
+from driftline.sdk.progress_view import View, folded, label_views, plain, together
 from driftline.sdk.sparklines import Sparklines
+from driftline.wire.durations import clock_text
 from driftline.wire.records import STUDY_FINISHED, StudyRecord
 
 if TYPE_CHECKING:

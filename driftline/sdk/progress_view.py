@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftline.results.show.escaped_text import escaped
+from driftline.wire.durations import clock_text
 from driftline.wire.records import STUDY_FINISHED, TRIAL_FINISHED, LabelProgress, StudyRecord, TrialState
 
 PLAIN_LABELS = 4
@@ -188,19 +189,6 @@ def plain(shown: View) -> str:
             text += f", best {row.best:.4g}"
         parts.append(text)
     return " | ".join([*parts, *shown.pace])
-
-
-def clock_text(seconds: float) -> str:
-    """Minutes and seconds, from one hour on with hours.
-
-    Examples:
-        >>> clock_text(95), clock_text(4000)
-        ('1:35', '1:06:40')
-    """
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _finished(counts: Mapping[TrialState, int]) -> int:

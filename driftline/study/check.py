@@ -39,7 +39,7 @@ from trainers import (
     step,
     withdrawals,
 )
-from trainers.registry import tasks
+from trainers.registry import optimizers, tasks
 
 MOST_POINTS = 100_000
 """Most points of a range on a grid."""
@@ -72,7 +72,8 @@ def check(study: Study) -> list[str]:
             _check_spaces(entry, f"methods[{index}]")
             read = _corners_read(study, index)
             first = first or read[0]
-            remarks += [*_step_sizes(read[:2], f"methods[{index}]"), *_weighting(read[0], f"methods[{index}]")]
+            path = f"methods[{index}]"
+            remarks += [*_rates(study, index), *_step_sizes(read[:2], path), *_weighting(read[0], path)]
             _check_constraints(study, index)
             remarks += [*_start(study, index), *_grid(study, index)]
             _check_sampler(study, index)
@@ -86,7 +87,7 @@ def check(study: Study) -> list[str]:
         with errors.collected():
             _check_quality(study, first)
             _check_scale(study)
-        remarks += sample_remark(study, first)
+        remarks += [*trainers.data_remarks(first.task, first.batch_size), *sample_remark(study, first)]
     errors.raise_any()
     remarks += [*cost_remark(study), *share_remark(study)]
     return [*remarks, *_confirmation(study.budget)]
@@ -124,6 +125,20 @@ def _readable(study: Study, label: str, configurations: Sequence[Mapping[str, An
     except (SpecError, ValueError):  # ValueError: they cannot share a pack
         return False
     return True
+
+
+def _rates(study: Study, index: int) -> list[str]:
+    """A remark if all configurations of an entry have a server_lr that is much larger than client_lr."""
+    entry = study.methods[index]
+    space = entry.parameters()
+    server, client = (space[name].ends() if name in space else () for name in ("server_lr", "client_lr"))
+    steps = space["local_steps"].ends() if "local_steps" in space else ()
+    if not server or not client or set(steps) == {1} or not optimizers()[entry.server.name].LINEAR:
+        return []
+    if not all(isinstance(rate, int | float) for rate in (*server, *client)) or not max(client):
+        return []
+    path = f"methods[{index}].space."
+    return [f"{path}{text}, in every configuration" for text in trainers.rate_remark(min(server) / max(client))]
 
 
 def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:

@@ -6,6 +6,7 @@
     curve_columns    curves as one list per metric
     budgets          a larger budget, failed trials to run again, the estimated cost of a study
     access           tokens, quotas and the audit trail
+    durations        durations as people read them
     logs             lines of a driver's log
     ids              identifiers of studies, trials and packs
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from driftline.wire.durations import DAY_S, clock_text
 from driftline.wire.records import Record
 
 
@@ -88,3 +89,15 @@ class CheckedStudy(Record):
     remarks: list[str] = Field(default_factory=list)
     outlook: list[str] = Field(default_factory=list)
     estimate: StudyEstimate | None = None
+
+    def estimated(self, estimate: StudyEstimate) -> Self:
+        """With an estimate, and a remark if the study takes more than a day.
+
+        Args:
+            estimate: The study's estimated cost.
+        """
+        remarks = list(self.remarks)
+        if estimate.seconds is not None and estimate.seconds > DAY_S:
+            fewer = "fewer trials_per_method, rounds or labels take less"
+            remarks.append(f"budget: the study takes about {clock_text(estimate.seconds)}: {fewer}")
+        return self.model_copy(update={"estimate": estimate, "remarks": remarks})

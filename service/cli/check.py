@@ -7,10 +7,10 @@ from pathlib import Path
 
 from driftline.client.environment import environment
 from driftline.sdk.client import Client
-from driftline.sdk.progress_view import clock_text
 from driftline.study.all_errors import read_study
 from driftline.study.spec import Study
 from driftline.wire.budgets import StudyEstimate
+from driftline.wire.durations import clock_text
 from service.cli.jobs import connected
 from service.cli.terminal import echo
 

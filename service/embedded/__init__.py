@@ -8,6 +8,7 @@
     folder_results                 reads the results of a folder, also while another process works in it
     moved_folder                   points the MLflow database of a moved folder to its artifacts
     joined_folders, joined_mlflow  studies of several folders in one MLflow database
+    room                           whether this computer has CPU cores, GPUs and memory for a study
     timing, timing_process         estimates what a study will take; times packs in a process of its own
 
 Uses the API, scheduler, driver, recorder and store of a service.

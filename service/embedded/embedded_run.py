@@ -29,6 +29,7 @@ from service.api.http_server import Server
 from service.embedded.folder import CHECKPOINTS, LOG, Folder, put_all
 from service.embedded.folder_results import stored_result
 from service.embedded.recorder_process import RecorderProcess
+from service.embedded.room import memory_remark, require_room
 from service.embedded.thread_launcher import ThreadLauncher
 from service.log_file import LogFile
 from service.scheduler.loop import Scheduler
@@ -88,6 +89,7 @@ class EmbeddedRun:
         self._early_ray = early_ray
         if study is not None and self._ray_address is None:
             require_room(study)
+            memory_remark(study)
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
         self._closers: list[Callable[[], None]] = [self._folder.close]
@@ -340,21 +342,3 @@ class _LogFiles:
 
 
 _LOG_FILES = _LogFiles(_LOG)
-
-
-def require_room(study: Study) -> None:
-    """Checks, before Ray is started on this computer, that a pack will fit.
-
-    Raises:
-        InvalidSpec: This computer has fewer CPU cores or GPUs than a pack needs.
-    """
-    from service.driver.ray.capacity import Node, require
-
-    wanted = study.resources.gpu
-    gpus = 0.0
-    if wanted not in ("auto", 0):
-        import torch
-
-        gpus = float(torch.cuda.device_count())
-    here = Node(float(os.cpu_count() or 1), gpus)
-    require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted))

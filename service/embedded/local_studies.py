@@ -25,7 +25,7 @@ from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
 from driftline.wire.records import StudyRecord
 from service.embedded import timing
-from service.embedded.embedded_run import EmbeddedRun, require_room
+from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.folder import is_in_use
 from service.embedded.folder_results import (
     log_stored_models,
@@ -35,6 +35,7 @@ from service.embedded.folder_results import (
     stored_study,
     stored_trials,
 )
+from service.embedded.room import memory_remark, require_room
 
 
 class EmbeddedJob(Job):
@@ -219,6 +220,7 @@ class LocalStudies:
         """Checks a study, and times a few rounds of it here; see `driftline.Client.validate`."""
         study = derived(study)
         remarks = study.check()
+        remarks += memory_remark(study)
         try:
             require_room(study)
         except InvalidSpec as error:  # it may be meant for another computer
@@ -228,7 +230,7 @@ class LocalStudies:
         checked = CheckedStudy(
             spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=study.outlook()
         )
-        return checked.model_copy(update={"estimate": timing.estimate(study)}) if estimate else checked
+        return checked.estimated(timing.estimate(study)) if estimate else checked
 
     def job(self, study: str) -> Job:
         """The study in the folder of this name; see `driftline.Client.job`."""

@@ -18,8 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from driftline.errors import InvalidSpec
 from driftline.study.rung_rounds import arriving_at
 from driftline.study.spec import Study
+from driftline.study.validation import Errors
 from driftline.wire.budgets import StudyEstimate
 from driftline.wire.records import Phase
 from service.driver.search.actions import SearchPlan
@@ -115,12 +117,27 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
         study: A study that has been checked.
         training_s: Processor seconds that each process may train.
         most_bytes: Memory that each of them may take for training.
+
+    Raises:
+        InvalidSpec: A label fails to train, with every configuration that was tried: a line for each such label.
     """
     workers = max(1, int((os.cpu_count() or 1) // study.resources.cpus))
     seeds = range(study.seed, study.seed + min(workers, PROCESSES))
     with ThreadPoolExecutor(len(seeds)) as pool:
         parts = list(pool.map(lambda seed: _process(study, training_s, most_bytes, seed), seeds))
-    return composed(study, Timings.together(parts), workers)
+    measured = Timings.together(parts)
+    refuse_failing(study, measured)
+    return composed(study, measured, workers)
+
+
+def refuse_failing(study: Study, measured: Timings) -> None:
+    """Raises an InvalidSpec for the labels that fail to train with every configuration that was tried."""
+    errors = Errors()
+    for index, label in enumerate(study.labels):
+        own = [speed for speed in measured.speeds if (speed.label, speed.phase) == (label, "search")]
+        if own and all(speed.fails for speed in own):
+            errors.add(InvalidSpec(f"methods[{index}]", f"{label}: {own[0].why}"))
+    errors.raise_any()
 
 
 def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:

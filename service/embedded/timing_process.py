@@ -35,6 +35,9 @@ _MOST_S = 2.0
 _PATIENCE = 2.0
 """How many times as long the clock may take: other programs may use the cores."""
 
+_CONFIGURATIONS = 3
+"""Packs that are tried before a label is said to fail."""
+
 _DRAWS = 8
 _TRIES = 16
 
@@ -53,6 +56,7 @@ class PackSpeed:
         first_s: For choosing an oracle, before the first pack of all; 0 for others.
         slowdown: How many times as long the clock took.
         why: Why the speed is unknown.
+        fails: Whether every configuration that was tried failed to train, not for lack of memory.
     """
 
     label: str
@@ -64,6 +68,7 @@ class PackSpeed:
     first_s: float = 0.0
     slowdown: float = 1.0
     why: str = ""
+    fails: bool = False
 
 
 def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dict[str, Any]]:
@@ -105,13 +110,18 @@ def timed(study: Study, training_s: float, most_bytes: int, seed: int) -> Iterat
     share = min(_MOST_S, 0.8 * training_s / len(kinds))
     engine: Plan | None = None
     for kind in kinds:
-        try:
-            speed, engine = kind.timed(engine, share)
-        except Exception as error:
-            why = f"training fails with {type(error).__name__}: {' '.join(str(error).split())}"
-            if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
-                why = f"training needs more than {most_bytes / 2**30:.1f} GiB of memory"  # RuntimeError: torch's
-            speed = PackSpeed(kind.label, kind.phase, why=why)
+        for _ in range(_CONFIGURATIONS):
+            try:
+                speed, engine = kind.timed(engine, share)
+            except Exception as error:
+                why = f"training fails with {type(error).__name__}: {' '.join(str(error).split())}"
+                if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
+                    why = f"training needs more than {most_bytes / 2**30:.1f} GiB of memory"  # RuntimeError: torch's
+                    speed = PackSpeed(kind.label, kind.phase, why=why)
+                    break
+                speed = PackSpeed(kind.label, kind.phase, why=why, fails=True)
+            else:
+                break
         yield speed
 
 

@@ -14,15 +14,16 @@ import pytest
 from driftline import Client
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
-from driftline.wire.budgets import StudyEstimate
+from driftline.wire.budgets import CheckedStudy, StudyEstimate
 from service.embedded import timing
-from service.embedded.timing import Timings, composed, estimate, evaluations
+from service.embedded.room import memory_remark
+from service.embedded.timing import Timings, composed, estimate, evaluations, refuse_failing
 from service.embedded.timing_process import PackKind, PackSpeed, documents, timed
 from trainers import evaluation_grid
 from trainers.registry import methods
 
 PLENTY_S = 120.0
-SPACE = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 2}
+SPACE = {"client_lr": 0.1, "server_lr": 0.5, "local_steps": 2}
 
 
 def digits(hidden: int) -> Study:
@@ -166,16 +167,54 @@ def test_an_error_of_a_method_is_named_and_other_labels_are_timed(monkeypatch: p
     assert any(line.startswith("fedprox: a round of one trial takes") for line in found.rests_on)
 
 
+def test_a_study_of_labels_that_fail_to_train_is_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def broken(*_: object) -> None:
+        tried.append(1)
+        raise IndexError("index out of range in self")
+
+    monkeypatch.setattr(methods()["fedavg"], "train_round", broken)
+    speeds = list(timed(digits(4), 0.2, 2**30, seed=0))
+    assert {(speed.label, speed.fails) for speed in speeds if not speed.width} == {("fedavg", True)}
+    assert len(tried) == 3, "configurations"
+    with pytest.raises(InvalidSpec) as caught:
+        refuse_failing(digits(4), measured(*speeds))
+    assert str(caught.value) == "methods[0]: fedavg: training fails with IndexError: index out of range in self"
+    refuse_failing(digits(4), measured(*speeds, PackSpeed("fedavg", width=1)))  # another process found one that trains
+
+
+def test_models_that_memory_cannot_hold_are_refused_before_anything_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = 4 * 10 * (65 * 4 + 5 * 10)  # bytes
+    for total, notes in ((3 * models, 0), (3 * models - 1, 1), (models, 1)):
+        monkeypatch.setattr("service.embedded.room.total_memory", lambda total=total: total)
+        remarks = memory_remark(digits(4))
+        assert len(remarks) == notes
+        assert all(remark.startswith("task.model: the models of all clients of a round take ") for remark in remarks)
+    monkeypatch.setattr("service.embedded.room.total_memory", lambda: models - 1)
+    with pytest.raises(InvalidSpec, match=r"task\.model: must fit into this computer: .* take a smaller model"):
+        Client().validate(digits(4), estimate=False)
+
+
+def test_a_study_of_days_gets_a_note() -> None:
+    checked = CheckedStudy(spec={}, fingerprint="")
+    long = StudyEstimate(trials=1, packs=1, rounds=1, seconds=144_142_591)
+    assert checked.estimated(long).remarks == [
+        "budget: the study takes about 1,668 days: fewer trials_per_method, rounds or labels take less"
+    ]
+    assert checked.estimated(long.model_copy(update={"seconds": 3600.0})).remarks == []
+
+
 def test_processes_that_train_on_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stand_in(text: str) -> StudyEstimate:
         file = tmp_path / "python"
-        file.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid$5\n{text}\n")
+        file.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid$6\n{text}\n")
         file.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(file))
         return estimate(digits(4), training_s=0.2)
 
     label = json.dumps(asdict(PackSpeed("fedavg", width=2, round_s=0.5)))
-    found = stand_in(f"cat > {tmp_path}/study$5; echo loaded 1.5; echo ready 0.5; echo '{label}'; exec sleep 1000")
+    found = stand_in(f"cat > {tmp_path}/study$6; echo loaded 1.5; echo ready 0.5; echo '{label}'; exec sleep 1000")
     assert found.seconds is None
     assert "fedavg: a round of one trial takes 500.00 ms in packs of 2" in found.rests_on
     assert "fedprox: unknown: no round was done in the time that training may take" in found.rests_on

@@ -12,7 +12,7 @@ BUDGET = {"trials_per_method": 8, "rounds": 100}
 STUDY = {
     "name": "seen-before",
     "task": {"name": "digits", "clients": 10, "partition": "iid"},
-    "methods": [{"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 1.0, "local_steps": {"choice": [1, 50]}}}],
+    "methods": [{"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.5, "local_steps": {"choice": [1, 50]}}}],
     "clients_per_round": 10,
     "batch_size": 100,
     "budget": BUDGET,
@@ -57,7 +57,7 @@ def test_the_grid_in_words(every: object, rounds: int, words: str) -> None:
 
 
 def test_evaluations_that_take_long_get_a_remark() -> None:
-    cheap = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 1}
+    cheap = {"client_lr": 0.1, "server_lr": 0.5, "local_steps": 1}
     dear = Study.from_json(
         STUDY | {"batch_size": 20, "budget": BUDGET, "methods": [{"name": "fedavg", "space": cheap}]}
     )
@@ -148,7 +148,7 @@ def test_what_is_random_follows_from_the_document(changes: dict[str, object], ra
 
 def test_trials_of_such_a_study_are_equal_on_all_seeds() -> None:
     study = Study.from_json(STUDY | {"clients_per_round": None, "batch_size": None, "budget": BUDGET | {"rounds": 3}})
-    configuration = {"client_lr": 0.1, "server_lr": 1.0, "local_steps": 2}
+    configuration = {"client_lr": 0.1, "server_lr": 0.5, "local_steps": 2}
     one, other = (
         [line["test_loss"] for line in run(trial_document(study, "fedavg", [configuration], seed))] for seed in (1, 2)
     )

@@ -225,9 +225,15 @@ def test_trials_may_share_a_pack_that_differ_in_traced_hyperparameters_only() ->
 
 class TestWarnings:
     def test_a_large_ratio_of_the_rates_warns(self) -> None:
-        assert parse(with_("method.server_lr", 0.5)).warnings == ()
+        assert parse(with_("method.server_lr", 0.49)).warnings == ()
+        assert len(parse(with_("method.server_lr", 0.5)).warnings) == 1
+        assert parse(with_("method.server_lr", 0.61723)).warnings == ()  # found by a search
+        one = with_("method.server_lr", 0.6)
+        one["method"]["local_steps"] = 1
+        assert parse(one).warnings == ()  # client_lr is not used
+        assert parse(with_("server", {"name": "adam"}) | {"method": one["method"] | {"local_steps": 9}}).warnings == ()
         (warning,) = parse(with_("method.server_lr", 0.6)).warnings
-        assert warning.startswith("method.server_lr is 12 times client_lr, more than 10")
+        assert warning.startswith("method.server_lr is 12 times client_lr, at least 10")
         members = with_("members", [{"client_lr": 0.1}, {"client_lr": 0.001}, {"client_lr": 0}])
         assert parse(members).warnings[0].startswith("method.server_lr is 100 times client_lr")
         assert parse(with_("method.client_lr", 0)).warnings == ()

@@ -20,8 +20,10 @@ from driftline.study.spec import Study
 from trainers.data import table
 from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
+from trainers.registry import models
 from trainers.tasks import npz
 from trainers.trial.document import parse as parse_trial
+from trainers.trial.warnings import data_remarks
 
 from .datasets import bag, check_shape
 
@@ -365,3 +367,64 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     gc.collect()
     assert held() is None
     assert npz.build(settings, "float32").train.inputs.tolist() == problem.train.inputs.tolist()
+
+
+X, CLIENT = np.zeros((60, 2, 2)), arrays()["client"]
+
+
+@pytest.mark.parametrize(
+    ("content", "document", "note"),
+    [
+        ({}, {}, None),
+        (
+            {"y": Y + 1},
+            {},
+            "task.targets: the classes begin at 1: no example of class 0; number",
+        ),
+        ({"y": Y**3}, {}, "task.targets: 3 of 9 classes have examples: no example of class 2, 3, 4, 5, 6 and 1 more;"),
+        ({}, {"test": {"inputs": "x_test", "targets": "y_test"}}, "task.test: class 3 is tested and never trained"),
+        (
+            {"x": np.arange(240).reshape(60, 2, 2).astype(np.uint8)},
+            {},
+            "task.inputs: images are whole numbers in 0..255",
+        ),
+        ({"x": np.arange(240.0).reshape(60, 1, 2, 2)}, {}, "which no model scales: divide them by 255"),
+        ({"x": np.arange(240, dtype=np.uint16).reshape(60, 1, 2, 2) * 17}, {}, "divide them by 4063"),
+        ({"x": np.arange(240, dtype=np.uint8).reshape(60, 4)}, {}, "task.inputs: inputs are whole numbers in 0..255"),
+        ({"x": np.arange(240).reshape(60, 4)}, {"model": "words"}, None),
+        ({"x": np.arange(240).reshape(60, 2, 2)}, {"model": "words"}, None),
+        ({"x": np.arange(240).reshape(60, 2, 2) / 255}, {}, None),
+        ({"x": np.arange(240).reshape(60, 4) % 17}, {}, None),
+        ({"client": CLIENT == "no one"}, {}, "task: there is one client, so that no models are averaged"),
+    ],
+)
+def test_what_will_disappoint_is_a_note(
+    folder: Path, content: dict[str, Any], document: dict[str, Any], note: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(models()._loaded, "words", models()["mlp"])
+    monkeypatch.setitem(models()._added, "words", models()._added.get("words"))
+    np.savez(folder / "mine.npz", **(arrays() | content))
+    notes = data_remarks(parsed(**document), None)
+    assert len(notes) == (note is not None), notes
+    assert note is None or note in notes[0]
+
+
+def test_batches_larger_than_most_clients_are_a_note(folder: Path) -> None:
+    assert data_remarks(parsed(), 7) == []
+    (note,) = data_remarks(parsed(), 8)
+    assert note.startswith("batch_size is 8, more than most clients have (the median is 7.5 examples)")
+    study = Study(
+        name="mine",
+        task={"name": "npz", "path": "mine.npz"},
+        methods=[{"name": "fedavg"}, {"label": "b", "name": "fedavg", "space": RATES}],
+        objective={"quality": "test_accuracy", "cost": "rounds"},
+        budget={"trials_per_method": 4, "rounds": 10, "seeds": 0},
+        batch_size=1000,
+    )
+    notes = check(study)
+    assert notes[0].startswith("methods[1].space.server_lr is 20 times client_lr, at least 10: it multiplies a sum")
+    assert notes[1].startswith("batch_size is 1000, more than most clients have")
+    assert len(notes) == 2
+
+
+RATES = {"client_lr": {"choice": [0.01, 0.05]}, "server_lr": 1.0, "local_steps": 5}

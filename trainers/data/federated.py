@@ -56,6 +56,7 @@ class Federated:
         shape: shape of the inputs of one example; None if unknown.
         outputs: number of classes, or of numbers to predict for one example.
         whole: whether the inputs are whole numbers, such as word ids.
+        notes: what is probably not meant about the data, one line each, beginning with the dotted path.
     """
 
     document: Mapping[str, Any]
@@ -68,6 +69,7 @@ class Federated:
     shape: tuple[int, ...] | None = None
     outputs: int = 0
     whole: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def clients(self) -> int:

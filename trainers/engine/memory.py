@@ -85,6 +85,21 @@ def available_memory(root: str = "/") -> int | None:
     return min(limits, default=None)
 
 
+def total_memory(root: str = "/") -> int | None:
+    """Bytes of the computer's memory, or the limit of this process's control group if that is less.
+
+    Args:
+        root: folder that contains proc and sys.
+
+    Returns:
+        None if the system does not tell.
+    """
+    lines = _read(f"{root}/proc/meminfo").splitlines()
+    limits = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
+    most = [_read(f"{root}/sys/fs/cgroup/{names[0]}").strip() for names in _GROUPS]
+    return min([*limits, *(int(text) for text in most if text.isdigit())], default=None)
+
+
 def ran_out(error: BaseException) -> bool:
     """Whether an error from Python, numpy or torch means that the computer or a GPU ran out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

@@ -20,7 +20,7 @@ the current directory, then in $DATA_DIR. If `sha256` is given, a file with anot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from trainers.data.table import Names, Table, TablePart, forget, load
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Problem
+from trainers.registry import models
 from trainers.values import shown
 
 __all__ = ["Settings"]
@@ -57,6 +58,13 @@ METRICS = ("test_loss", "test_accuracy")
 _CLIENT = "client"
 _TEST_FRACTION = 0.2
 _SPARSE = 100  # largest number of classes without an example that is accepted without `classes`
+
+
+_PICTURES = 4  # axes
+_SHOWN = 5  # classes in a note
+_HALF_BYTE, _BYTE = 128, 255
+_SMALL = 10  # images of whole numbers up to this, such as one-hot planes, are scaled
+_LOOKED_AT = 1000  # examples
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,9 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     rows, test = _held_out(values, table, labels, path)
     parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
     metrics = () if not test else CLASSIFIED if classified else CLASSIFIED[:1]
+    notes = list(_scale_notes(table.main, model, join(path, "inputs")))
+    if classes is not None:
+        notes += _class_notes(table, classes, rows, test, path)
     return Settings(
         document={"name": "npz", **values},
         model=model,
@@ -148,6 +159,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         metrics=metrics,
         shape=table.main.inputs.shape[1:],
         whole=table.main.inputs.dtype.kind in WHOLE,
+        notes=tuple(notes),
         outputs=classes or math.prod(table.main.targets.shape[1:]),
         file=file,
         names=names,
@@ -249,6 +261,41 @@ def _classes(table: Table, given: int | None, path: str) -> int:
             place,
         )
     return largest + 1
+
+
+def _class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], path: str) -> Iterator[str]:
+    """What is probably not meant about the classes: some have no example, or none to learn from."""
+    held_out = table.main if table.test is None else table.test
+    tested = np.unique(held_out.targets[np.concatenate(test)]) if len(test) else np.zeros(0, np.int64)
+    trained = np.unique(table.main.targets[rows])
+    everywhere = np.union1d(trained, tested)
+    empty = np.setdiff1d(np.arange(classes), everywhere)
+    if len(empty):
+        first = int(everywhere[0])
+        why = f"the classes begin at {first}" if first else f"{len(everywhere)} of {classes} classes have examples"
+        yield f"{join(path, 'targets')}: {why}: no example of class {_listed(empty)}; number them from 0 without gaps"
+    unseen = np.setdiff1d(tested, trained)
+    if len(unseen):
+        yield f"{join(path, 'test')}: class {_listed(unseen)} is tested and never trained"
+
+
+def _listed(classes: Rows) -> str:
+    more = "" if len(classes) <= _SHOWN else f" and {len(classes) - _SHOWN} more"
+    return ", ".join(map(str, classes[:_SHOWN].tolist())) + more
+
+
+def _scale_notes(part: TablePart, model: str, place: str) -> Iterator[str]:
+    """A note on images whose numbers are 0 to 255 (or to another whole number), which no model scales."""
+    inputs = part.inputs
+    built_in = models().built_in(model)  # another model may take word ids
+    pictures = inputs.ndim > 2 if built_in else inputs.ndim == _PICTURES
+    if not (pictures or built_in) or inputs.min() < 0:
+        return
+    largest = float(inputs.max())
+    of_bytes = _HALF_BYTE <= largest <= _BYTE
+    if (of_bytes or (pictures and largest > _SMALL)) and bool((inputs[:_LOOKED_AT] % 1 == 0).all()):
+        what, end = "images" if pictures else "inputs", _BYTE if of_bytes else largest
+        yield f"{place}: {what} are whole numbers in 0..{end:g}, which no model scales: divide them by {end:g}"
 
 
 def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: str) -> tuple[Rows, Sequence[Rows]]:

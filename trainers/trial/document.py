@@ -207,7 +207,7 @@ def parse(document: Any) -> TrialSpec:
         members=method.members,
         listed=listed,
         canonical=canonical,
-        warnings=tuple(warnings(method, optimizers, schedule, task, values["clients_per_round"])),
+        warnings=tuple(warnings(method, optimizers, schedule, task, values["clients_per_round"], values["batch_size"])),
         **values,
     )
 

@@ -62,6 +62,21 @@ def check_models(task: Any, clients: int, members: int, path: str) -> None:
         )
 
 
+def round_bytes(task: Any, clients: int, dtype: str) -> int | None:
+    """Bytes of the models of all clients of a round, once; training holds about three times that.
+
+    Args:
+        task: settings of the task.
+        clients: clients per round.
+        dtype: type of the trial.
+
+    Returns:
+        None if only the data can tell.
+    """
+    count = parameters(task)
+    return None if count is None else count * clients * (8 if dtype == "float64" else 4)
+
+
 def parameters(task: Any) -> int | None:
     """The number of parameters of a task's model; None if only its data can tell.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from trainers.contracts import Method, Optimizer, Schedule
 from trainers.problem import TaskSettings
 from trainers.trial.parts import Part
@@ -17,6 +19,7 @@ def warnings(
     schedule: Part[Schedule],
     task: TaskSettings,
     clients_per_round: int | None,
+    batch_size: int | None,
 ) -> list[str]:
     """One line for each setting that is allowed, but probably not meant.
 
@@ -26,15 +29,18 @@ def warnings(
         schedule: the schedule.
         task: settings of the task.
         clients_per_round: None is all clients.
+        batch_size: None is the client's full data.
     """
     client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
-    remarks = []
-    ratios = [s / c for c, s in zip(client_lrs, server_lrs, strict=False) if c and s is not None]
-    if optimizers["server"].module.LINEAR and ratios and max(ratios) > _RATIO * (1 + 1e-12):
-        remarks.append(
-            f"method.server_lr is {max(ratios):.4g} times client_lr, more than {_RATIO:g}: server_lr multiplies a sum "
-            "of gradients; equal to client_lr it is model averaging (delta_lr is their ratio)"
-        )
+    remarks = data_remarks(task, batch_size)
+    counts = method.values.get("local_steps", (None,) * len(client_lrs))
+    ratios = [
+        server_lr / client_lr
+        for client_lr, server_lr, count in zip(client_lrs, server_lrs, counts, strict=False)
+        if client_lr and server_lr is not None and count != 1 and _written(server_lr)  # one step does not use client_lr
+    ]
+    if optimizers["server"].module.LINEAR and ratios:
+        remarks += [f"method.{text}" for text in rate_remark(max(ratios))]
     largest = task.smoothness
     if largest is not None:
         proxes = method.values.get("prox", (0.0,) * len(client_lrs))
@@ -54,6 +60,44 @@ def warnings(
             mine, own = different[0]
             remarks.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
     return [*remarks, *mixed(method, optimizers, schedule, task, clients_per_round)]
+
+
+def data_remarks(task: TaskSettings, batch_size: int | None) -> list[str]:
+    """One line for each fact about the data, and the batches from it, that is probably not meant.
+
+    Args:
+        task: settings of the task.
+        batch_size: None is the client's full data.
+    """
+    remarks = list(getattr(task, "notes", ()))
+    if task.examples is None:
+        return remarks
+    if task.clients == 1:
+        remarks.append("task: there is one client, so that no models are averaged")
+    middle = float(np.median(task.examples))
+    if batch_size is not None and batch_size > middle:
+        remarks.append(
+            f"batch_size is {batch_size}, more than most clients have (the median is {middle:g} examples): leave it "
+            "out for steps with all examples of a client"
+        )
+    return remarks
+
+
+def rate_remark(ratio: float) -> list[str]:
+    """A remark on a server_lr that is so many times client_lr, without its path; none below 10.
+
+    Args:
+        ratio: server_lr / client_lr.
+    """
+    if ratio < _RATIO * (1 - 1e-12):
+        return []
+    means = "it multiplies a sum of gradients; equal to client_lr it is model averaging (delta_lr is their ratio)"
+    return [f"server_lr is {ratio:.4g} times client_lr, at least {_RATIO:g}: {means}"]
+
+
+def _written(rate: float) -> bool:
+    """Whether a rate is a round number, as people write it; a search seldom proposes one."""
+    return float(f"{rate:.3g}") == rate
 
 
 def mixed(

@@ -65,7 +65,7 @@ def _checked(asked: Context, allowed: Access, body: dict[str, Any]) -> CheckedSt
 def _validated(asked: Context, allowed: Access, body: dict[str, Any]) -> Response:
     checked = _checked(asked, allowed, body)
     cost = estimate(asked.store, allowed.project, checked.spec)
-    return _json(checked.model_copy(update={"estimate": cost}))
+    return _json(checked.estimated(cost))
 
 
 def _created(asked: Context, allowed: Access, body: dict[str, Any], key: str | None) -> Response:

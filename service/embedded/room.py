@@ -1,0 +1,62 @@
+"""Whether this computer has room for a study: CPU cores, GPUs and memory."""
+
+from __future__ import annotations
+
+import os
+
+from driftline.errors import InvalidSpec
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from trainers import SpecError, parse, round_bytes, total_memory
+
+_COPIES = 3  # of a round's models in training: models, gradients and their sums
+
+
+def require_room(study: Study) -> None:
+    """Checks, before Ray is started on this computer, that a pack will fit.
+
+    Raises:
+        InvalidSpec: This computer has fewer CPU cores or GPUs than a pack needs.
+    """
+    from service.driver.ray.capacity import Node, require
+
+    wanted = study.resources.gpu
+    gpus = 0.0
+    if wanted not in ("auto", 0):
+        import torch
+
+        gpus = float(torch.cuda.device_count())
+    here = Node(float(os.cpu_count() or 1), gpus)
+    require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted))
+
+
+def memory_remark(study: Study) -> list[str]:
+    """A remark if the models of a round may not fit into this computer's memory, without a GPU.
+
+    Raises:
+        InvalidSpec: They cannot fit.
+    """
+    total, gpu = total_memory(), study.resources.gpu
+    if total is None or gpu not in ("auto", 0):
+        return []
+    largest = 0
+    for label in study.labels:
+        low = {name: form.ends()[0] for name, form in study.entry(label).parameters().items()}
+        try:
+            trial = parse(trial_document(study, label, [low], study.seed))
+        except SpecError:  # choices that exclude each other
+            continue
+        largest = max(largest, round_bytes(trial.task, trial.clients_per_round or trial.task.clients, trial.dtype) or 0)
+    if largest <= total / _COPIES or (gpu == "auto" and _has_gpu()):
+        return []
+    text = f"the models of all clients of a round take {largest / 2**30:.3g} GiB, got {total / 2**30:.3g} GiB of memory"
+    advice = "take a smaller model or fewer clients_per_round"
+    if largest > total:
+        raise InvalidSpec("task.model", f"must fit into this computer: {text}: {advice}")
+    return [f"task.model: {text}; training holds them about {_COPIES} times, and may not fit: {advice}"]
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
