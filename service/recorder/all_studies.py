@@ -13,6 +13,7 @@ from driftline.wire.records import STUDY_FINISHED
 from service.pauses import Pauses
 from service.recorder import study_recorder
 from service.recorder.run_contents import STUDY_TAG
+from service.recorder.study_artifacts import missing
 from service.recorder.study_recorder import Recorder, experiments, lock_name
 from service.recorder.tracking import connect, forget
 from service.store.deletions import Deletion
@@ -128,11 +129,13 @@ class StudiesRecorder:
         )
 
     def _shown(self, study_id: str) -> int | None:
-        """The version at which MLflow shows the whole of a finished study; None when it does not.
+        """The version at which MLflow shows the whole of a finished study, with its files; None when it does not.
 
         MLflow is asked once for each study that was recorded earlier: its database may have been lost since.
         """
         if study_id not in self._done or study_id in self._recorders:
+            if missing(self._store, study_id):
+                return None
             for entry in self._store.recorder_state.read(study_id, "ended"):
                 if study_id not in self._recorders and not self._has(entry.run_id):
                     self._lost.add(entry.run_id)

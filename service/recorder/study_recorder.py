@@ -45,6 +45,7 @@ from service.recorder.run_contents import (
     trial_rows,
     trial_tags,
 )
+from service.recorder.study_artifacts import StudyArtifacts, first_line
 from service.recorder.tracking import Row, Tracking, connect
 from service.sqlite_address import shown_address
 from service.store.recorder_state import Recorded
@@ -103,6 +104,8 @@ class Recorder:
         self._renewed = 0.0
         self._refreshed = float("-inf")
         self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
+        self._written: tuple[int, str] | None = None  # likewise, except perhaps for artifacts
+        self._artifacts = StudyArtifacts(store, study_id)
         self._labels: Tracking | None = None
         self._trials: Tracking | None = None
         self._latest: tuple[int, str, StudyResult, dict[str, bytes]] | None = None  # version, state
@@ -118,7 +121,8 @@ class Recorder:
             Exception: Whatever MLflow raises when its server is unreachable; nothing is lost, call again later.
         """
         study = self._store.studies.get(self._study_id)
-        if self.shows(study) or not self._lease(force=True):
+        waits = self._artifacts.waits and self._written == (study.version, study.state)
+        if waits or self.shows(study) or not self._lease(force=True):
             return False
         try:
             return self._write(study)
@@ -145,7 +149,7 @@ class Recorder:
                     break
             except Exception as error:
                 wait = next(between)
-                where, problem = shown_address(self._uri), _first_line(error)
+                where, problem = shown_address(self._uri), first_line(error)
                 _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", where, wait, problem)
             stop.wait(wait)
         self._store.locks.release(self._lock_name, self._holder)
@@ -163,9 +167,9 @@ class Recorder:
                 self.sync()
                 if self._current():
                     return True
-                reason = "another recorder is at work"
+                reason = self._artifacts.problem or "another recorder is at work"
             except Exception as error:
-                reason = _first_line(error)
+                reason = first_line(error)
             wait = next(between)
             if time.monotonic() + wait > end:
                 _LOG.warning(
@@ -214,7 +218,9 @@ class Recorder:
         if refresh:
             self._refresh(labels, runs, study, trials)
             wrote += 1
-        self._shown = (study.version, study.state)
+        self._written = (study.version, study.state)
+        if self._artifacts.put(labels, lambda: self._files(self._result(study, trials))):
+            self._shown = self._written
         return wrote > 0
 
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
@@ -332,8 +338,6 @@ class Recorder:
         ]
         labels.keep_only("label/", kept)
         labels.keep_only("study", [key])
-        if study.finished or any(trial.finished for trial in trials):  # pictures of nothing delay a study's start
-            labels.artifacts(study_run, self._files(result).items())
         labels.tag_experiment(
             {"mlflow.note.content": text, VIEW_TAG: labels_view(result.document, result.reading, created)}
         )
@@ -350,6 +354,8 @@ class Recorder:
         entries = [Recorded("study", "", study_run, study.version, finished)]
         if study.finished:
             entries.append(Recorded("ended", "", study_run, study.version, finished))
+        if study.finished or finished:  # pictures of nothing delay a study's start
+            entries.append(self._artifacts.due(study_run, study.version))
         self._store.recorder_state.write(self._study_id, *entries)
         self._refreshed = time.monotonic()
 
@@ -440,7 +446,3 @@ def _end(trial: TrialRecord) -> int:
 
 def _milliseconds(moment: Any) -> int:
     return int(moment.timestamp() * 1000)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -194,6 +194,11 @@ class Tracking:
                 (Path(folder) / name).write_bytes(content)
             self._client.log_artifacts(run_id, folder)
 
+    def artifact_store(self) -> str:
+        """Where the experiment's artifacts are, without its own folder there."""
+        location = str(self._client.get_experiment(self.experiment_id).artifact_location)
+        return location.rpartition("/")[0] or location
+
     def keep_only(self, prefix: str, keys: Iterable[str]) -> None:
         """Delete runs whose key begins with `prefix`, except those of `keys`; they stay in MLflow's bin."""
         wanted = set(keys)

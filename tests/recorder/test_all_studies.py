@@ -135,3 +135,38 @@ def test_mlflow_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.M
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nonexistent")
     with pytest.raises(InvalidSpec, match=r"^REQUESTS_CA_BUNDLE: must name certificates"):
         connect("https://mlflow.example.com")
+
+
+def test_an_artifact_store_that_is_away_holds_up_nothing_else(
+    store: Store,
+    uri: str,
+    client: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+    for name in ("one", "two"):
+        study = Stored(store, ["fedavg"], 20, name)
+        study.add(trials("fedavg", 1))
+        study.succeed()
+    place = tmp_path / "artifacts"
+    place.write_text("a file where a folder should be")
+    recorder = StudiesRecorder(store, uri, str(place))
+    for _ in range(3):
+        recorder.sync()
+    assert (recorder.complete, recorder.failed) == (False, [])
+    shows = {name: there for name, there in shown(client).items() if not name.endswith("trials") and name != "Default"}
+    assert len(shows) == 2
+    for tags, runs in shows.values():
+        assert "Frontier page" in tags["mlflow.note.content"]
+        assert {run[0][1] for run in runs.values()} == {"FINISHED"}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert f"the artifact store {place} cannot be written to" in said
+
+    place.unlink()
+    following = StudiesRecorder(store, uri, str(place))
+    following.sync()
+    assert following.complete
+    assert len(list(place.rglob("frontier.json"))) == 2
+    assert not following.sync()
