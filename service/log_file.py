@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -16,7 +17,11 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class VisibleFormatter(logging.Formatter):
-    """Formats log lines so that every character in them is visible."""
+    """Formats log lines so that every character in them is visible; times are in UTC, with a Z behind them."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """The record's time in UTC."""
+        return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M:%S},{int(record.msecs):03d}Z"
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's lines."""

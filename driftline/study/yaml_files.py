@@ -1,4 +1,4 @@
-"""Reads YAML files, of studies and of settings: numbers as in YAML 1.2, and no duplicate keys."""
+"""Reads and writes YAML files, of studies and of settings: numbers as in YAML 1.2, and no duplicate keys."""
 
 from __future__ import annotations
 
@@ -40,9 +40,16 @@ _PLAIN = (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("merge", r"<<", "<"),
 )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes a string that YAML 1.1 or `_Loader` would read as something else."""
+
+
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in _PLAIN:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
 
 
 def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
@@ -83,6 +90,26 @@ def parse(text: str, origin: str = "") -> Any:
         raise InvalidSpec("", f"{prefix}is nested too deeply") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # from PyYAML, for a tag such as !!int on a word
         raise InvalidSpec("", f"{prefix}a tag (!!) must suit its value, got {shown(str(error))}") from error
+
+
+def dumped(document: Any, **options: Any) -> str:
+    """A document as YAML, which `parse` reads as the same document.
+
+    Args:
+        document: JSON values.
+        options: As for `yaml.dump`.
+
+    Examples:
+        >>> print(dumped({"label": "1e3", "client_lr": 0.001, "no": ["no", "1_000", "1:30"]}), end="")
+        label: '1e3'
+        client_lr: 0.001
+        'no':
+        - 'no'
+        - '1_000'
+        - '1:30'
+    """
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, **options)
+    return text
 
 
 def read(source: str | Path) -> Any:

@@ -19,6 +19,7 @@ from service.cli import completion, doctor, remote, theory
 from service.cli.options import (
     At,
     Compute,
+    Cores,
     Cost,
     FlopsPerExample,
     Folder,
@@ -120,6 +121,8 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="First try what the study in this output folder recommends."),
     ] = None,
+    cores: Cores = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, instead of the study's own.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print frontier.json at the end instead of the table.")
     ] = False,
@@ -127,7 +130,7 @@ def run(
     """Run a study on this computer; repeating the command resumes it, or shows its result."""
     from service.cli.begun_run import begin
 
-    begun = begin(study, out, ray_address, early=context.obj == OWN_PROCESS)
+    begun = begin(study, out, ray_address, cores=cores, seed=seed, early=context.obj == OWN_PROCESS)
     from service.cli.run import run_study  # imports much, while Ray starts
 
     run_study(begun, warm_start, as_json=as_json)
@@ -137,6 +140,7 @@ def run(
 def resume(
     study: Where,
     ray_address: RayAddress = None,
+    cores: Cores = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -152,7 +156,7 @@ def resume(
         return
     from service.cli.run import resume_study
 
-    resume_study(Path(study), ray_address, as_json=as_json)
+    resume_study(Path(study), ray_address, cores, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")
@@ -163,6 +167,7 @@ def retry(
         typer.Option(metavar="ID", help="Only this trial; may be repeated. All FAILED ones by default."),
     ] = None,
     ray_address: RayAddress = None,
+    cores: Cores = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -178,7 +183,7 @@ def retry(
         return
     from service.cli.run import retry_trials
 
-    retry_trials(Path(study), trial or (), ray_address, as_json=as_json)
+    retry_trials(Path(study), trial or (), ray_address, cores, as_json=as_json)
 
 
 @app.command(rich_help_panel="Results")

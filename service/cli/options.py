@@ -33,6 +33,10 @@ Where = Annotated[
 RayAddress = Annotated[
     str | None, typer.Option(help="For a folder: a Ray cluster to use; without it a local one is started.")
 ]
+Cores = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="For a folder: CPU cores to use; by default all that this process may use."),
+]
 
 Cost = Annotated[
     str | None,

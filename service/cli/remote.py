@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from service.cli import completion
-from service.cli.options import Json, RayAddress, StudyFile, StudyName, TokenFile, Url, Where
+from service.cli.options import Cores, Json, RayAddress, StudyFile, StudyName, TokenFile, Url, Where
 
 STUDIES = "Studies on a service"
 ACCESS = "Projects and tokens"
@@ -120,6 +120,7 @@ def extend(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=0, help="New number of seeds, at least the present one.")] = None,
     ray_address: RayAddress = None,
+    cores: Cores = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -134,7 +135,7 @@ def extend(
     if not is_remote(study, url):
         from service.cli.run import extend_study
 
-        extend_study(Path(study), trials, seeds, ray_address, as_json=as_json)
+        extend_study(Path(study), (trials, seeds), ray_address, cores, as_json=as_json)
         return
     with jobs.connected(url, token_file) as client:
         jobs.say(client.job(study).extend(trials_per_method=trials, seeds=seeds), as_json=as_json)

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType
 
 import typer
-import yaml
 
 from driftline.sdk import shortcuts
+from driftline.study.yaml_files import dumped
 from service.cli.begun_run import BegunRun
 from service.cli.terminal import echo
 from service.embedded.embedded_run import EmbeddedRun
@@ -33,35 +33,48 @@ def run_study(begun: BegunRun, warm_start: Path | None = None, *, as_json: bool 
     study, source = begun.study, begun.source
     if warm_start is not None:
         study = shortcuts.frontier(warm_start).warm_started(study)
-        source = yaml.safe_dump(study.to_json(), sort_keys=False)
+        source = dumped(study.to_json())
     if sys.stderr.isatty():
         echo("Checking the study ...", err=True)
     for remark in study.check():
         echo(f"note: {remark}", err=True)
     with EmbeddedRun(
-        begun.folder, study, ray_address=begun.ray_address, source=source, early_ray=begun.early_ray
+        begun.folder,
+        study,
+        ray_address=begun.ray_address,
+        source=source,
+        early_ray=begun.early_ray,
+        cores=begun.cores,
     ) as run:
         _follow(run, as_json=as_json)
 
 
-def resume_study(folder: Path, ray_address: str | None, *, as_json: bool = False) -> None:
+def resume_study(folder: Path, ray_address: str | None, cores: int | None, *, as_json: bool = False) -> None:
     """Resumes the study of a folder, or shows its result if it is finished."""
-    with EmbeddedRun(folder, ray_address=ray_address) as run:
+    with EmbeddedRun(folder, ray_address=ray_address, cores=cores) as run:
         _follow(run, as_json=as_json)
 
 
-def retry_trials(folder: Path, trials: Sequence[str], ray_address: str | None, *, as_json: bool = False) -> None:
+def retry_trials(
+    folder: Path, trials: Sequence[str], ray_address: str | None, cores: int | None, *, as_json: bool = False
+) -> None:
     """Runs FAILED trials of a folder's study again, the given ones or all."""
-    with EmbeddedRun(folder, ray_address=ray_address) as run:
+    with EmbeddedRun(folder, ray_address=ray_address, cores=cores) as run:
         run.api.retry(run.study_id, trials)
         _follow(run, as_json=as_json)
 
 
 def extend_study(
-    folder: Path, trials: int | None, seeds: int | None, ray_address: str | None, *, as_json: bool = False
+    folder: Path,
+    budget: tuple[int | None, int | None],
+    ray_address: str | None,
+    cores: int | None,
+    *,
+    as_json: bool = False,
 ) -> None:
-    """Gives the study of a folder a larger budget, and runs what is new."""
-    with EmbeddedRun(folder, ray_address=ray_address) as run:
+    """Gives the study of a folder a larger budget (trials of each method, seeds), and runs what is new."""
+    trials, seeds = budget
+    with EmbeddedRun(folder, ray_address=ray_address, cores=cores) as run:
         run.api.extend(run.study_id, trials_per_method=trials, seeds=seeds)
         _follow(run, as_json=as_json)
 

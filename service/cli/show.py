@@ -10,8 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import unit
@@ -20,6 +18,7 @@ from driftline.results.modelled_time import Time
 from driftline.results.show.advice import offers, wins
 from driftline.results.show.number_text import banded
 from driftline.results.trial_list import first_difference
+from driftline.study.yaml_files import dumped
 from search_spaces import spaces
 from service.cli.terminal import echo
 from trainers import Configured, Hyperparameter, Registry, Task, hint, shown, withdrawals
@@ -286,7 +285,7 @@ def _default_spaces(name: str, group: Registry[object]) -> dict[str, dict[str, A
 
 def _flow(form: Any) -> str:
     """A search space as in a study file, on one line."""
-    text: str = yaml.safe_dump([form], default_flow_style=True, sort_keys=False, width=math.inf)
+    text = dumped([form], default_flow_style=True, width=math.inf)
     return text.strip()[1:-1]
 
 

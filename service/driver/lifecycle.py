@@ -38,7 +38,7 @@ class DriverOptions:
         folder: Path or URL of the folder for checkpoints; every node that trains must reach it.
         address: Address of a Ray cluster; None starts Ray here. See `cluster.connect`.
         early_ray: A Ray that is being started here already.
-        num_cpus: CPU cores of a Ray started here; None uses all cores of the machine.
+        num_cpus: CPU cores of a Ray started here; None uses all that this process may use.
         nodes_s: How long to wait for a joined cluster to have a node with room for a pack.
         worker_gpus: GPUs of each node that the cluster can add; 0 if unknown. With 1 or more, "auto" waits for a GPU
             instead of settling for what the cluster has at the start.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from driftline.client.driver_client import DriverClient
-from driftline.errors import Conflict, NotFound, Unavailable
+from driftline.errors import Conflict, InvalidSpec, NotFound, Unavailable
 from driftline.results.study_result import FILES
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord
@@ -56,6 +56,7 @@ class EmbeddedRun:
         ray_address: A Ray cluster to use; None starts a local one, unless DRIFTLINE_RAY_ADDRESS names one.
         source: Text of the study's file, to be kept in the folder.
         early_ray: A Ray that is being started here already, for this study alone; ends with its driver, or this run.
+        cores: CPU cores of a local Ray; None uses all that this process may use.
 
     Attributes:
         folder: The output folder.
@@ -77,6 +78,7 @@ class EmbeddedRun:
         ray_address: str | None = None,
         source: str | None = None,
         early_ray: EarlyRay | None = None,
+        cores: int | None = None,
     ) -> None:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._recorder: RecorderProcess | None = None
@@ -87,8 +89,11 @@ class EmbeddedRun:
         self._recorder_stop_s = RECORDER_STOP_S
         self._ray_address = ray_address or ray_cluster()
         self._early_ray = early_ray
+        self._cores = cores
+        if cores is not None and self._ray_address is not None:
+            raise InvalidSpec("--cores", f"is for a Ray on this computer, got one at {self._ray_address}: leave it out")
         if study is not None and self._ray_address is None:
-            require_room(study)
+            require_room(study, cores)
             memory_remark(study)
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
@@ -278,6 +283,7 @@ class EmbeddedRun:
                 folder=self.folder / CHECKPOINTS,
                 address=self._ray_address,
                 early_ray=early,
+                num_cpus=self._cores,
                 hang_s=hang_seconds(),
                 progress=self._say,
             )

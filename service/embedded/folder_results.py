@@ -28,7 +28,7 @@ from service.store.store import Store
 from trainers import hint, shown
 from trainers.own_files import require_folder
 
-_LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ([A-Z]+) \S+: (.*)")
+_LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})(Z?) ([A-Z]+) \S+: (.*)")
 
 
 def stored_frontier(folder: Path, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
@@ -71,8 +71,9 @@ def stored_log(folder: Path, after: int = 0) -> Iterator[LogLine]:
         for number, line in enumerate(file, 1):
             text = line.rstrip("\n")
             if match := _LOGGED.fullmatch(text):
-                at = datetime.strptime(f"{match[1]}.{match[2]}", "%Y-%m-%d %H:%M:%S.%f").astimezone(UTC)
-                level, text = match[3].lower(), match[4]
+                at = datetime.strptime(f"{match[1]}.{match[2]}", "%Y-%m-%d %H:%M:%S.%f")
+                at = at.replace(tzinfo=UTC) if match[3] else at.astimezone(UTC)  # version 0.3.0 wrote local times
+                level, text = match[4].lower(), match[5]
             if at is not None and number > after:  # without a time of its own, it continues the line before
                 yield LogLine(id=number, at=at, attempt=0, level=level, text=text)
 

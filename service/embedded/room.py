@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
-
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
+from service.cores import usable_cores
 from trainers import SpecError, parse, round_bytes, total_memory
 
 _COPIES = 3  # of a round's models in training: models, gradients and their sums
 
 
-def require_room(study: Study) -> None:
+def require_room(study: Study, cores: int | None = None) -> None:
     """Checks, before Ray is started on this computer, that a pack will fit.
 
+    Args:
+        study: The study.
+        cores: CPU cores that it uses; by default all that this process may use.
+
     Raises:
-        InvalidSpec: This computer has fewer CPU cores or GPUs than a pack needs.
+        InvalidSpec: There are fewer CPU cores or GPUs than a pack needs.
     """
     from service.driver.ray.capacity import Node, require
 
@@ -26,7 +29,7 @@ def require_room(study: Study) -> None:
         import torch
 
         gpus = float(torch.cuda.device_count())
-    here = Node(float(os.cpu_count() or 1), gpus)
+    here = Node(float(cores or usable_cores()), gpus)
     require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted))
 
 

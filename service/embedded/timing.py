@@ -9,7 +9,6 @@ measured at the same time, and multiplies all of them.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from driftline.study.spec import Study
 from driftline.study.validation import Errors
 from driftline.wire.budgets import StudyEstimate
 from driftline.wire.records import Phase
+from service.cores import usable_cores
 from service.driver.search.actions import SearchPlan
 from service.driver.search.policy import confirmation_packs, search_packs
 from service.driver.search.study_plan import decided
@@ -121,7 +121,7 @@ def estimate(study: Study, *, training_s: float = TRAINING_S, most_bytes: int = 
     Raises:
         InvalidSpec: A label fails to train, with every configuration that was tried: a line for each such label.
     """
-    workers = max(1, int((os.cpu_count() or 1) // study.resources.cpus))
+    workers = max(1, int(usable_cores() // study.resources.cpus))
     seeds = range(study.seed, study.seed + min(workers, PROCESSES))
     with ThreadPoolExecutor(len(seeds)) as pool:
         parts = list(pool.map(lambda seed: _process(study, training_s, most_bytes, seed), seeds))

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from driftline import Frontier
 from driftline.results.document import Reading, frontier_document
 from driftline.sdk import shortcuts
 from driftline.study.spec import Study
+from driftline.study.yaml_files import dumped, parse
 from service.cli import jobs
 from service.cli import run as run_command
 from service.cli.main import app
@@ -23,9 +23,11 @@ from tests.results.samples import study as sample_trials
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     space = {"client_lr": {"float": [1e-9, 1e9], "log": True}, "server_lr": 1.0, "local_steps": 1}
-    study = quadratic(methods=[{"name": "fedavg", "space": space}], budget={"trials_per_method": 16, "rounds": 2})
+    study = quadratic(
+        name="1e3", methods=[{"name": "fedavg", "space": space}], budget={"trials_per_method": 16, "rounds": 2}
+    )
     path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump(study.to_json()), encoding="utf-8")
+    path.write_text(dumped(study.to_json()), encoding="utf-8")
     return path
 
 
@@ -39,8 +41,8 @@ def first(file: Path) -> Frontier:
 def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: dict[str, Any] = {}
 
-    def run(folder: Path, study: Study, *, source: str, **_: Any) -> Any:
-        begun.update(study=study, source=source)
+    def run(folder: Path, study: Study, *, source: str, **options: Any) -> Any:
+        begun.update(study=study, source=source, **options)
         return nullcontext()
 
     monkeypatch.setattr(run_command, "EmbeddedRun", run)
@@ -49,7 +51,13 @@ def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pyte
     command = ["run", str(file), "--out", "out/second", "--warm-start", "out/first"]
     CliRunner().invoke(app, command, catch_exceptions=False)
     assert begun["study"] == first.warm_started(Study.from_yaml(file)) != Study.from_yaml(file)
-    assert Study.from_json(yaml.safe_load(begun["source"])) == begun["study"]
+    assert Study.from_json(parse(begun["source"])) == begun["study"]
+
+    monkeypatch.delenv("DRIFTLINE_RAY_ADDRESS", raising=False)
+    command = ["run", str(file), "--out", "out/third", "--seed", "7", "--cores", "3"]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    assert begun["study"].seed == Study.from_json(parse(begun["source"])).seed == 7
+    assert begun["cores"] == 3
 
 
 def test_submit_starts_from_a_study(file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,12 @@
 import contextlib
 import errno
 import json
+import logging
 import os
 import re
 import threading
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,9 @@ from service.cli.main import app
 from service.embedded import folder as folder_module
 from service.embedded import folder_results
 from service.embedded.folder import CHECKPOINTS, DATABASE, LOCK, LOG, Folder, put_all
-from service.embedded.folder_results import stored_study
+from service.embedded.folder_results import stored_log, stored_study
 from service.embedded.local_studies import WatchedJob
+from service.log_file import FORMAT, VisibleFormatter
 from tests.driver.stand_ins import quadratic
 from tests.waiting import until
 
@@ -193,6 +197,19 @@ def test_logs_of_a_folder(folder: Path) -> None:
     assert rows[1]["at"].endswith("06Z")
     with Client(out=folder.parent) as client:
         assert [line.id for line in client.job(folder.name).logs(after=2)] == [3]
+
+
+def test_the_times_of_a_log_are_utc_wherever_it_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"created": 0.5, "msecs": 500.0, "levelname": "INFO", "name": "service", "msg": "starting Ray"}
+    try:
+        monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+        time.tzset()
+        (folder / LOG).write_text(VisibleFormatter(FORMAT).format(logging.makeLogRecord(record)) + "\n")
+        (line,) = stored_log(folder)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (line.at, line.text) == (datetime(1970, 1, 1, microsecond=500_000, tzinfo=UTC), "starting Ray")
 
 
 def test_following_a_log_ends_with_the_process_that_writes_it(folder: Path) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
+from service.cores import usable_cores
 from service.driver.ray import cluster_address, lean_ray, mutex, ray_variables
 from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
@@ -154,7 +155,7 @@ def connect(
         address: Address of a Ray cluster; None or "local" starts Ray here, "auto" joins the cluster that this process
             runs in. If this process is connected to Ray already, that connection is used and stays open.
         progress: Called with one-line messages about what happens.
-        num_cpus: CPU cores of a Ray started here; by default all cores of the machine.
+        num_cpus: CPU cores of a Ray started here; by default all that this process may use.
         patient: Whether to keep waiting for a joined cluster that does not answer, or that another driver uses.
         early: A Ray that is being started here already, used if there is no `address`.
 
@@ -217,7 +218,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
             with lean_ray.fewer_processes(), lean_ray.own_session(), lean_ray.own_modules():
                 _ray().init(
                     address="local",
-                    num_cpus=num_cpus,
+                    num_cpus=num_cpus or usable_cores(),
                     include_dashboard=False,
                     object_store_memory=_STORE_BYTES,
                     _temp_dir=str(folder / "ray"),

@@ -19,7 +19,7 @@ class EarlyRay:
     """A Ray that is being started, for one driver of this process. Ends with its driver, or with the program.
 
     Args:
-        num_cpus: CPU cores of this Ray; by default all cores of the machine.
+        num_cpus: CPU cores of this Ray; by default all that this process may use.
     """
 
     def __init__(self, num_cpus: int | None = None) -> None:

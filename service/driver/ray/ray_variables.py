@@ -7,6 +7,8 @@ import os
 import secrets
 import sys
 
+from service.cores import usable_cores
+
 _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 _MOST_EARLY = 8
 """Most cores with which Ray starts its workers before they have work: a study may have fewer packs than that."""
@@ -40,7 +42,7 @@ def variables(private: bool) -> dict[str, str]:
     if private:
         env["RAY_enable_worker_prestart"] = "0"
         # One worker for each core loads its modules while the driver loads its own; none is ended for being idle.
-        env["RAY_prestart_worker_first_driver"] = str(int((os.cpu_count() or 1) <= _MOST_EARLY))
+        env["RAY_prestart_worker_first_driver"] = str(int(usable_cores() <= _MOST_EARLY))
         env["RAY_preload_python_modules"] = "service.driver.ray.worker,trainers.run,torch"
         env["RAY_idle_worker_killing_time_threshold_ms"] = str(24 * 3600 * 1000)
         env["RAY_enable_metrics_collection"] = "0"  # each node would show its metrics to everybody, without a token

@@ -41,7 +41,7 @@ class Config(Section):
 
     Attributes:
         address: Ray cluster that all drivers use; without it each starts its own.
-        num_cpus: CPU cores of a Ray that a driver starts; by default all cores of the machine.
+        num_cpus: CPU cores of a Ray that a driver starts; by default all that it may use.
         stop_seconds: Seconds that a driver gets to end, before it is killed.
     """
 
@@ -77,7 +77,7 @@ class LocalLauncher(Launcher):
         logs: Folder for the drivers' logs and locks, one of each per study.
         socket: Unix socket of the service, instead of its address.
         address: Ray cluster that all drivers use; if None, each starts its own.
-        num_cpus: CPU cores of a Ray that a driver starts; by default all cores of the machine.
+        num_cpus: CPU cores of a Ray that a driver starts; by default all that it may use.
         stop_s: Seconds that a driver gets to end.
     """
 
