@@ -45,7 +45,7 @@ def serve(folder: Path) -> None:
         HOSTILE: Access(project="hostile", scopes=frozenset({"read", "write"})),
     }
     app = create_app(
-        Store(folder / "driftline.db"), Tokens(tokens), check=check_processes(data_dir())
+        Store(folder / "driftline.db"), Tokens(tokens), check=check_processes((data_dir(),))
     )  # as `serve` does
     with Server(app, loopback=True) as server:
         print(server.url, flush=True)

@@ -10,18 +10,25 @@ import contextlib
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
 
 from driftline.errors import Unavailable
+from service.child_environment import child_environment
+from service.confined import command, hide_process
+from service.file_locks import own_folder
 
 START_S = 120.0
 """Seconds that a process may take to start."""
 
 _READY = "ready"
+_LONGEST = 200  # characters of the path of a folder
 
 
 class ChildProcess:
@@ -31,11 +38,23 @@ class ChildProcess:
         module: Python module whose main program calls `answer_lines`.
         arguments: Its arguments.
         what: What the process does, for the error if it does not start.
+        readable: If given, the process runs without the service's environment, network and files, and reads these
+            (`service.confined`).
+        hidden: Files and folders that it may not read even if they lie in those.
     """
 
-    def __init__(self, module: str, *arguments: str, what: str) -> None:
-        self._command = [sys.executable, "-P", "-m", module, *arguments]
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        what: str,
+        readable: Sequence[Path] | None = None,
+        hidden: Sequence[Path] = (),
+    ) -> None:
+        self._program = ["-m", module, *arguments]
         self._what = what
+        self._readable, self._hidden = readable, hidden
+        self._folder: tuple[Path, IO[str]] | None = None  # of a confined process, for its own files
         self._running: subprocess.Popen[str] | None = None
 
     def ask(self, line: str, seconds: float) -> str:
@@ -62,6 +81,7 @@ class ChildProcess:
     def end(self) -> None:
         """Kills the process; a thread that waits for its answer gets an empty one."""
         running, self._running = self._running, None
+        folder, self._folder = self._folder, None
         if running is not None:
             running.kill()
             running.wait()
@@ -69,10 +89,26 @@ class ChildProcess:
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
+        if folder is not None:
+            shutil.rmtree(folder[0], ignore_errors=True)
+            folder[1].close()
 
     def _start(self) -> subprocess.Popen[str]:
         self.end()
-        running = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line, environment = [sys.executable, "-P", *self._program], None
+        if self._readable is not None:
+            self._folder = own_folder("driftline-child-", _LONGEST)
+            place = self._folder[0]
+            line = command(self._program, readable=self._readable, writable=[place], hidden=self._hidden)
+            environment = {**child_environment(os.environ), "HOME": str(place), "TMPDIR": str(place)}
+        running = subprocess.Popen(
+            line,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=self._readable is not None,  # without the terminal of the service
+        )
         self._running = running
         if self._ask("", START_S).strip() != _READY:
             self.end()
@@ -100,6 +136,7 @@ class ChildProcess:
 def answer_lines(answer: Callable[[str], str], idle_seconds: float) -> None:
     """The main program of a child process: answers lines until the parent ends, or none has come for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    hide_process()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries that print must not write into the answers

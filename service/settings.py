@@ -128,6 +128,15 @@ class ServiceSettings(BaseModel):
         return self.database_url or _sqlite(self.home / "driftline.db")
 
     @property
+    def secret_files(self) -> tuple[Path, ...]:
+        """What no code of a plug-in may read: the service's folder, its databases and files of settings."""
+        from service.sqlite_address import sqlite_file
+
+        databases = [sqlite_file(url) for url in (self.database, self.mlflow_url or "")]
+        files = [Path(f"{file}{end}") for file in databases if file for end in ("", "-wal", "-shm", "-journal")]
+        return (self.home, *files, *filter(None, (self.launcher_config, self.limits, self.oidc)))
+
+    @property
     def mlflow_artifacts(self) -> str | None:
         """Address of the folder for artifacts of MLflow's SQLite file; None leaves it to MLflow's server."""
         return (self.home / "mlartifacts").as_uri() if (self.mlflow_url or "").startswith("sqlite:") else None

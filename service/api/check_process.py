@@ -51,6 +51,8 @@ class CheckProcesses:
 
     Args:
         roots: Folders that must contain every file that a study names.
+        hidden: Files and folders with secrets, which no check may read. Checks import plug-ins, so their processes are
+            confined to Python's files and `roots`, without the service's environment and without a network.
         seconds: How long a check may take.
         most_bytes: Memory that a check may take.
         idle_seconds: How long a process waits for the next study.
@@ -61,6 +63,7 @@ class CheckProcesses:
         self,
         roots: Sequence[Path],
         *,
+        hidden: Sequence[Path] = (),
         seconds: float = CHECK_S,
         most_bytes: int = CHECK_BYTES,
         idle_seconds: float = IDLE_S,
@@ -69,7 +72,10 @@ class CheckProcesses:
         arguments = [str(most_bytes), str(idle_seconds), *map(str, roots)]
         self._seconds = seconds
         self._most_bytes = most_bytes
-        self._processes = [ChildProcess(__name__, *arguments, what="checks studies") for _ in range(count)]
+        self._processes = [
+            ChildProcess(__name__, *arguments, what="checks studies", readable=roots, hidden=hidden)
+            for _ in range(count)
+        ]
         self._idle: queue.LifoQueue[ChildProcess] = queue.LifoQueue()  # LIFO: reuses started processes
         for process in self._processes:
             self._idle.put(process)
@@ -101,9 +107,9 @@ class CheckProcesses:
 
 
 @functools.cache
-def check_processes(*roots: Path) -> CheckProcesses:
+def check_processes(roots: tuple[Path, ...], hidden: tuple[Path, ...] = ()) -> CheckProcesses:
     """The check processes of this program; they end with it."""
-    processes = CheckProcesses(roots, most_bytes=check_bytes())
+    processes = CheckProcesses(roots, hidden=hidden, most_bytes=check_bytes())
     atexit.register(processes.close)
     return processes
 

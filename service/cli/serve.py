@@ -16,6 +16,7 @@ from types import FrameType
 
 from driftline.errors import InvalidSpec, Unavailable
 from service.cli.terminal import echo
+from service.confined import hide_process
 from service.log_file import VisibleFormatter
 from service.server import compose
 from service.server.compose import Part, Service, answered
@@ -58,6 +59,7 @@ def serve(
     for noisy in ("httpx", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)
+    hide_process()
     if part == "api" or compose.launcher_kind(settings.launcher).ON_THIS_MACHINE:
         os.umask(0o077)  # only the owner may read database, logs and checkpoints on this machine
     stop = threading.Event()

@@ -139,7 +139,9 @@ class Service:
             tokens,
             limits=limits,
             streams=streams,
-            check=check_processes(data_dir()),  # submitted studies may read no other files
+            check=check_processes(
+                (data_dir(),), self._settings.secret_files
+            ),  # submitted studies may read no other files
             wake=lambda: wake(woken),
         )
         add_pages(app)
