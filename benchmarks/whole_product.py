@@ -33,7 +33,11 @@ from typing import Any
 from benchmarks.processor_time import descendants, seconds
 
 TASKS: dict[str, dict[str, Any]] = {
-    "digits": {"task": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}}, "eval_every": 1},
+    "digits": {
+        "task": {"name": "digits", "clients": 50, "partition": {"dirichlet": 0.3}},
+        "eval_every": 1,
+        "weighting": "uniform",  # as the loops that peer_products.py runs beside it
+    },
     "mnist_by_writer": {"task": {"name": "mnist_by_writer"}},
 }
 SPACE = {

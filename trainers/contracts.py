@@ -127,7 +127,7 @@ class Schedule(Configured, Protocol):
     """A module in trainers/schedules. Attributes and functions with a value or body here are optional.
 
     Attributes:
-        LOSS_DATA: default data that train_loss is measured on.
+        LOSS_DATA: data on which it sees the loss, unless the trial has `loss_data`.
         FOLLOWS: hyperparameters that default to the method's -> their defaults for methods that do not have them.
     """
 

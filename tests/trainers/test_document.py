@@ -43,7 +43,10 @@ def test_numbers_written_as_text_are_numbers() -> None:
 
 def test_plateau_takes_the_loss_on_all_data_and_the_window_for_patience_and_cooldown() -> None:
     spec = parse(with_("schedule", {"name": "plateau", "window": 7}))
-    assert spec.loss_data == "full"
+    assert (spec.loss_data, spec.monitored_data) == ("batches", "full")
+    assert parse(spec.canonical).monitored_data == "full"
+    both = parse({**with_("schedule", {"name": "plateau", "window": 7}), "loss_data": "batches"})
+    assert parse(both.canonical).monitored_data == both.monitored_data == "batches"
     assert spec.schedule.member(0)["patience"] == spec.schedule.member(0)["cooldown"] == 7
     document = with_("schedule", {"name": "plateau", "window": 7})
     document["members"] = [{"schedule.window": 3}, {"schedule.cooldown": 0}]

@@ -20,7 +20,8 @@ server_decay = 1 the client only. An unfinished window counts as no improvement,
 may decay before the first full window. With window = patience = cooldown this cannot happen; that setting is
 recommended, and the default if only the window is given.
 
-With monitor "accuracy" the negative accuracy is treated as the loss.
+With monitor "accuracy" the negative accuracy is treated as the loss. Both are on all data of the round's clients,
+unless the trial says `loss_data: batches`.
 """
 
 from __future__ import annotations

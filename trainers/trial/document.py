@@ -28,7 +28,7 @@ from trainers.hyperparameters import Hyperparameter, check, tunable
 from trainers.problem import Task, TaskSettings
 from trainers.registry import models, reports, tasks
 from trainers.spelling import hint
-from trainers.trial import adaptation, held_out_sample, sizes
+from trainers.trial import adaptation, client_weighting, held_out_sample, sizes
 from trainers.trial.adaptation import Adaptation
 from trainers.trial.held_out_sample import HeldOutSample
 from trainers.trial.members import Parts, canonical_parts, parse_parts
@@ -43,8 +43,6 @@ _MODELS_OWN = {  # reports without a module in trainers/reports, with their metr
 }
 
 
-WEIGHTINGS = ("uniform", "examples")
-
 _resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionary()
 
 
@@ -57,8 +55,12 @@ class TrialKeys:
     batch_size: int | None = tunable(None, low=1, unit="examples", limit="null is the client's full data")
     batching: str | None = tunable(None, choices=("with_replacement", "shuffled"))
     drop_last: bool | None = tunable(None, doc="of each pass with local_epochs, if the batch is incomplete")
-    weighting: str | None = tunable(None, choices=WEIGHTINGS, doc="of clients, in training and in all metrics")
-    training_weighting: str | None = tunable(None, choices=WEIGHTINGS, doc="in training alone; null is weighting")
+    weighting: str | None = tunable(
+        None, choices=client_weighting.CHOICES, doc="of clients, in training and in all metrics"
+    )
+    training_weighting: str | None = tunable(
+        None, choices=client_weighting.CHOICES, doc="in training alone; null is weighting"
+    )
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
     dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
@@ -97,6 +99,7 @@ class TrialSpec:
         dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
         eval_every: rounds between evaluations, or "auto".
         loss_data: "full" or "batches", the data that train_loss is measured on.
+        monitored_data: the data on which the schedule sees the loss or the accuracy; loss_data if the document has it.
         report: names of the additional reports.
         adaptation: how held-out clients adapt before they are measured; None for no such evaluation.
         evaluation: the sample of held-out clients that an evaluation measures; None is all of them.
@@ -123,6 +126,7 @@ class TrialSpec:
     dtype: str
     eval_every: int | str
     loss_data: str
+    monitored_data: str
     report: tuple[str, ...]
     adaptation: Adaptation | None
     evaluation: HeldOutSample | None
@@ -186,17 +190,17 @@ def parse(document: Any) -> TrialSpec:
     values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
     values["batching"] = values["batching"] or ("shuffled" if _in_passes(method) else module.BATCHING)
     values["drop_last"] = bool(values["drop_last"])
-    values["weighting"] = values["weighting"] or _weighting(task, module)
+    values["weighting"] = values["weighting"] or client_weighting.default(task, module)
     values["training_weighting"] = values["training_weighting"] or values["weighting"]
     values["dtype"] = values["dtype"] or module.DTYPE
-    values["loss_data"] = values["loss_data"] or schedule.module.LOSS_DATA
+    values["monitored_data"] = values["loss_data"] or schedule.module.LOSS_DATA
+    values["loss_data"] = values["loss_data"] or "batches"
     _check_together(values, method, schedule, task, module)
     sizes.check(values, method, task)
-    unsaid = {"evaluation": None, "drop_last": False, "training_weighting": values["weighting"]}
     canonical = {
         "task": dict(task.document),
         **canonical_parts(parts, listed),
-        **{key: _plain(value) for key, value in values.items() if key not in unsaid or value != unsaid[key]},
+        **{key: _plain(value) for key, value in values.items() if not _unsaid(key, values)},
     }
     return TrialSpec(
         task=task,
@@ -222,6 +226,18 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
     for part in Parts(spec.method, spec.optimizers, spec.schedule).by_kind.values():
         key[part.kind] = {"name": part.name, **part.structural}
     return key
+
+
+def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
+    """Whether a document leaves this out, to mean what it has."""
+    match key:
+        case "evaluation" | "drop_last":
+            return not values[key]
+        case "training_weighting":
+            return bool(values["training_weighting"] == values["weighting"])
+        case "loss_data":  # if it is given, the schedule monitors it
+            return bool(values["monitored_data"] != values["loss_data"])
+    return key == "monitored_data"
 
 
 def _plain(value: Any) -> Any:
@@ -285,34 +301,6 @@ def _in_passes(method: Part[Method]) -> bool:
     return any(epochs is not None for epochs in method.values.get("local_epochs", ()))
 
 
-def _weighting(task: TaskSettings, module: Task) -> str:
-    """The task's weighting, the same for all methods; uniform if it brings weights, or examples cannot be counted."""
-    return "uniform" if task.examples is None or _own_weights(task) else module.WEIGHTING
-
-
-def _own_weights(task: TaskSettings) -> bool:
-    """Whether the task brings weights of the clients."""
-    return getattr(task, "client_weights", None) is not None
-
-
-def _check_weighting(values: Mapping[str, Any], task: TaskSettings) -> None:
-    for key in ("weighting", "training_weighting"):
-        if values[key] != "examples":
-            continue
-        if task.examples is None:
-            raise SpecError(
-                f'{key} must be uniform for a task without countable examples, got {key}="examples": '
-                "give task.client_weights instead",
-                key,
-            )
-        if _own_weights(task):
-            raise SpecError(
-                f'{key} must be uniform for a task with weights of its own, got {key}="examples": '
-                "leave out task.client_weights, or give other ones",
-                key,
-            )
-
-
 def _parse_init(value: Any, task: TaskSettings) -> tuple[float, ...] | None:
     if value is None:
         return None
@@ -370,7 +358,7 @@ def _check_together(
     model = getattr(task, "model", None)
     if isinstance(model, str) and model in models():
         check_dtype(values["dtype"], model)
-    _check_weighting(values, task)
+    client_weighting.check(values, task)
     if task.examples is None and _in_passes(method):
         raise SpecError(
             "method.local_epochs must be left out for a task without countable examples: give local_steps",

@@ -6,6 +6,7 @@ import pytest
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.setting import PopulationWeights
+from trainers.errors import SpecError
 from trainers.hyperparameters import describe
 from trainers.registry import methods
 from trainers.trial.document import parse
@@ -150,6 +151,14 @@ def test_an_entry_may_train_with_a_weighting_of_its_own(weighting, training):
 def test_the_default_is_the_tasks(task, weighting):
     for method in ("fedavg", "fednova"):
         assert parse(document(method, task=YARDSTICKS[task])).canonical["weighting"] == weighting
+
+
+@pytest.mark.parametrize("key", ["weighting", "training_weighting"])
+def test_a_task_with_weights_of_its_own_is_weighted_by_them_alone(key):
+    own = {**YARDSTICKS["linear_regression"], "client_weights": [0.2, 0.3, 0.5]}
+    assert parse(document("fedavg", task=own)).weighting == "uniform"
+    with pytest.raises(SpecError, match=f"^{key} must be uniform for a task with weights of its own, got {key}="):
+        parse(document("fedavg", task=own, **{key: "examples"}))
 
 
 @pytest.mark.parametrize("method", ONE_MEAN)

@@ -119,9 +119,9 @@ class Lane:
         new = spec.method.module.train_round(hyper, old, cohort)
         if new.update_norm is None:
             raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
-        train_loss = cohort.loss(old.params, spec.loss_data)
-        shown = torch.stack([train_loss, new.update_norm, new.params.sum((1, 2))]).double().cpu()
-        loss, norm, _ = shown
+        losses = {data: cohort.loss(old.params, data) for data in self._loss_data}
+        shown = torch.stack([*losses.values(), new.update_norm, new.params.sum((1, 2))]).double().cpu()
+        loss, norm = shown[0], shown[-2]
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
         if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
             metrics.update(self._evaluated(new.params, client_lr, round_index + 1))
@@ -131,7 +131,7 @@ class Lane:
         if "params" in spec.report:
             metrics["params"] = setting.model.layout.vector(new.params[:, 0])
 
-        self.monitored = self._monitored(loss, old.params, cohort)
+        self.monitored = self._monitored(shown[len(losses) - 1], old.params, cohort)
         schedule = self._scheduled(self.monitored)
         alive = now.survivors(shown.numpy(), setting.model.explosion)
         now.move(new, schedule, alive, cohort.numbers)
@@ -176,11 +176,18 @@ class Lane:
             metrics.update(setting.adapted.evaluate(params, client_lr.to(params).view(-1, 1, 1)))
         return metrics
 
+    @property
+    def _loss_data(self) -> tuple[str, ...]:
+        """The data of train_loss, and those of the loss that the schedule monitors if they are others."""
+        spec = self._setting.spec
+        own, monitored = spec.loss_data, spec.monitored_data
+        return (own,) if monitored == own or self._setting.monitor != "loss" else (own, monitored)
+
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
-        """(T,) the value that the schedule monitors: the training loss, or the accuracy on the same data."""
+        """(T,) the value that the schedule monitors: this loss, or the accuracy on the same data."""
         if self._setting.monitor == "loss":
             return loss
-        accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.loss_data))
+        accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.monitored_data))
         if accuracy is None:
             raise SpecError('schedule.monitor must be "loss": the model has no accuracy', "schedule.monitor")
         return cohort.measured_mean(accuracy).double().cpu()
