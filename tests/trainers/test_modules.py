@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from trainers import Pack, parse
 from trainers.engine.oracles.oracle import ModelBuilder
@@ -49,9 +51,9 @@ class Between(nn.Module):
 class Sequence(nn.Module):
     """Scores of sequences of vectors or words: a layer on (examples, length, 8), and the mean over the length."""
 
-    def __init__(self, layer: Callable[..., Any], words: bool = False) -> None:
+    def __init__(self, layer: Callable[..., Any], table: nn.Module | None = None) -> None:
         super().__init__()
-        self.table, self.layer, self.last = nn.Embedding(20, 8) if words else nn.Identity(), layer, nn.Linear(8, 3)
+        self.table, self.layer, self.last = table or nn.Identity(), layer, nn.Linear(8, 3)
 
     def forward(self, rows: Tensor) -> Tensor:
         found = self.layer(self.table(rows))
@@ -142,6 +144,10 @@ def counting(self: Any, rows: Tensor) -> Tensor:
     return rows * (1 + self.calls / 1000)
 
 
+def recomputing(self: Any, rows: Tensor) -> Tensor:
+    return checkpoint(lambda some: self.drop(some).tanh(), rows, use_reentrant=False)  # type: ignore[no-any-return]
+
+
 def logging(self: Any, rows: Tensor) -> Tensor:
     self.held.append(rows.mean().item())
     return rows
@@ -168,7 +174,10 @@ DRAWING: dict[str, tuple[Make, Any]] = {
     "lstm": (lambda: Sequence(nn.LSTM(8, 8, 2, dropout=0.5, batch_first=True)), SEQUENCES),
     "attention": (lambda: Sequence(Attention(False)), SEQUENCES),
     "attention_function": (lambda: Sequence(Attention(True)), SEQUENCES),
-    "transformer": (lambda: Sequence(nn.TransformerEncoderLayer(8, 2, 8, 0.3, batch_first=True), words=True), WORDS),
+    "transformer": (
+        lambda: Sequence(nn.TransformerEncoderLayer(8, 2, 8, 0.3, batch_first=True), nn.Embedding(20, 8)),
+        WORDS,
+    ),
     "python": (skipping(random.random), ROWS),
     "numpy": (skipping(np.random.rand), ROWS),
     "torch": (skipping(lambda: torch.rand(()).item()), ROWS),
@@ -266,6 +275,13 @@ REFUSED: dict[str, tuple[Make, Any, str]] = {
         "must compute with real numbers, got turn of torch.complex64",
     ),
     "lazy": (lambda: nn.Sequential(nn.LazyConv2d(2, 3)), ROWS, "layer 0 (LazyConv2d) gets no shape from the first"),
+    "largest_norm": (
+        lambda: Sequence(nn.Linear(8, 8), table=nn.Embedding(20, 8, max_norm=1.0)),
+        WORDS,
+        "layer table (Embedding) changes its weight when it is called",
+    ),
+    "checkpoint": (lambda: Between(recomputing, drop=nn.Dropout(0.5)), ROWS, "called again in the backward pass"),
+    "all_units": (linear(lambda: nn.Dropout(1.0)), ROWS, "layer 0 (Dropout) must drop fewer than all units, got p=1"),
 }
 
 
@@ -370,6 +386,26 @@ def test_what_cannot_be_reproduced_is_refused_by_the_layers_name(name: str) -> N
         network(make, inputs)
     assert str(error.value).startswith("task.model: ")
     assert "\n" not in str(error.value)
+
+
+def test_a_module_that_computes_in_single_precision_only_is_refused_in_bfloat16() -> None:
+    def make() -> nn.Module:
+        return Between(lambda self, rows: rows @ torch.eye(8))
+
+    network(make, ROWS)
+    with pytest.raises(SpecError, match=r"the module .* fails in bfloat16: RuntimeError: .*make tensors of the type"):
+        network(make, ROWS, dtype=torch.bfloat16)
+
+
+def test_attention_has_second_derivatives() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 8, 0.0, batch_first=True)
+    model = network(lambda: Sequence(deepcopy(layer)), SEQUENCES, dtype=torch.float64)
+    params = model.start(None, 0).view(1, 1, -1).expand(1, 3, -1)
+    batch = model.source(0, 5, "shuffled").round(0, np.arange(3)).batch(0, 3)
+    step = 1e-5 * params
+    ahead, behind = (model.oracles["loop"].value_and_grad(point, batch)[1] for point in (params + step, params - step))
+    for oracle in model.oracles.values():
+        torch.testing.assert_close(oracle.hvp(params, batch, params), (ahead - behind) / 2e-5, rtol=1e-5, atol=1e-7)
 
 
 def test_batch_normalisation_is_refused_when_the_document_is_read(train: Callable[..., Pack]) -> None:

@@ -24,7 +24,7 @@ from trainers.engine.memory import native, ran_out
 from trainers.errors import SpecError
 from trainers.models._dropout import Dropout, keyed
 from trainers.models._generators import GlobalGenerator, generators, seeded
-from trainers.models._layer_calls import LayerCall, close, differing, layers_of, mixing, recorded
+from trainers.models._layer_calls import LayerCall, close, differing, mixing, recorded
 from trainers.models._module_state import attributes_of, first_difference, tensors_of
 from trainers.problem import WHOLE
 
@@ -107,7 +107,7 @@ class Examination:
                 "parameters, no running statistics either: use another layer, such as GroupNorm or weight_norm",
             )
         attributes = attributes_of(self.module)
-        second = self._call(self.inputs, sources)
+        second = self._call(self.inputs, sources, backward=training)
         if (other := differing(first.calls, second.calls, _REPEATED * self._rounding)) is not None:
             raise self._error(
                 other,
@@ -123,11 +123,23 @@ class Examination:
             self._check_examples_alone(second, sources, training)
         return first.drawn
 
-    def _call(self, inputs: Tensor, sources: Sequence[GlobalGenerator], examples: slice = slice(None)) -> _Pass:
+    def _call(
+        self,
+        inputs: Tensor,
+        sources: Sequence[GlobalGenerator],
+        examples: slice = slice(None),
+        backward: bool = False,
+    ) -> _Pass:
         """Calls the module with recorded layers, from the same state of all generators every time.
 
+        Args:
+            inputs: of some examples.
+            sources: all generators.
+            examples: which ones they are.
+            backward: whether gradients are computed too.
+
         Raises:
-            SpecError: the module raises an error, or changes its inputs.
+            SpecError: the module raises an error, changes its inputs, or draws again in the backward pass.
         """
         done = _Pass()
         running: list[str] = []
@@ -140,6 +152,10 @@ class Examination:
             record = recorded(self.module, running, done.calls)
             with record, keyed(self.dropouts, keys), torch.set_grad_enabled(self.module.training):
                 done.scores = self.module(shown)
+                made = len(done.calls)
+                if backward:
+                    trained = [held for held in self.module.parameters() if held.requires_grad]
+                    torch.autograd.grad(done.scores.sum(), trained, allow_unused=True)
         except Exception as error:  # of any kind, from code of others
             if ran_out(error) or isinstance(error, SpecError):
                 raise
@@ -150,11 +166,15 @@ class Examination:
         if not close(shown, inputs, 0.0):
             layer = self._changing(shown.copy_(inputs), lambda: shown.cpu().numpy().tobytes())
             raise self._error(layer, "changes the module's inputs in place, which are data that others use: copy them")
-        done.calls.append(
-            LayerCall("", [], [done.scores] if isinstance(done.scores, Tensor) else [])
-        )  # without hooks too
         pairs = zip(sources, marks, strict=True)
         done.drawn = tuple(source for source, mark in pairs if source.mark() != mark)
+        again, done.calls = done.calls[made:], done.calls[:made]
+        if again and (done.drawn or self.dropouts):
+            raise self._error(
+                again[0].layer,
+                "is called again in the backward pass, where random numbers would be others: do without "
+                "torch.utils.checkpoint or without dropout",
+            )
         return done
 
     def _check_constructions(self, held: Mapping[str, Tensor]) -> None:
@@ -224,7 +244,7 @@ class Examination:
             return after
 
         handles = []
-        for name, layer in layers_of(self.module):
+        for name, layer in self.module.named_modules():
             handles += [layer.register_forward_pre_hook(entering), layer.register_forward_hook(leaving(name))]
         try:
             with torch.no_grad():
@@ -288,7 +308,8 @@ def refusal(module: nn.Module, layer: str, rest: str) -> SpecError:
 def refuse_unsuited(module: nn.Module) -> None:
     """Raises a SpecError for what needs no call to be found, so that a study is refused before it begins.
 
-    That is complex numbers, and batch normalisation unless the module keeps it in evaluation mode.
+    That is complex numbers, TorchScript, dropout of everything, and batch normalisation unless the module keeps it in
+    evaluation mode.
 
     Args:
         module: as `make` returns it.
@@ -300,6 +321,10 @@ def refuse_unsuited(module: nn.Module) -> None:
     mode = module.training
     module.train()
     for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise refusal(module, name, "must be a plain torch module, got TorchScript")
+        if type(layer) is nn.Dropout and layer.p >= 1:
+            raise refusal(module, name, f"must drop fewer than all units, got p={layer.p:g}")
         if isinstance(layer, _NORMALISATIONS) and layer.training:
             raise refusal(
                 module,
@@ -307,6 +332,24 @@ def refuse_unsuited(module: nn.Module) -> None:
                 "mixes the examples of a batch: a model must be without batch normalisation: use GroupNorm",
             )
     module.train(mode)
+
+
+def check_type(module: nn.Module, compute: Callable[[], object], dtype: torch.dtype) -> None:
+    """Raises a SpecError if the module cannot compute with numbers of a type.
+
+    Args:
+        module: the module.
+        compute: computes with it.
+        dtype: the type, for the error.
+    """
+    try:
+        with torch.no_grad():
+            compute()
+    except Exception as error:  # of any kind, from code of others
+        if ran_out(error):
+            raise
+        rest = f"fails in {str(dtype).removeprefix('torch.')}: {type(error).__name__}: {error}: make tensors of the "
+        raise refusal(module, "", rest + "type of the inputs") from error
 
 
 def _owner(name: str) -> tuple[str, str]:

@@ -20,11 +20,6 @@ class LayerCall:
     made: list[Tensor]
 
 
-def layers_of(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The layers that take hooks."""
-    return ((name, layer) for name, layer in module.named_modules() if not isinstance(layer, torch.jit.ScriptModule))
-
-
 @contextmanager
 def recorded(module: nn.Module, running: list[str], calls: list[LayerCall]) -> Iterator[None]:
     """Records the calls of all layers, in the order of their ends, and which layers are running."""
@@ -40,7 +35,7 @@ def recorded(module: nn.Module, running: list[str], calls: list[LayerCall]) -> I
         return record
 
     handles = []
-    for name, layer in layers_of(module):
+    for name, layer in module.named_modules():
         handles.append(layer.register_forward_pre_hook(entering(name)))
         handles.append(layer.register_forward_hook(leaving(name), with_kwargs=True))
     try:

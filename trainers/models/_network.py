@@ -44,7 +44,7 @@ from trainers.hyperparameters import check, describe
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
-from trainers.models._examination import EXAMPLES, Examination, give_shapes, refuse_unsuited
+from trainers.models._examination import EXAMPLES, Examination, check_type, give_shapes, refuse_unsuited
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.problem import WHOLE, Examples, Problem
 
@@ -111,7 +111,11 @@ class Network:
         self.test = problem.test
         self.held_out = None if problem.test is None else self._held(problem.test)
         if not without_memory:
-            self.draws = self._examination(outputs_of(problem)).draws()
+            examination = self._examination(outputs_of(problem))
+            self.draws = examination.draws()
+            if self.rounding is not None:
+                data = {"inputs": examination.inputs, "targets": self.targets[:1].repeat_interleave(EXAMPLES, 0)}
+                check_type(self.module, lambda: self._functional_losses({}, data), self.rounding)
         self.oracles: Mapping[str, Oracle] = {"loop": Loop(self.layout, self.module, self._losses)}
         if not self.draws:
             self.oracles = {
@@ -300,8 +304,8 @@ class Network:
 
         A module that takes neither keeps them whole, so that training ends with the error that they cause.
         """
-        constants = {name: held.clone() for name, held in self.module.named_buffers()}
-        tensors = {**constants, **dict(self.module.named_parameters())}
+        held = (*self.module.named_buffers(), *self.module.named_parameters())
+        tensors = {name: one.detach().clone() for name, one in held}  # the module may change them
         for whole in (True, False):
             like = self.like.long() if whole else self.like
             data = {

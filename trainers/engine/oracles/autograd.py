@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from trainers.engine.layout import Layout
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
+from trainers.engine.oracles.oracle import (
+    Batch,
+    Group,
+    Oracle,
+    client_major,
+    example_weights,
+    replicas,
+    twice_differentiable,
+)
 
 Losses = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Tensor]
 """Maps a model's tensors by name and one client's data by name to the loss of each example, (examples,)."""
@@ -43,7 +51,8 @@ class Autograd(Oracle):
             held, along = client_major(total, group), client_major(vector, group)
             for place, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
-                loss = (self.losses(leaves, data) * weights).sum()
+                with twice_differentiable():
+                    loss = (self.losses(leaves, data) * weights).sum()
                 slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
                 wanted = self.layout.views(along[place, trial]).values()
                 slope = torch.stack([(a * b).sum() for a, b in zip(slopes, wanted, strict=True)]).sum()

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from trainers.engine.layout import Layout
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
+from trainers.engine.oracles.oracle import (
+    Batch,
+    Group,
+    Oracle,
+    client_major,
+    example_weights,
+    replicas,
+    twice_differentiable,
+)
 
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
 """Maps one client's data by name to the loss of each example, (examples,), with the module's own parameters."""
@@ -54,7 +62,7 @@ class Loop(Oracle):
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """The gradient of the inner product of the gradient and the vector (see Oracle)."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
-        with torch.enable_grad(), self._bound():
+        with torch.enable_grad(), self._bound(), twice_differentiable():
             for group in batch:
                 along, held = self._tensors(vector, group), self._tensors(total, group)
                 for place, trial, tensors in self._replicas(params, group):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.engine.layout import Layout
 from trainers.problem import Problem
@@ -347,6 +349,11 @@ class ModelBuilder(Protocol):
                 in bfloat16.
             device: device of all tensors.
         """
+
+
+def twice_differentiable() -> AbstractContextManager[None]:
+    """Computes attention by its definition, because torch's fused kernels have no second derivatives."""
+    return sdpa_kernel(SDPBackend.MATH)
 
 
 def replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from trainers.engine.layout import Layout
 from trainers.engine.oracles.autograd import Losses
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, example_weights, replicas
+from trainers.engine.oracles.oracle import (
+    Batch,
+    Group,
+    Oracle,
+    client_major,
+    example_weights,
+    replicas,
+    twice_differentiable,
+)
 
 _EXAMPLES = 4096  # of all replicas together, computed at once
 
@@ -65,7 +73,9 @@ class Vmap(Oracle):
         for group in batch:
             models, along = self._tensors(params, group), self._tensors(vector, group)
             for data, weights in pieces(group, params):
-                self._add(self._bend(models, along, data, weights), total, group)
+                with twice_differentiable():
+                    bend = self._bend(models, along, data, weights)
+                self._add(bend, total, group)
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
