@@ -21,12 +21,11 @@ from typing import Any
 
 from search_spaces import rates, spaces
 from search_spaces.parameters import Space, fixed
+from search_spaces.spaces import SERVERS
 from trainers import SpecError, hint, shown
 
-SERVERS: Mapping[str, str] = MappingProxyType(
-    {"fedavgm": "sgd", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
-)
-"""Preset -> its server optimizer; the method is always fedavg."""
+__all__ = ["SERVERS", "entry", "method_space"]
+
 _ADAPTIVE = {"along": "change", "initial_accumulator": None, "epsilon": 1e-3}
 _PAPERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

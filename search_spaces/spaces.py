@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Literal
 
 from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
-from trainers import ROLES, Hyperparameter, SpecError, hint, shown
+from trainers import REGISTRIES, ROLES, Hyperparameter, SpecError, hint, shown
 
 Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
 """Kind of a space; for optimizers, their role."""
 KINDS: tuple[Kind, ...] = ("methods", "client", "server", "central", "merge", "schedules")
-_WORDS = {"methods": "method", "schedules": "schedule"}
+SERVERS: Mapping[str, str] = MappingProxyType(
+    {"fedavgm": "sgd", "fedadam": "adam", "fedyogi": "yogi", "fedadagrad": "adagrad"}
+)
+"""Preset -> its server optimizer; the method is always fedavg."""
 
 
 @cache
@@ -44,11 +48,32 @@ def default(kind: Kind, name: str) -> Space:
         True
     """
     if name not in names(kind):
-        word = _WORDS.get(kind, "optimizer")
-        raise SpecError(f"no default space for {word} {shown(name)}: {hint(name, names(kind))}")
+        registry = REGISTRIES[{"methods": "method", "schedules": "schedule"}.get(kind, kind)]()
+        if name in registry:
+            raise SpecError(f"no default space for {registry.word} {shown(name)}: give it a space")
+        raise SpecError(f"no {registry.word} {shown(name)}: {preset_of(kind, name) or hint(name, registry)}")
     module = importlib.import_module(f"search_spaces.{_folder(kind)}.{name}")
     space: Space = module.default(kind) if kind in ROLES else module.default()
     return space
+
+
+def preset_of(kind: str, name: object) -> str | None:
+    """What to write for the name of an entry that is FedAvg with a server optimizer here; None for other names.
+
+    Args:
+        kind: "methods" or "method"; other kinds have no presets.
+        name: As given.
+
+    Examples:
+        >>> preset_of("methods", "FedAdam")
+        'it is fedavg with server adam: write {preset: fedadam}'
+    """
+    plain = str(name).lower().replace("-", "").replace("_", "")
+    if kind not in ("method", "methods"):
+        return None
+    if plain in SERVERS:
+        return f"it is fedavg with server {SERVERS[plain]}: write {{preset: {plain}}}"
+    return "write {preset: fedadam}, fedyogi, fedadagrad or fedavgm" if plain == "fedopt" else None
 
 
 def check(parameter: Parameter, item: Hyperparameter, path: str) -> None:

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from trainers.engine.oracles.oracle import ModelBuilder
     from trainers.problem import Task
 
+_ON_THE_SERVER = {
+    "fedavgm": "sgd with momentum",
+    "fedopt": "adam, yogi or adagrad",
+    "fedadam": "adam",
+    "fedyogi": "yogi",
+    "fedadagrad": "adagrad",
+}
 P = TypeVar("P", covariant=True)
 
 
@@ -86,7 +93,10 @@ class Registry(Mapping[str, P]):
         if not isinstance(name, str):
             raise SpecError(f"{path} must be the name of a {self.word}, got name={shown(name)}", path)
         if name not in self:
-            raise SpecError(f"{path}: no {self.word} {shown(name)}: {hint(name, self)}", path)
+            plain = name.lower().replace("-", "").replace("_", "")
+            server = _ON_THE_SERVER.get(plain) if self.word == "method" else None
+            what = f"it is fedavg with the server {server}" if server else hint(name, self)
+            raise SpecError(f"{path}: no {self.word} {shown(name)}: {what}", path)
         return self[name]
 
     def _module(self, name: str) -> ModuleType:

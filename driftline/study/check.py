@@ -23,7 +23,7 @@ from driftline.study.trial_document import trial_document
 from driftline.study.validation import Errors, from_spec_error
 from search_spaces.parameters import Space
 from search_spaces.spaces import check as check_space
-from search_spaces.spaces import grid_size
+from search_spaces.spaces import grid_size, preset_of
 from search_spaces.values import same
 from trainers import (
     REGISTRIES,
@@ -202,7 +202,7 @@ def _check_spaces(entry: MethodEntry, path: str) -> None:
     for kind, part in named.items():
         registry, place = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
         if part.name not in registry:
-            text = f"no {registry.word} {shown(part.name)}: {hint(part.name, registry)}"
+            text = f"no {registry.word} {shown(part.name)}: {preset_of(kind, part.name) or hint(part.name, registry)}"
             errors.add(InvalidSpec(f"{place}.name", text))
             if kind == "method":
                 break  # its roles are unknown

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from driftline.client.environment import environment
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.modelled_time import Time
 from driftline.results.recorded_table import RecordedTable, study_table
@@ -168,9 +169,12 @@ def _opened(folder: Path) -> Iterator[Store]:
     """The store of a folder; of a copy if the folder is not writable or another user's: SQLite writes even to read."""
     database = folder / DATABASE
     if not os.path.isfile(database):
-        raise NotFound(
-            f"no study in {folder}: name a folder that `driftline run` wrote, or set DRIFTLINE_URL for one on a service"
-        )
+        advice = "name a folder that `driftline run` wrote"
+        if environment().url:
+            advice += " (this command reads folders alone, not the service in DRIFTLINE_URL)"
+        else:
+            advice += ", or set DRIFTLINE_URL for one on a service"
+        raise NotFound(f"no study in {folder}: {advice}")
     with contextlib.ExitStack() as stack:
         if not (os.access(database, os.W_OK) and _is_own(folder)):
             copies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-")))

@@ -89,12 +89,13 @@ class Replay:
         self._dimensions = dimensions(self.study.entry(label).parameters() for label in self._grids)
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
         for label, grid in self._grids.items():
-            share = len(grid.configurations) // list(labels).count(label)
+            count = list(labels).count(label)
+            share, each = len(grid.configurations) // count, f", for each of {count} labels" if count > 1 else ""
             if share < own.trials_per_method:
                 raise InvalidSpec(
                     "trials",
                     f"a search of {own.trials_per_method} trials needs as many configurations, and the table has "
-                    f"{share} of {label} for each name that were run on all {len(grid.seeds)} seeds",
+                    f"{share} of {label} that were run on all {len(grid.seeds)} seeds{each}",
                 )
 
     def grid(self, name: str) -> Grid:

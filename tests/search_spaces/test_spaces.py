@@ -2,10 +2,13 @@
 
 import pytest
 
+from driftline.errors import InvalidSpec
+from driftline.study.spec import Study
 from search_spaces import rates, spaces
 from search_spaces.methods import aligned_linear_scaling, fedavg, fedga, fedprox, gradalign, local_sgd, scaffold
 from search_spaces.optimizers import sgd, yogi
 from search_spaces.schedules import plateau
+from search_spaces.spaces import SERVERS
 from trainers.errors import SpecError
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.document import parse
@@ -51,8 +54,34 @@ def test_rates_are_on_a_log_scale_everywhere():
 
 
 def test_unknown_name_is_named_with_its_neighbour():
-    with pytest.raises(SpecError, match='no default space for method "fedpro": did you mean fedprox'):
+    with pytest.raises(SpecError, match='no method "fedpro": did you mean fedprox'):
         spaces.default("methods", "fedpro")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        *((name, f"it is fedavg with server {server}: write {{preset: {name}}}") for name, server in SERVERS.items()),
+        ("Fed-Adam", "write {preset: fedadam}"),
+        ("fedopt", "write {preset: fedadam}, fedyogi, fedadagrad or fedavgm"),
+        ("fedmedian", "known are aligned_linear_scaling, "),
+    ],
+)
+def test_names_of_the_literature_are_explained_and_far_ones_are_not_guessed(name, advice):
+    for entry in (name, {"name": name, "space": {"client_lr": 0.1}}):
+        study = {"name": "s", "task": "digits", "methods": [entry], "budget": {"trials_per_method": 1, "rounds": 1}}
+        with pytest.raises(InvalidSpec) as caught:
+            Study.from_json(study).check()
+        assert caught.value.errors[0][0] == "methods[0].name"
+        assert advice in str(caught.value)
+    with pytest.raises(SpecError, match=r"method\.name: no method"):
+        methods().find(name, "method.name")
+
+
+def test_a_method_of_a_package_has_no_default_space(monkeypatch):
+    monkeypatch.setattr(methods(), "_own", {*methods()._own, "fedmedian"})
+    with pytest.raises(SpecError, match='no default space for method "fedmedian": give it a space'):
+        spaces.default("methods", "fedmedian")
 
 
 def test_papers_grids_have_the_papers_numbers():

@@ -246,7 +246,7 @@ BAD = [
     ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
     ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
     ("label: averaging", "label: 3", "methods[0].label: must be a string, got label=3"),
-    ("name: fedprox", "name: fedpro", 'methods[1].name: no default space for method "fedpro": did you mean fedprox?'),
+    ("name: fedprox", "name: fedpro", 'methods[1].name: no method "fedpro": did you mean fedprox?'),
     ("name: fedavg", "nam: fedavg", "methods[0].nam: unknown key: did you mean name?"),
     (
         "space: default",
@@ -319,7 +319,7 @@ BAD = [
     (
         "- {name: fedprox, space: default}",
         "- fedpro",
-        'methods[1].name: no default space for method "fedpro": did you mean fedprox?',
+        'methods[1].name: no method "fedpro": did you mean fedprox?',
     ),
     (
         "objective: {quality: test_accuracy, cost: bytes}",

@@ -105,6 +105,13 @@ def test_parameter_counts():
 def test_inputs_that_do_not_fit_are_refused():
     with pytest.raises(SpecError, match=r"cnn must get images .* got inputs \(examples, 12\)"):
         cnn.build(problem((12,)), torch.float32, CPU)
+    for shape, advice in (
+        ((28, 28), r"reshape images of one channel to \(examples, 1, 28, 28\), or use mlp or softmax"),
+        ((16, 16, 3), r"got inputs \(examples, 16, 16, 3\), channels last: save x.transpose\(0, 3, 1, 2\)"),
+        ((28, 28, 1), "channels last"),
+    ):
+        with pytest.raises(SpecError, match=advice):
+            cnn.build(problem(shape, filters=[2]), torch.float32, CPU)
     with pytest.raises(SpecError, match="filters must be at most 2 for images of 7 x 4"):
         cnn.build(problem((1, 7, 4), filters=[2, 2, 2]), torch.float32, CPU)
     assert cnn.build(problem((3, 7, 4), filters=[2, 2]), torch.float32, CPU).layout.count > 0

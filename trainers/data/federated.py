@@ -145,7 +145,9 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
     try:
         parts = _spread(partition, labels, clients, seed)
     except ValueError as error:
-        raise SpecError(f"{path}: {error}", join(path, "partition")) from error
+        about = "clients" if str(error).startswith("clients ") else "partition"
+        text = str(error) if about == "clients" else f"partition.{error}"
+        raise SpecError(f"{path}.{text}", join(path, about)) from error
     return ClientRows.of(parts).within(rows), central
 
 

@@ -142,6 +142,8 @@ class _Reader:
         try:
             with archive.opened(file) as opened:
                 self.names = list(opened.files)
+                if not any(name.endswith(".npy") for name in opened.zip.namelist()):
+                    raise ValueError("another kind of archive")
         except archive.DAMAGE as error:
             place = join(path, "path")
             raise SpecError(
@@ -179,7 +181,7 @@ class _Reader:
             if "allow_pickle" in str(error):
                 raise SpecError(
                     f"{place}: array {shown(name)} must hold numbers or strings, got pickled objects, which are never "
-                    "read: save it again with a dtype",
+                    "read: save it again with a dtype (strings of pandas: column.to_numpy(dtype=str))",
                     place,
                 ) from error
             raise SpecError(

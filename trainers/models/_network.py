@@ -51,6 +51,8 @@ from trainers.problem import WHOLE, Examples, Problem
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
 _LOOKED_AT = 64  # examples among which one is looked for that differs from the first
 
+_CHANNELS = (1, 2, 3, 4)  # of images
+
 SettingsT = TypeVar("SettingsT")
 
 
@@ -376,12 +378,15 @@ def picture_shape(problem: Problem, model: str) -> tuple[int, int, int]:
         SpecError: the inputs are not images.
     """
     shape = examples_of(problem).inputs.shape[1:]
+    came = f"got inputs (examples, {', '.join(map(str, shape))})"
+    wanted = f"task.model: {model} must get images (examples, channels, height, width), {came}"
+    if len(shape) == 2:
+        advice = f"reshape images of one channel to (examples, 1, {shape[0]}, {shape[1]}), or use mlp or softmax"
+        raise SpecError(f"{wanted}: {advice}", "task.model")
     if len(shape) != 3:
-        raise SpecError(
-            f"task.model: {model} must get images (examples, channels, height, width), got inputs "
-            f"(examples, {', '.join(map(str, shape))}): use mlp or softmax",
-            "task.model",
-        )
+        raise SpecError(f"{wanted}: use mlp or softmax", "task.model")
+    if shape[2] in _CHANNELS and min(shape[:2]) > max(_CHANNELS):
+        raise SpecError(f"{wanted}, channels last: save x.transpose(0, 3, 1, 2)", "task.model")
     return (int(shape[0]), int(shape[1]), int(shape[2]))
 
 
