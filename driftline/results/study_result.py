@@ -83,7 +83,7 @@ def drawn(name: str, document: dict[str, Any], curves: Sequence[TrialCurve] = ()
     """The frontiers of a document as a picture or a page.
 
     Args:
-        name: A file name that ends in .png, .svg, .html or .htm.
+        name: A file name that ends in .png, .svg, .pdf, .html or .htm.
         document: frontier.json.
         curves: The trials, for the learning curves of a page.
 
@@ -99,11 +99,15 @@ def drawn(name: str, document: dict[str, Any], curves: Sequence[TrialCurve] = ()
             from driftline.results.show.picture import frontier_svg
 
             return frontier_svg(document)
+        case "pdf":
+            from driftline.results.show.picture import frontier_pdf
+
+            return frontier_pdf(document)
         case "html" | "htm":
             from driftline.results.show.page import frontier_html
 
             return frontier_html(document, curves).encode()
-    raise InvalidSpec("path", f"must end in .png, .svg or .html, got {name!r}")
+    raise InvalidSpec("path", f"must end in .png, .svg, .pdf or .html, got {name!r}")
 
 
 def document_columns(quality: str) -> frozenset[str]:

@@ -15,15 +15,15 @@ import asyncio
 import functools
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
 from driftline.results.modelled_time import Time
+from driftline.sdk.client import Client
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import POLL_S, Job, rests
-from driftline.sdk.remote import RemoteStudies
-from driftline.sdk.studies import require_study
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.logs import LogLine
@@ -59,7 +59,7 @@ def _returning_self(
 
 
 class AsyncJob:
-    """One study in a service, for asyncio; see `Job`.
+    """One study, for asyncio; see `Job`.
 
     Args:
         job: The synchronous job.
@@ -99,6 +99,7 @@ class AsyncJob:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if rests(await self.record(), deadline):
+                await asyncio.to_thread(self._job.wait)  # a local study writes its files
                 return self
             await asyncio.sleep(POLL_S)
 
@@ -123,26 +124,33 @@ class AsyncJob:
 
 
 class AsyncClient:
-    """A connection to a Driftline service for asyncio.
+    """`Client` for asyncio: studies run in a service if there is an address, otherwise in this process.
 
     Args:
-        url: Its address: ``https://driftline.example``.
-        token: Bearer token; None sends none.
+        url: Address of a service; DRIFTLINE_URL by default.
+        token: Bearer token; DRIFTLINE_TOKEN by default.
+        out: For local studies: the folder in which each study has a folder of its name; DRIFTLINE_OUT or "out" by
+            default.
         transport: Replaces the network in tests: `driftline.sdk.offline.OfflineService`.
     """
 
     def __init__(
-        self, url: str = "http://driftline", token: str | None = None, *, transport: httpx.BaseTransport | None = None
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        out: str | Path | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._client = RemoteStudies(url, token, transport=transport)
+        self._client = Client(url, token, out=out, transport=transport)
 
-    async def submit(self, study: Study, key: str | None = None) -> AsyncJob:
-        """Submits a study; the same key again returns the study submitted with it before."""
-        return AsyncJob(await asyncio.to_thread(self._client.submit, require_study(study), key))
+    async def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> AsyncJob:
+        """Submits a study; see `Client.submit`."""
+        return AsyncJob(await asyncio.to_thread(self._client.submit, study, key, out=out))
 
     async def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study in full and estimates its cost; see `Client.validate`."""
-        return await asyncio.to_thread(self._client.validate, require_study(study), estimate=estimate)
+        return await asyncio.to_thread(self._client.validate, study, estimate=estimate)
 
     async def job(self, study: str) -> AsyncJob:
         """Finds a submitted study by its id or its name (the newest of that name)."""
@@ -165,7 +173,7 @@ class AsyncClient:
         await (await self.job(study)).delete()
 
     async def close(self) -> None:
-        """Closes the connection; studies continue."""
+        """Closes the connection; local studies stop cleanly, those of a service continue."""
         await asyncio.to_thread(self._client.close)
 
     async def __aenter__(self) -> Self:

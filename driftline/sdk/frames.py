@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import DriftlineError
+from driftline.results.show.number_text import hyperparameters_text, number
 from driftline.study.directions import sign
+from driftline.study.notebook import html_table, html_title
 from driftline.wire.records import TrialRecord
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_SHOWN = 20  # most trials of a notebook's table
 _FIELDS = ("label", "phase", "number", "seed", "configuration", "state", "rounds_done")
 
 
@@ -26,6 +30,31 @@ class TrialRecords(list[TrialRecord]):
     def __init__(self, trials: Iterable[TrialRecord], metric: str) -> None:
         super().__init__(trials)
         self._metric = metric
+
+    def __repr__(self) -> str:
+        states = Counter(trial.state for trial in self)
+        counts = ", ".join(f"{count} {state.lower()}" for state, count in states.items())
+        return f"TrialRecords({len(self)} trials{': ' if counts else ''}{counts})"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: the first trials."""
+        direction = sign(self._metric)
+        heads = ("trial", "label", "phase", "seed", "state", "rounds", self._metric, "hyperparameters")
+        rows = [
+            (
+                trial.id.removeprefix(f"{trial.study_id}."),
+                trial.label,
+                trial.phase,
+                str(trial.seed),
+                trial.state.lower(),
+                str(trial.rounds_done),
+                "" if trial.values is None else number(direction * trial.values.quality),
+                hyperparameters_text(trial.hyperparameters),
+            )
+            for trial in self[:_SHOWN]
+        ]
+        more = f"and {len(self) - _SHOWN} more" if len(self) > _SHOWN else ""
+        return html_title(f"{len(self)} trials", "") + html_table(heads, rows) + more
 
     def to_frame(self) -> DataFrame:
         """A pandas DataFrame with a row for each trial.
@@ -50,6 +79,10 @@ class TrialRecords(list[TrialRecord]):
 
 class CurvesByTrial(dict[str, dict[str, list[Any]]]):
     """Curves of a study, a dict: trial id -> metric -> a value for each reported round; None where there is none."""
+
+    def __repr__(self) -> str:
+        metrics = dict.fromkeys(name for curve in self.values() for name in curve)
+        return f"CurvesByTrial({len(self)} trials{': ' if metrics else ''}{', '.join(metrics)})"
 
     def to_frame(self) -> DataFrame:
         """A pandas DataFrame with a row for each trial and reported round.

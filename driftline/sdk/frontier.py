@@ -6,18 +6,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve, unit
 from driftline.results.show.advice import advice
-from driftline.results.show.number_text import number
+from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
 from driftline.results.study_result import drawn
 from driftline.sdk.frames import frame
 from driftline.study.directions import sign
+from driftline.study.notebook import html_table, html_title
 from driftline.study.trial_document import trial_document
 from trainers import hint, shown
 from trainers.own_files import put
@@ -25,6 +26,7 @@ from trainers.own_files import put
 if TYPE_CHECKING:
     from typing import Self
 
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
     from driftline.study.spec import Study
@@ -56,6 +58,14 @@ class Recommendation:
     low: float
     high: float
     phase: str
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: what to run, and what to expect."""
+        facts = [("stop at round", str(self.rounds)), ("quality", banded(self.quality, self.low, self.high))]
+        rows = [(name, shown(value)) for name, value in self.hyperparameters.items()]
+        return html_title(self.label, f"configuration {self.configuration}, {self.phase}") + html_table(
+            (), facts + rows
+        )
 
     def trial(self, study: Study, *, seed: int = 0) -> dict[str, Any]:
         """The document of a trial that trains this configuration and stops after `rounds`.
@@ -253,28 +263,38 @@ class Frontier:
         """
         return compare(self.data, first, second)
 
-    def plot(self, path: str | Path) -> Path:
-        """Draws the frontiers into a file.
+    @overload
+    def plot(self, path: str | Path) -> Path: ...
+
+    @overload
+    def plot(self, *, ax: Axes) -> None: ...
+
+    def plot(self, path: str | Path | None = None, *, ax: Axes | None = None) -> Path | None:
+        """Draws the frontiers into a file, or into axes of matplotlib.
 
         Args:
-            path: ``.png`` and ``.svg`` are pictures for print, ``.html`` is a page that works offline.
+            path: ``.png``, ``.svg`` and ``.pdf`` are pictures for print, ``.html`` is a page that works offline.
+            ax: The axes to draw into, if no path is given.
 
         Returns:
             The path.
 
         Raises:
-            InvalidSpec: The path has another ending.
+            InvalidSpec: The path has another ending or its folder does not exist; or both or none are given.
         """
-        file = Path(path)
-        page = file.suffix.lower() in (".html", ".htm")
-        put(file, drawn(str(path), self.data, self._curves() if page and self._curves else ()))
-        return file
+        if (path is None) == (ax is None):
+            raise InvalidSpec("path", "must be given, or ax, and not both")
+        if path is None:
+            from driftline.results.show.picture import draw
+
+            draw(ax, self.data)
+            return None
+        page = Path(path).suffix.lower() in (".html", ".htm")
+        return _put(Path(path), drawn(str(path), self.data, self._curves() if page and self._curves else ()))
 
     def save(self, path: str | Path) -> Path:
         """Writes the document as JSON; returns the path."""
-        file = Path(path)
-        put(file, (json.dumps(self.data, indent=2) + "\n").encode())
-        return file
+        return _put(Path(path), (json.dumps(self.data, indent=2) + "\n").encode())
 
     def __repr__(self) -> str:
         return f"Frontier({self.data['study']!r}, labels={list(self.labels)})"
@@ -296,3 +316,12 @@ def _good(method: Mapping[str, Any]) -> list[dict[str, Any]]:
     if method["reported"]["phase"] == "search":
         rows = [row for row in rows if row["pareto"]]
     return [row["hyperparameters"] for row in sorted(rows, key=lambda row: not row["pareto"])]
+
+
+def _put(file: Path, data: bytes) -> Path:
+    if not file.parent.is_dir():
+        raise InvalidSpec(
+            "path", f"must be in a folder that exists, got {str(file)!r}: make {str(file.parent)!r} first"
+        )
+    put(file, data)
+    return file

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from driftline.study.notebook import html_table, html_title
 from driftline.wire.durations import DAY_S, clock_text
 from driftline.wire.records import Record
 
@@ -89,6 +90,16 @@ class CheckedStudy(Record):
     remarks: list[str] = Field(default_factory=list)
     outlook: list[str] = Field(default_factory=list)
     estimate: StudyEstimate | None = None
+
+    def __repr__(self) -> str:
+        return f"CheckedStudy({self.spec.get('name')!r}, {len(self.remarks)} remarks)"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: remarks, what the study will do, and how long it takes."""
+        rows = [("note", remark) for remark in self.remarks] + [("", fact) for fact in self.outlook]
+        if self.estimate is not None and self.estimate.seconds is not None:
+            rows.append(("time", f"about {clock_text(self.estimate.seconds)}"))
+        return html_title(str(self.spec.get("name")), "valid") + html_table((), rows)
 
     def estimated(self, estimate: StudyEstimate) -> Self:
         """With an estimate, and a remark if the study takes more than a day.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from driftline.client.environment import environment
+from driftline.sdk import shortcuts
 from driftline.sdk.client import Client
 from driftline.study.all_errors import read_study
 from driftline.study.spec import Study
@@ -16,11 +17,20 @@ from service.cli.terminal import echo
 
 
 def validate_study(
-    file: Path, url: str | None, token_file: Path | None, *, estimate: bool, as_json: bool = False
+    file: Path,
+    url: str | None,
+    token_file: Path | None,
+    warm_start: str | None = None,
+    *,
+    estimate: bool,
+    as_json: bool = False,
 ) -> None:
     """Checks a study, on the service if one is set; prints its size and estimated cost."""
     study = read_study(file)
     with connected(url, token_file) if url or environment().url else Client() as client:
+        if warm_start is not None:
+            earlier = shortcuts.frontier(warm_start) if client.local else client.job(warm_start).frontier()
+            study = earlier.warm_started(study)
         checked = client.validate(study, estimate=estimate)
     if as_json:
         echo(checked.model_dump_json(indent=2))

@@ -97,6 +97,10 @@ def validate(
     estimate: Annotated[
         bool, typer.Option(help="Estimate the cost; without a service, by timing a few rounds.")
     ] = True,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|STUDY", help="Check the study as it begins with this earlier one's results."),
+    ] = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -104,7 +108,7 @@ def validate(
     """Check a study and estimate its cost, on the service if one is set; starts nothing."""
     from service.cli.check import validate_study
 
-    validate_study(study, url, token_file, estimate=estimate, as_json=as_json)
+    validate_study(study, url, token_file, warm_start, estimate=estimate, as_json=as_json)
 
 
 @app.command(rich_help_panel="Studies")

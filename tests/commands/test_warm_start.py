@@ -1,5 +1,6 @@
 """--warm-start of `driftline run` and `driftline submit`: which study begins."""
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +59,15 @@ def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pyte
     CliRunner().invoke(app, command, catch_exceptions=False)
     assert begun["study"].seed == Study.from_json(parse(begun["source"])).seed == 7
     assert begun["cores"] == 3
+
+
+def test_validate_checks_the_study_that_would_begin(
+    file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shortcuts, "frontier", {"out/first": first}.__getitem__)
+    command = ["validate", str(file), "--no-estimate", "--json", "--warm-start", "out/first"]
+    checked = json.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+    assert checked["spec"] == first.warm_started(Study.from_yaml(file)).to_json()
 
 
 def test_submit_starts_from_a_study(file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:

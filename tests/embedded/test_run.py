@@ -1,5 +1,6 @@
 """The main job through the real parts: app, scheduler, driver, Ray Tune and MLflow in this process, over one folder."""
 
+import asyncio
 import contextlib
 import csv
 import json
@@ -18,7 +19,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from driftline import Client, Study, Time, compare, frontier
+from driftline import AsyncClient, Client, Study, Time, compare, frontier
 from driftline.errors import Conflict, InvalidSpec
 from service.cli.main import app
 from service.embedded.embedded_run import EmbeddedRun
@@ -195,6 +196,18 @@ def test_another_study_is_refused(out: Path) -> None:
 def test_two_processes_do_not_share_a_folder(out: Path) -> None:
     with EmbeddedRun(out), pytest.raises(Conflict, match="works in it"):
         EmbeddedRun(out)
+
+
+def test_an_asynchronous_client_reads_and_writes_folders_too(out: Path) -> None:
+    async def work() -> None:
+        async with AsyncClient(out=out.parent) as client:
+            job = await client.submit(Study(**STUDY))
+            (out / "frontier.svg").unlink()
+            assert (await (await job.wait()).record()).state == "SUCCEEDED"
+            assert (out / "frontier.svg").is_file()
+            assert (await (await client.job("small")).frontier()).data == frontier(out).data
+
+    asyncio.run(work())
 
 
 def test_read_again_without_running(out: Path) -> None:

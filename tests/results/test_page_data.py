@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import driftline.results.show.page as page_module
 from driftline.errors import InvalidSpec
@@ -262,12 +263,25 @@ def test_text_from_users_is_shown_and_not_obeyed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.html", b"<!doctype html>")]
+    ("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("a.html", b"<!doctype html>")]
 )
 def test_a_frontier_is_drawn_by_the_ending_of_its_file(name: str, begins: bytes, tmp_path: Path) -> None:
-    assert Frontier(RESULT).plot(tmp_path / name).read_bytes().startswith(begins)
+    drawn = Frontier(RESULT).plot(tmp_path / name).read_bytes()
+    assert drawn.startswith(begins)
+    assert Frontier(RESULT).plot(tmp_path / name).read_bytes() == drawn
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSpec, match=r"path: must end in .png, .svg or .html, got '.*a\.pdf'"):
-        Frontier(RESULT).plot(tmp_path / "a.pdf")
+    with pytest.raises(InvalidSpec, match=r"path: must end in .png, .svg, .pdf or .html, got '.*a\.eps'"):
+        Frontier(RESULT).plot(tmp_path / "a.eps")
+    with pytest.raises(InvalidSpec, match=r"path: must be in a folder that exists, got '.*a\.pdf': make '.*missing'"):
+        Frontier(RESULT).plot(tmp_path / "missing" / "a.pdf")
+    with pytest.raises(InvalidSpec, match="path: must be given, or ax, and not both"):
+        Frontier(RESULT).plot()  # type: ignore[call-overload]
+
+
+def test_a_frontier_is_drawn_into_axes() -> None:
+    axes = Figure().add_subplot()
+    Frontier(RESULT).plot(ax=axes)
+    assert axes.get_title() == RESULT["study"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()]

@@ -1,9 +1,11 @@
-"""What notebooks show of a job."""
+"""What notebooks show of a job and of what it returns."""
 
 from typing import Any
 
+from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.job_notebook import job_html
-from driftline.wire.records import LabelProgress, StudyRecord
+from driftline.wire.budgets import CheckedStudy
+from driftline.wire.records import LabelProgress, StudyRecord, TrialRecord
 
 
 def record(**changes: Any) -> StudyRecord:
@@ -28,3 +30,32 @@ def test_a_notebook_shows_a_job_and_nothing_of_it_is_markup() -> None:
     assert ">3 of 4</td>" in shown
     assert 'href="https://mlflow/#/x?a=1&amp;b=2"' in shown
     assert "href" not in job_html(record(mlflow_url="javascript:alert(1)"))
+
+
+def test_trials_curves_and_checked_studies_are_short() -> None:
+    trial: dict[str, Any] = {
+        "id": "01k6.fedavg.s00000",
+        "study_id": "01k6",
+        "label": "fed<avg",
+        "phase": "search",
+        "number": 0,
+        "seed": 0,
+        "configuration": 0,
+        "hyperparameters": {"client_lr": 0.1},
+        "created_at": "2026-01-01T00:00:00Z",
+        "updated_at": "2026-01-01T00:00:00Z",
+    }
+    records = [TrialRecord(**trial, state="COMPLETE", values={"quality": -0.25, "speed": 0.5})]
+    trials = TrialRecords(records + [TrialRecord(**trial, state="FAILED")] * 29, "test_loss")
+    assert repr(trials) == "TrialRecords(30 trials: 1 complete, 29 failed)"
+    assert repr(TrialRecords([], "test_loss")) == "TrialRecords(0 trials)"
+    page = trials._repr_html_()
+    assert ">fed&lt;avg</td>" in page
+    assert ">0.25</td>" in page
+    assert page.count("<tr>") == 1 + 20
+    assert page.endswith("and 10 more")
+    assert repr(CurvesByTrial({"a": {"round": [0], "loss": [1.0]}})) == "CurvesByTrial(1 trials: round, loss)"
+    checked = CheckedStudy(spec={"name": "a<b"}, fingerprint="", remarks=["look & see"])
+    assert repr(checked) == "CheckedStudy('a<b', 1 remarks)"
+    assert "a&lt;b" in checked._repr_html_()
+    assert "look &amp; see" in checked._repr_html_()

@@ -1,4 +1,4 @@
-"""frontier.png and frontier.svg: frontiers with their bands, at a size for print."""
+"""Frontiers with their bands as PNG, SVG and PDF at a size for print, or in axes of matplotlib."""
 
 from __future__ import annotations
 
@@ -59,6 +59,39 @@ def frontier_svg(result: Json, *, width: float = 6.4, height: float = 4.4) -> by
         return _saved(_figure(result, width, height, 72), "svg", {"Date": None})
 
 
+def frontier_pdf(result: Json, *, width: float = 6.4, height: float = 4.4) -> bytes:
+    """The trade-off of all labels of a study as a PDF, for papers.
+
+    Args:
+        result: As in `frontier_png`.
+        width: Inches.
+        height: Inches.
+    """
+    return _saved(_figure(result, width, height, 72), "pdf", {"CreationDate": None, "Producer": None, "Creator": None})
+
+
+def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0]) -> None:
+    """The trade-off of all labels of a study in axes of matplotlib, without the remark on bands.
+
+    Args:
+        axes: The axes.
+        result: As in `frontier_png`.
+        legend: Whether to draw a legend inside the axes.
+        wrap: Most characters of a line of the title.
+    """
+    from matplotlib.ticker import EngFormatter, FuncFormatter
+
+    labels = list(result["methods"])
+    for label, style in styles(labels).items():
+        _draw(axes, label, _drawn(result, label), style, recommendation_rows(result, label))
+    _dress(axes, result)
+    axes.set_title("\n".join(textwrap.wrap(result["study"], wrap)), fontsize=10)
+    if legend and labels:
+        axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
+
+
 def _saved(figure: Any, form: str, metadata: Mapping[str, None]) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format=form, metadata=metadata)
@@ -68,7 +101,6 @@ def _saved(figure: Any, form: str, metadata: Mapping[str, None]) -> bytes:
 def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter, FuncFormatter
 
     labels = list(result["methods"])
     inside = len(labels) <= _INSIDE and sum(map(len, labels)) <= _INSIDE_CHARACTERS
@@ -76,18 +108,10 @@ def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
     figure = Figure(figsize=(width + columns * _COLUMN_INCHES, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for label, style in styles(labels).items():
-        _draw(axes, label, _drawn(result, label), style, recommendation_rows(result, label))
-    _dress(axes, result)
-    title = textwrap.wrap(result["study"], round(_TITLE[bool(columns)] * width / 6.4))
-    axes.set_title("\n".join(title), fontsize=10)
+    draw(axes, result, legend=not columns, wrap=round(_TITLE[bool(columns)] * width / 6.4))
     if columns:
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
-    elif labels:
-        axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
-    plain = FuncFormatter(lambda value, _: f"{value:g}")
-    axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
     texts = [study_headline(result), band_text(result)]
     said = [line for text in texts for line in textwrap.wrap(text, round(118 * width / 6.4))]
     figure.supxlabel("\n".join(said), fontsize=7, color="#555555")
