@@ -18,14 +18,17 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
     """What all trials of a label have spent so far, in search and confirmation together, whatever their state.
 
     Returns:
-        ``{"trials", "rounds", "client_gradients", "bytes"}``; trials without a report are left out, and a counter that
-        was not reported is 0. If trials may have been trained together, also ``"shared_gradients"``: those of
-        `client_gradients` that were computed for another trial as well, and count once for each of them.
+        ``{"trials", "search_trials", "confirmation_trials", "rounds", "client_gradients", "bytes"}``; trials without a
+        report are left out, and a counter that was not reported is 0. If trials may have been trained together, also
+        ``"shared_gradients"``: those of `client_gradients` that were computed for another trial as well, and count once
+        for each of them.
     """
     begun = [curve for curve in curves if curve.rounds.size]
     shared = [curve for curve in begun if SHARED in curve.columns]
     return {
         "trials": len(begun),
+        "search_trials": sum(curve.phase == "search" for curve in begun),
+        "confirmation_trials": sum(curve.phase == "confirmation" for curve in begun),
         "rounds": sum(curve.rounds_done for curve in begun),
         "client_gradients": round(sum(_largest(begun, "client_gradients"))),
         "bytes": round(sum(map(add, _largest(begun, "bytes_up"), _largest(begun, "bytes_down")))),

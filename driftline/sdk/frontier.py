@@ -43,7 +43,7 @@ class Recommendation:
         rounds: Rounds to train: stop after this one.
         cost: The most that training may cost, in the unit of the frontier's cost.
         quality: What to expect of this run, in the unit of the metric: its mean over its seeds (in the log for losses),
-            less the optimism of the choice.
+            corrected for the optimism of the choice.
         low: The smallest quality of this run over its seeds; equal to `quality` without a band.
         high: The largest quality of this run over its seeds; equal to `quality` without a band.
         phase: "confirmation"; or "search" if only the search has results, whose quality flatters.

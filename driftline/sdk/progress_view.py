@@ -170,18 +170,18 @@ def plain(shown: View) -> str:
     """The view as one line.
 
     Examples:
-        >>> row = LabelView("fedavg", (12, 64), (0, 24), (1400, 8800), stopped=3, diverged=1, best=0.91234)
+        >>> row = LabelView("a", (12, 64), (0, 24), (1400, 8800), diverged=1, best=0.91234)
         >>> plain(View("RUNNING", (row,), row.rounds, 812.0, 9.0))[7:]
-        'fedavg 12/64 trials, 0/24 confirmed, 3 stopped early, 1 diverged, best 0.9123 | 812 rounds/s | 0:09 left'
+        'a 12/64 search trials, 0/24 confirmation trials, 1 diverged, best 0.9123 | 812 rounds/s | 0:09 left'
         >>> plain(View("SUCCEEDED", (), (8800, 8800), passed_s=95.0, new_rounds=8800))
         'succeeded | 8,800 rounds in 1:35'
     """
     many = len(shown.rows) > PLAIN_LABELS
     parts = [shown.head]
     for row in [together(f"{len(shown.rows)} labels:", shown.rows)] if many else shown.rows:
-        text = f"{row.label} {row.search[0]}/{row.search[1]} trials"
+        text = f"{row.label} {row.search[0]}/{row.search[1]} search trials"
         if row.confirmation[1]:
-            text += f", {row.confirmation[0]}/{row.confirmation[1]} confirmed"
+            text += f", {row.confirmation[0]}/{row.confirmation[1]} confirmation trials"
         for count, what in ((row.stopped, "stopped early"), (row.diverged, "diverged"), (row.failed, "failed")):
             if count:
                 text += f", {count} {what}"

@@ -48,7 +48,7 @@ class StudyEstimate(Record):
     """The estimated cost of a study; None where earlier studies of the project give no estimate.
 
     Attributes:
-        trials: Trials, repeats on fresh seeds included.
+        trials: Search trials and confirmation trials together.
         packs: Packs they run in; more if structural values (`server.nesterov`, ...) split them.
         rounds: Rounds over all trials.
         client_gradients: Gradients that clients evaluate, if no trial diverges.

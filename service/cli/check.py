@@ -42,9 +42,9 @@ def validate_study(
 
 def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Iterable[str]) -> None:
     budget = study.budget
-    repeats = budget.confirmation_trials
-    again = f" and {repeats} repeats on {budget.seeds} fresh seeds" if repeats else ""
-    each = f"{budget.trials_per_method} trials{again}"
+    confirmation = budget.confirmation_trials
+    again = f" and {confirmation} confirmation trials on {budget.seeds} fresh seeds" if confirmation else ""
+    each = f"{budget.trials_per_method} search trials{again}"
     echo(f"{file}: study {study.name!r} is valid.")
     for remark in remarks:
         echo(f"note: {remark}")

@@ -33,7 +33,7 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     done = run("submit", study_file, "--wait")
     assert done.exit_code == 0, done.output
     assert "fedavg: recommendations" in done.stdout
-    assert "succeeded | fedavg 3/3 trials, 3/3 confirmed" in done.stderr
+    assert "succeeded | fedavg 3/3 search trials, 3/3 confirmation trials" in done.stderr
     (record,) = json.loads(run("list", "--json").stdout)
     assert (record["name"], record["state"]) == ("small", "SUCCEEDED")
     heading, line = run("list").stdout.splitlines()
@@ -78,7 +78,7 @@ def test_a_service_validates_and_estimates(service: Service, run: Run, study_fil
     assert (document["spec"]["name"], document["estimate"]["seconds"]) == ("small", None)
     done = run("validate", study_file)
     assert done.exit_code == 0, done.output
-    assert "2 methods (fedavg, fedsgd), each 3 trials and 3 repeats on 3 fresh seeds" in done.stdout
+    assert "2 methods (fedavg, fedsgd), each 3 search trials and 3 confirmation trials on 3 fresh seeds" in done.stdout
     assert "time: unknown, no earlier study of this project trained fedavg, fedsgd on this task" in done.stdout
     run("submit", study_file, "--wait")
     known = run("validate", study_file).stdout

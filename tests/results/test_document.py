@@ -48,7 +48,8 @@ def test_shape_of_the_document() -> None:
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert set(result) == {"study", "definitions", "scale", "deterministic", "methods"}
     for method in result["methods"].values():
-        assert set(method["ledger"]) == {"trials", "rounds", "client_gradients", "bytes"}
+        assert method["ledger"]["trials"] == 32 + 24
+        assert (method["ledger"]["search_trials"], method["ledger"]["confirmation_trials"]) == (32, 24)
         for row in method["frontier"]:
             assert set(row) == {"cost", "quality", "low", "high"}
             assert row["low"] <= row["quality"] + method["optimism"] <= row["high"]
@@ -106,7 +107,10 @@ def test_a_study_by_hand() -> None:
     assert method["reported"] == {
         "phase": "confirmation", "trials": 4, "diverged": 0, "incomplete": 0, "seeds": [1, 2], "searches": 1,
     }  # fmt: skip
-    assert method["ledger"] == {"trials": 6, "rounds": 24, "client_gradients": 240, "bytes": 19200}
+    assert method["ledger"] == {
+        "trials": 6, "search_trials": 2, "confirmation_trials": 4, "rounds": 24, "client_gradients": 240,
+        "bytes": 19200,
+    }  # fmt: skip
 
 
 def test_the_ledger_says_what_was_shared_where_trials_may_share() -> None:
@@ -393,7 +397,7 @@ def test_table_by_hand() -> None:
     fast, good = curve([0.0, 0.6, 0.6, 0.6], number=0), curve([0.0, 0.5, 0.8, 0.8], number=1)
     lines = table(frontier_document("small", [fast, good], Chosen(), 3)).splitlines()
     assert lines[0] == "small: test_accuracy (rises) against rounds"
-    assert lines[3].split() == ["fedavg", "0.842", "0.8", "2", "0"]
+    assert lines[7].split() == ["fedavg", "0.842", "0.8", "2", "+", "0", "0"]
     assert lines[-3:] == [
         "  rounds up to  stop at round  test_accuracy  run",
         "             1              1  0.6            client_lr 0.1",

@@ -144,7 +144,7 @@ def test_plain_lines_are_sparse_and_name_no_state_while_it_starts() -> None:
         clock.now += 1
     assert lines() == []
     display.update(record({"fedavg": running(20)}), {})
-    assert lines() == ["5 % | fedavg 0/4 trials"]
+    assert lines() == ["5 % | fedavg 0/4 search trials"]
     display.update(record({"fedavg": running(40)}), {})
     assert len(lines()) == 1
     for step in range(360):
@@ -153,7 +153,7 @@ def test_plain_lines_are_sparse_and_name_no_state_while_it_starts() -> None:
     assert 7200 / PLAIN_EVERY_S[1] <= len(lines()) <= 7200 / PLAIN_EVERY_S[1] + 40
     assert lines()[-1].endswith(" left")
     display.update(record({"fedavg": FINISHED}, state="SUCCEEDED"), {"fedavg": 0.5})
-    assert lines()[-1] == "succeeded | fedavg 4/4 trials, 1 diverged, best 0.5 | 310 rounds in 2:00:02"
+    assert lines()[-1] == "succeeded | fedavg 4/4 search trials, 1 diverged, best 0.5 | 310 rounds in 2:00:02"
 
 
 def test_a_study_says_why_it_waits_and_one_that_had_finished_names_no_time() -> None:
@@ -163,13 +163,13 @@ def test_a_study_says_why_it_waits_and_one_that_had_finished_names_no_time() -> 
     display.update(record({"fedavg": running(20)}, reason="the driver was lost"), {})
     display.update(record({"fedavg": running(20)}, state="FAILED", reason="said by the error"), {})
     assert stream.getvalue().splitlines() == [
-        "queued (no room) | fedavg 0/4 trials",
-        "5 % (the driver was lost) | fedavg 0/4 trials",
-        "failed | fedavg 0/4 trials | 20 rounds in 0:00",
+        "queued (no room) | fedavg 0/4 search trials",
+        "5 % (the driver was lost) | fedavg 0/4 search trials",
+        "failed | fedavg 0/4 search trials | 20 rounds in 0:00",
     ]
     stream = io.StringIO()
     ProgressDisplay(stream, "test_loss").update(record({"fedavg": FINISHED}, state="SUCCEEDED"), {})
-    assert stream.getvalue() == "succeeded | fedavg 4/4 trials, 1 diverged\n"
+    assert stream.getvalue() == "succeeded | fedavg 4/4 search trials, 1 diverged\n"
 
 
 def test_plain_lines_of_many_labels_hold_the_totals_alone() -> None:
@@ -177,7 +177,7 @@ def test_plain_lines_of_many_labels_hold_the_totals_alone() -> None:
     display = ProgressDisplay(stream, "test_loss")
     labels = {f"label{number}": FINISHED for number in range(30)}
     display.update(record(labels, state="SUCCEEDED"), {"label3": 0.5})
-    assert stream.getvalue() == "succeeded | 30 labels: 120/120 trials, 30 diverged\n"
+    assert stream.getvalue() == "succeeded | 30 labels: 120/120 search trials, 30 diverged\n"
 
 
 def test_the_rate_begins_with_the_first_progress_and_levels_slow_packs() -> None:

@@ -74,7 +74,9 @@ def band_text(result: Json) -> str:
     elif methods and not confirmed:
         lines = "the search's own best, which flatters: no fresh seeds have judged it"
     elif seeds and seeds[-1] > 1:
-        lines = f"mean of a run's {count} seeds less the optimism of the choice; band: lowest to highest of them"
+        lines = (
+            f"mean of a run's {count} seeds, corrected for the optimism of the choice; band: lowest to highest of them"
+        )
         lines += f", {COVERAGE}" if seeds[-1] >= COVERED_SEEDS else ""
     else:
         lines = "one seed, chosen by the search"

@@ -55,8 +55,28 @@ def plain(value: Any) -> str:
 
 
 def hyperparameters_text(values: Mapping[str, Any]) -> str:
-    """``client_lr 0.1, local_steps 10, server.momentum 0.9``, sorted by name."""
-    return ", ".join(f"{name} {plain(value)}" for name, value in sorted(values.items()))
+    """The values, sorted by name; beside ``server_lr`` the step on the server in the terms of other frameworks.
+
+    Examples:
+        >>> hyperparameters_text({"client_lr": 0.5, "server_lr": 2.0, "server.momentum": 0.9})
+        'client_lr 0.5, server.momentum 0.9, server_lr 2 (delta_lr 4)'
+    """
+    ratio = delta_lr(values)
+    step = "" if ratio is None else f" (delta_lr {plain(ratio)})"
+    return ", ".join(
+        f"{name} {plain(value)}{step if name == 'server_lr' else ''}" for name, value in sorted(values.items())
+    )
+
+
+def delta_lr(values: Mapping[str, Any]) -> float | None:
+    """server_lr / client_lr, which multiplies the mean change of the clients' models: 1 moves to their mean.
+
+    server_lr itself multiplies the sum of a client's gradients.
+    """
+    server, client = values.get("server_lr"), values.get("client_lr")
+    if not isinstance(server, int | float) or not isinstance(client, int | float) or client <= 0:
+        return None
+    return None if "delta_lr" in values else server / client
 
 
 def whole_range(first: float, end: float, cost: str) -> str:

@@ -32,7 +32,7 @@ from driftline.results.show.page_data import (
 )
 from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.recommendation_rows import final, recommendation_rows
-from driftline.results.show.text_table import area_text
+from driftline.results.show.text_table import area_text, trials_text
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
@@ -183,15 +183,19 @@ def _summary(result: Json) -> str:
         cells = [
             _dashed(area_text(method)),
             _dashed(banded(row["quality"], row["low"], row["high"])) if row else "none",
-            str(method["ledger"]["trials"]),
+            trials_text(method),
             str(method["diverged"]),
             *([str(method["failed"])] if failed else []),
         ]
         rows.append([_named(result, label), *(f"<td{_NUMBERS}>{cell}</td>" for cell in cells)])
     heads = ["method", "area", f"final {metric}", "trials", "diverged", *(["failed"] if failed else [])]
-    note = "In brackets: smallest and largest over seeds. Area: 0 is untrained, 1 the best end in the study."
+    cost = result["definitions"]["parameters"]["cost"]
+    note = (
+        f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end in the study. Trials: search + "
+        "confirmation. In brackets: smallest and largest over seeds."
+    )
     notes = "".join(f'<p class="quiet">{_text(said)}</p>' for said in (note, *weighting_notes(result["methods"])))
-    return f"{_table(heads, rows)}{notes}"
+    return f"{notes}{_table(heads, rows)}"
 
 
 def _recommendations(result: Json) -> str:

@@ -36,8 +36,9 @@ def table(result: Json) -> str:
     metric, cost = parameters["metric"], parameters["cost"]
     title = f"{result['study']}: {metric} ({parameters['direction']}) against {cost}{time_text(result)}"
     lines = [*textwrap.wrap(title, _WIDTH, break_on_hyphens=False, break_long_words=False), ""]
-    lines += _columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))
-    lines += textwrap.wrap(f"Area: mean over log10 {cost}, 0 is untrained, 1 the best end. {_seeds(result)}", _WIDTH)
+    note = f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end. Trials: search + confirmation."
+    lines += textwrap.wrap(f"{note} {_seeds(result)}", _WIDTH, break_on_hyphens=False)
+    lines += ["", *_columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))]
     said = [*_shared(result["methods"]), *weighting_notes(result["methods"])]
     lines += [row for line in said for row in textwrap.wrap(line, _WIDTH)]
     if compared := agreement(result):
@@ -64,6 +65,12 @@ def area_text(method: Json) -> str:
         return "-"
     low, high = f"{band['low']:.3f}", f"{band['high']:.3f}"
     return f"{method['area']:.3f}" + ("" if low == high else f" ({low}-{high})")
+
+
+def trials_text(method: Json) -> str:
+    """Search trials + confirmation trials of a label, as far as they have begun: ``48 + 48``."""
+    spent = method["ledger"]
+    return f"{spent['search_trials']} + {spent['confirmation_trials']}"
 
 
 def _seeds(result: Json) -> str:
@@ -96,7 +103,7 @@ def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
                 label,
                 area_text(method),
                 banded(row["quality"], row["low"], row["high"]) if row else "none",
-                str(method["ledger"]["trials"]),
+                trials_text(method),
                 str(method["diverged"]),
                 *([str(method["failed"])] if failed else []),
             ]

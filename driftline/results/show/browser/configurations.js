@@ -28,6 +28,7 @@ function columns() {
     },
     { name: "use", value: usedFor },
     ...[...names].sort().map((name) => ({ name, value: (row) => row.hyperparameters[name] })),
+    ...(ROWS.some((row) => deltaRate(row) !== undefined) ? [{ name: "delta_lr", value: deltaRate }] : []),
   ];
 }
 

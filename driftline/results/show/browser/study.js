@@ -102,9 +102,16 @@ const recommended = () =>
 
 function hyperparametersText(row) {
   return Object.entries(row.hyperparameters)
-    .map(([name, value]) => `${safe(name)} ${plain(value)}`)
+    .map(([name, value]) => `${safe(name)} ${plain(value)}${name === "server_lr" ? stepText(row) : ""}`)
     .join(", ");
 }
+
+// server_lr multiplies a sum of gradients; delta_lr = server_lr / client_lr is the step of other frameworks.
+function deltaRate(row) {
+  const { server_lr: server, client_lr: client, delta_lr: own } = row.hyperparameters;
+  return own === undefined && typeof server === "number" && client > 0 ? server / client : undefined;
+}
+const stepText = (row) => (deltaRate(row) === undefined ? "" : ` (delta_lr ${plain(deltaRate(row))})`);
 
 // The lines of a tip about a configuration.
 function about(row) {
