@@ -27,7 +27,7 @@ import numpy as np
 from driftline.results.study_result import document_columns, study_result
 from driftline.study.spec import Study
 from driftline.wire.curve_codec import encode
-from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.driver_messages import NewTrial, Outcome, Report, TrialResult
 from driftline.wire.records import Values
 from service.api.response_cache import Body
 from service.store.store import Store
@@ -37,8 +37,15 @@ HEADERS = {"Authorization": "Bearer benchmark"}
 SPACE = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": 1.0, "local_steps": 5}
 
 
-def fill(store: Store, trials: int, rounds: int) -> str:
-    """Stores a finished study with `trials` trials of six metrics; returns its id."""
+def fill(store: Store, trials: int, rounds: int, searched: int | None = None) -> str:
+    """Stores a finished study with `trials` trials of six metrics; returns its id.
+
+    Args:
+        store: An empty store.
+        trials: How many; a third of them on fresh seeds.
+        rounds: Rounds of each trial.
+        searched: Rounds after which the trials of the search were stopped; None trains all of them to the end.
+    """
     methods = [{"label": label, "name": "fedavg", "space": SPACE} for label in LABELS]
     each = trials // len(LABELS)
     front = each // (3 * SEEDS)
@@ -62,10 +69,13 @@ def fill(store: Store, trials: int, rounds: int) -> str:
             ids = [trial.id for trial in store.trials.create(study_id, attempt, new[first : first + PACK])]
             pack = f"{label}.{first}"
             store.trials.start_pack(study_id, attempt, pack, ids)
-            reports = {trial: encode(curve(rounds, draw, noise)) for trial in ids}
-            store.curves.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=rounds))
-            values = Values(quality=1.0, speed=1.0)
-            ends = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in ids]
+            stopped = searched is not None and new[first].phase == "search"
+            done = searched if stopped and searched is not None else rounds
+            reports = {trial: encode(curve(done, draw, noise)) for trial in ids}
+            store.curves.report(study_id, Report(attempt=attempt, pack=pack, reports=reports, rounds_done=done))
+            values = None if stopped else Values(quality=1.0, speed=1.0)
+            state: Outcome = "STOPPED" if stopped else "COMPLETE"
+            ends = [TrialResult(trial=trial, state=state, values=values) for trial in ids]
             store.trials.finish(study_id, attempt, ends)
     store.leases.release(study_id, attempt, "SUCCEEDED")
     return study_id

@@ -11,6 +11,9 @@ from driftline.results.curves import TrialCurve, cost_per_round, finite
 from driftline.results.runs import ENDED
 
 SHARED = "shared_gradients"
+COUNTERS = ("client_gradients", "bytes_up", "bytes_down", SHARED)
+"""Columns whose largest value a ledger adds up."""
+
 _NOTHING = np.zeros(1)
 
 

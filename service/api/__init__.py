@@ -8,7 +8,8 @@
     allowed_files                            which files a study may name
     study_checks, check_process              check studies before they are stored; in separate processes
     study_estimate                           estimates a study's cost from earlier ones
-    computed_results, response_cache         computes results; keeps answers until something new is stored
+    computed_results, result_process         computes results; those of large studies in a process of its own
+    response_cache                           keeps answers until something new is stored
     event_streams, study_polls               sends events; reads the store once for all streams of a study
     error_responses                          all errors, as problem+json
     metrics, probes                          Prometheus metrics; the app of a process without an API

@@ -13,7 +13,7 @@ from driftline.wire.budgets import CheckedStudy
 from service.api import error_responses, study_checks
 from service.api.allowed_files import only_under
 from service.api.auth.tokens import Tokens
-from service.api.computed_results import computed_frontier
+from service.api.computed_results import computed_frontier, computed_page
 from service.api.dependencies import Context, known_parameters
 from service.api.event_streams import CHECK_S, HEARTBEAT_S, POLL_S, StreamLimits, Streams
 from service.api.metrics import Counted, Metrics
@@ -33,7 +33,8 @@ SIGN_INS_A_MINUTE, SIGN_INS_AT_ONCE = 20.0, 20
 def create_app(
     store: Store,
     tokens: Tokens,
-    frontier: Callable[[str], dict[str, Any]] | None = None,
+    frontier: Callable[[str], Any] | None = None,
+    page: Callable[[str], str] | None = None,
     *,
     check: Callable[[Mapping[str, Any]], CheckedStudy] = study_checks.check,
     limits: Limits | None = None,
@@ -49,7 +50,8 @@ def create_app(
     Args:
         store: The database; the caller closes it.
         tokens: Who may do what.
-        frontier: Computes the frontiers of a study; by default from the curves in the store.
+        frontier: Computes the frontiers of a study, as a JSON value or `Body`; by default from the store, in a thread.
+        page: Computes the frontier.html of a study, in the same way.
         check: Checks a study's document before it is stored.
         limits: Sizes, rates and default quotas; default: `Limits()`.
         data_roots: Folders that must contain every file that a study names; None allows all files, for a personal
@@ -78,6 +80,7 @@ def create_app(
         store=store,
         tokens=tokens,
         frontier=frontier or partial(computed_frontier, store),
+        page=page or partial(computed_page, store),
         check=check if data_roots is None else only_under(data_roots, check),
         stopping=stopping,
         streams=Streams(

@@ -120,12 +120,22 @@ def check_bytes(root: Path = Path("/")) -> int:
     Args:
         root: Folder that contains sys.
     """
-    most = CHECK_BYTES
+    limit = container_bytes(root)
+    most = CHECK_BYTES if limit is None else min(CHECK_BYTES, (limit - _PARENT_BYTES) // PROCESSES - _START_BYTES)
+    return max(most, _LEAST_BYTES)
+
+
+def container_bytes(root: Path = Path("/")) -> int | None:
+    """The limit of this container's memory; None without one.
+
+    Args:
+        root: Folder that contains sys.
+    """
+    limits = []
     for name in _LIMITS:
         with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says "max"
-            limit = int((root / "sys/fs/cgroup" / name).read_text())
-            most = min(most, (limit - _PARENT_BYTES) // PROCESSES - _START_BYTES)
-    return max(most, _LEAST_BYTES)
+            limits.append(int((root / "sys/fs/cgroup" / name).read_text()))
+    return min(limits, default=None)
 
 
 def limit_memory(most_bytes: int) -> None:

@@ -1,9 +1,20 @@
 """The result of a study, computed from the store."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from driftline.results.curves import COSTS, Array, finite
+from driftline.results.ledger import COUNTERS
+from driftline.results.show.page import frontier_html
 from driftline.results.study_result import StudyResult, document_columns, study_result
 from service.store.store import Store
+
+Arrays = dict[str, Array]
+
+OTHER_COSTS_ROUNDS = 2_000_000
+"""Reported rounds of a study up to which its page also reads it with the costs that are not its own."""
 
 
 def computed_frontier(store: Store, study_id: str) -> dict[str, Any]:
@@ -15,12 +26,53 @@ def computed_frontier(store: Store, study_id: str) -> dict[str, Any]:
     return computed_result(store, study_id).document
 
 
-def computed_result(store: Store, study_id: str) -> StudyResult:
-    """The study's result as stored now, with the columns that its document and its page need.
+def computed_page(store: Store, study_id: str) -> str:
+    """The study's frontier.html as stored now. The page of a running or of a large study has no other costs.
 
     Raises:
         NotFound: No such study.
     """
     study = store.studies.get(study_id)
-    curves = store.curves.arrays(study_id, document_columns(study.study.objective.quality))
+    others = study.finished and store.trials.reported_rounds(study_id) <= OTHER_COSTS_ROUNDS
+    result = computed_result(store, study_id, other_costs=others)
+    return frontier_html(result.document, result.curves, others=others)
+
+
+def computed_result(store: Store, study_id: str, *, other_costs: bool = False) -> StudyResult:
+    """The study's result as stored now, with the columns that its document needs.
+
+    Args:
+        store: The database.
+        study_id: Id of the study.
+        other_costs: Whether to read also what its page needs for costs that are not the study's own.
+
+    Raises:
+        NotFound: No such study.
+    """
+    study = store.studies.get(study_id)
+    objective = study.study.objective
+    if other_costs:
+        curves = store.curves.arrays(study_id, document_columns(objective.quality))
+    else:
+        own = {"round", objective.quality, *COSTS[objective.cost]}
+        curves = store.curves.arrays(study_id, {*own, *COUNTERS}, keep=_lean(own))
     return study_result(study, store.trials.find(study_id), curves)
+
+
+def _lean(own: set[str]) -> Callable[[Arrays], Arrays]:
+    """Keeps these columns, and of each other one its largest value, which is all that a ledger needs.
+
+    Trials that reported after the same rounds share the array of rounds: a large study takes a third of the memory.
+    """
+    shared: dict[bytes, Array] = {}
+
+    def keep(columns: Arrays) -> Arrays:
+        kept = {name: values.copy() if values.base is not None else values for name, values in columns.items()}
+        if "round" in kept and len(kept["round"]):
+            rounds = kept["round"]
+            kept["round"] = shared.setdefault(rounds.tobytes(), rounds)
+            for name in kept.keys() - own:
+                kept[name] = np.broadcast_to(finite(kept[name]).max(), rounds.shape)
+        return kept
+
+    return keep

@@ -34,7 +34,8 @@ class Context:
     Attributes:
         store: The database.
         tokens: Who may do what.
-        frontier: Computes the frontiers of a study.
+        frontier: Computes the frontiers of a study, as a JSON value or `Body`.
+        page: Computes the frontier.html of a study.
         check: Checks a study's document.
         stopping: Set when the server is about to stop; ends event streams.
         streams: The open event streams.
@@ -53,7 +54,8 @@ class Context:
 
     store: Store
     tokens: Tokens
-    frontier: Callable[[str], dict[str, Any]]
+    frontier: Callable[[str], Any]
+    page: Callable[[str], str]
     check: Callable[[Mapping[str, Any]], CheckedStudy]
     stopping: Event
     streams: Streams

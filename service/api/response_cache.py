@@ -43,7 +43,12 @@ class Body:
     @staticmethod
     def of(value: Any) -> Body:
         """The answer that holds a JSON value."""
-        return Body.text(json.dumps(value, separators=(",", ":"), allow_nan=False), "application/json")
+        return Body.text(Body.json(value), "application/json")
+
+    @staticmethod
+    def json(value: Any) -> str:
+        """A JSON value as text."""
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
     @staticmethod
     def text(text: str, media_type: str) -> Body:

@@ -21,6 +21,7 @@ from service.api.event_streams import StreamLimits
 from service.api.http_server import Server
 from service.api.probes import create_probes
 from service.api.rate_limits import Limits
+from service.api.result_process import ResultProcess
 from service.launchers.base import Launcher, LauncherModule, launchers
 from service.launchers.worker_pools import FACT
 from service.recorder.recorder_loop import RecorderLoop
@@ -134,9 +135,13 @@ class Service:
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
         limits, streams = self._limits()
+        results = ResultProcess(store, self._settings.database)
+        self._closers.append(("the process for results", results.close))
         app = create_app(
             store,
             tokens,
+            frontier=results.frontier,
+            page=results.page,
             limits=limits,
             streams=streams,
             check=check_processes(

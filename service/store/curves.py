@@ -1,7 +1,6 @@
 """Curves in the store: what trials reported per round, upserted on (trial, round)."""
 
-import itertools
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -19,7 +18,7 @@ RESTORED = "a backup was restored; stop this driver"
 """Ends the refusals of a driver that has reported more than the database holds."""
 
 _Part = TypeVar("_Part")
-_ROWS = 500  # segments fetched from the database at a time
+_TRIALS = 100  # whose segments are fetched and decoded at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _SELECT = sa.select(CURVE_SEGMENTS.c.payload).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
@@ -54,10 +53,14 @@ class Curves(StorePart):
         Raises:
             NotFound: No such study, or no such trial in it.
         """
-        return {trial: join(parts) for trial, parts in self._parts(study_id, trials, decode).items()}
+        return {trial: join(parts) for trial, parts in self._parts(study_id, trials, decode)}
 
     def arrays(
-        self, study_id: str, names: Iterable[str] | None = None, trials: Sequence[str] | None = None
+        self,
+        study_id: str,
+        names: Iterable[str] | None = None,
+        trials: Sequence[str] | None = None,
+        keep: Callable[[Arrays], Arrays] = lambda columns: columns,
     ) -> dict[str, Arrays]:
         """Curves by trial id, as arrays, for computing results and for MLflow.
 
@@ -65,6 +68,7 @@ class Curves(StorePart):
             study_id: Id of the study.
             names: Only these columns, and ``round``. All by default.
             trials: As for `columns`.
+            keep: What to keep of each trial's arrays; called as soon as they are read.
 
         Returns:
             Trial id -> name -> (reports,), NaN where a round did not report it; no names for a trial that has reported
@@ -75,32 +79,35 @@ class Curves(StorePart):
         """
         wanted = None if names is None else {"round", *names}
         parts = self._parts(study_id, trials, lambda payload: arrays(payload, wanted))
-        return {trial: join_arrays(segments) for trial, segments in parts.items()}
+        return {trial: keep(join_arrays(segments)) for trial, segments in parts}
 
     def _parts(
         self, study_id: str, trials: Sequence[str] | None, read: Callable[[bytes], _Part]
-    ) -> dict[str, list[_Part]]:
-        """The stored segments of each trial as `read` returns them, in ascending order."""
-        parts: dict[str, dict[int, _Part]] = {trial: {} for trial in trials or ()}
-        of_study = sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)
-        columns = CURVE_SEGMENTS.c["trial_id", "segment", "payload"]
-        query = sa.select(*columns)  # sorted here, not in the database
+    ) -> Iterator[tuple[str, list[_Part]]]:
+        """The stored segments of each trial as `read` returns them, in ascending order; few trials at a time."""
+        query = sa.select(*CURVE_SEGMENTS.c["trial_id", "segment", "payload"])  # sorted here, not in the database
         with self._session.read() as connection:
             if trials is None:
                 check_exists(connection, study_id)
-                queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(of_study))]
+                names = sorted(
+                    connection.execute(sa.select(TRIALS.c.id).where(TRIALS.c.study_id == study_id)).scalars()
+                )
             else:
                 trial_rows.by_id(connection, study_id, trials)
-                queries = [query.where(CURVE_SEGMENTS.c.trial_id.in_(ids)) for ids in trial_rows.chunks(trials)]
-            connection.execution_options(yield_per=_ROWS)
-            for some in queries:
-                for trial, segment, payload in itertools.chain.from_iterable(connection.execute(some).partitions()):
+                names = list(dict.fromkeys(trials))
+            for first in range(0, len(names), _TRIALS):
+                some = names[first : first + _TRIALS]
+                found: dict[str, dict[int, _Part]] = {} if trials is None else {trial: {} for trial in some}
+                for trial, segment, payload in connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(some))):
                     try:
-                        parts.setdefault(trial, {})[segment] = read(payload)
+                        found.setdefault(trial, {})[segment] = read(payload)
                     except DAMAGE as error:
                         problem = f"the curve of trial {trial} cannot be read: {error}"
                         raise Conflict(f"{problem}; if the database is damaged, restore a backup") from error
-        return {trial: [parts[trial][segment] for segment in sorted(parts[trial])] for trial in trials or sorted(parts)}
+                for trial in some:
+                    if trial in found:
+                        segments = found.pop(trial)
+                        yield trial, [segments[number] for number in sorted(segments)]
 
     def report(self, study_id: str, report: Report, *, nonce: str = "") -> Stored:
         """Store a pack's new reports in one transaction. Idempotent.

@@ -103,7 +103,7 @@ class Database:
         """Turns errors of the database, and what a damaged file leads to, into errors of one line."""
         try:
             yield
-        except DriftlineError:
+        except (DriftlineError, MemoryError):
             raise
         except (OperationalError, PoolTimeout) as error:
             code = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF  # without its extension

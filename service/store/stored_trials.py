@@ -73,6 +73,12 @@ class Trials(StorePart):
             names = list(found.keys())
             return [_trial(dict(zip(names, row, strict=True))) for row in found]
 
+    def reported_rounds(self, study_id: str) -> int:
+        """How many rounds all trials of a study have reported; 0 if there is no such study."""
+        total = sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done + 1), 0)
+        with self._session.read() as connection:
+            return int(connection.execute(sa.select(total).where(TRIALS.c.study_id == study_id)).scalar_one())
+
     def get(self, study_id: str, trial: str) -> TrialRecord:
         """The trial of this id.
 

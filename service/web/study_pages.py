@@ -8,14 +8,11 @@ from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 
-from driftline.results.show.page import frontier_html
 from driftline.wire.records import LabelProgress, TrialState
 from service.api import pagination
-from service.api.computed_results import computed_result
 from service.api.dependencies import Allowed, Asked, ReadableStudy
 from service.api.pagination import BY_ID, BY_NUMBER, position
 from service.api.response_cache import Body
-from service.store.store import Store
 from service.store.stored_studies import Glance
 from service.web.page_route import FrameRoute, ReaderRoute, page
 
@@ -114,14 +111,11 @@ async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> R
     """The study's frontier.html as far as it has come, for the frame in its page."""
     glance: Glance = request.state.glance
     key = ("page", study_id, glance.state)
-    body = await asked.bodies.get(key, glance.version, lambda: _frontier_page(asked.store, study_id))
+    body = await asked.bodies.get(key, glance.version, lambda: _body(asked.page(study_id)))
     return body.answer(request)
 
 
-def _frontier_page(store: Store, study_id: str) -> Body:
-    """The page of a running study has no other costs: it is made again for every version of the study."""
-    result = computed_result(store, study_id)
-    html = frontier_html(result.document, result.curves, others=store.studies.get(study_id).finished)
+def _body(html: str) -> Body:
     return Body.text(html, "text/html; charset=utf-8")
 
 

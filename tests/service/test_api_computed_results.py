@@ -1,16 +1,21 @@
 """Results of stored studies: the same from arrays as from lists, and pages of long curves."""
 
+import json
 import random
 from typing import Any
 
 import pytest
 
+from driftline.errors import NotFound
 from driftline.results.study_result import study_result
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api.computed_results import computed_frontier
+from service.api.computed_results import computed_frontier, computed_page
+from service.api.response_cache import Body
+from service.api.result_process import ResultProcess
 from service.api.routes import trials as routes
+from service.child_process import ChildProcess
 from service.store.store import Store
 
 from .api_setup import running
@@ -77,6 +82,43 @@ def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, see
     by_bytes = study_result(record, trials, store.curves.columns(study), cost="bytes").document
     assert study_result(record, trials, store.curves.arrays(study), cost="bytes").document == by_bytes
     assert by_bytes != lists
+
+
+@pytest.fixture
+def address(sqlite_store: Store) -> str:
+    return sqlite_store.session.database.url.render_as_string(hide_password=False)
+
+
+def test_results_of_large_studies_are_the_same_from_a_process(sqlite_store: Store, address: str) -> None:
+    study = stored(sqlite_store, 0)
+    process = ResultProcess(sqlite_store, address, here_rounds=100)
+    try:
+        body = process.frontier(study)
+        assert isinstance(body, Body)
+        assert json.loads(body.raw) == json.loads(Body.json(computed_frontier(sqlite_store, study)))
+        assert process.page(study) == computed_page(sqlite_store, study)
+        with pytest.raises(NotFound):
+            process.frontier("nobody")
+    finally:
+        process.close()
+
+
+def test_a_result_that_takes_too_much_memory_is_refused_at_once_from_then_on(
+    sqlite_store: Store, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = stored(sqlite_store, 0)
+    process = ResultProcess(sqlite_store, address, here_rounds=100, most_bytes=2**20)
+    try:
+        with running(sqlite_store, frontier=process.frontier, page=process.page) as service, service.http() as http:
+            for _ in range(2):
+                answer = http.get(f"/v1/studies/{study}/frontier")
+                assert answer.status_code == 503
+                assert "at most 1 MiB of memory and 300 s in the API" in answer.json()["detail"]
+                assert "give the API's container more memory, or compute it on your own" in answer.json()["detail"]
+                monkeypatch.setattr(ChildProcess, "ask", None)  # not asked again
+            assert http.get(f"/v1/studies/{study}").status_code == 200
+    finally:
+        process.close()
 
 
 def test_a_page_of_long_curves_has_fewer_trials(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ import pytest
 from driftline.wire.driver_messages import TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.logs import NewLine, NewLines
+from service.api import computed_results
 from service.store.session import Actor
 from service.store.store import Store
-from service.web import study_pages
 from service.web.study_pages import CHANGES_A_PAGE, EVENTS_A_PAGE, LINES_A_PAGE, STUDIES_A_PAGE
 
 from .api_setup import Service, running
@@ -180,13 +180,13 @@ def test_the_frontier_runs_in_an_origin_of_its_own(service: Service) -> None:
 
 def test_the_frontier_page_is_made_once_per_version(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bool] = []  # whether with other costs
-    original = study_pages.frontier_html
+    original = computed_results.frontier_html
 
     def counted(*args: Any, others: bool) -> str:
         made.append(others)
         return original(*args, others=others)
 
-    monkeypatch.setattr(study_pages, "frontier_html", counted)
+    monkeypatch.setattr(computed_results, "frontier_html", counted)
     study, attempt, trials = driven(service.store, 1)
     service.store.trials.start_pack(study, attempt, "p1", trials)
     service.store.curves.report(study, report(attempt, trials[0], range(6)))
