@@ -21,6 +21,7 @@ from service.server.home import ADMIN_TOKEN, FOLDERS, kept, prepare
 from service.store.store import Store
 from tests.results.samples import study
 from tests.results.test_recorded_table import study as small_study
+from trainers.own_files import require_plain
 from trainers.theory.figures.curves import Curve, FigureData, Panel
 from trainers.theory.figures.files import write as write_figure
 
@@ -46,7 +47,8 @@ def start_driver(file: Path) -> None:
 
 
 def log(file: Path) -> None:
-    LogFile(file).emit(logging.makeLogRecord({"msg": "a line"}))
+    LogFile(file).emit(logging.makeLogRecord({"msg": "a line"}))  # drops what it cannot write
+    require_plain(file)
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
