@@ -5,7 +5,7 @@ A list of what is kept cannot forget a secret that somebody puts into the servic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 _KEPT = frozenset(
     {
@@ -19,11 +19,17 @@ _FAMILIES = (
 )
 
 
-def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def child_environment(environ: Mapping[str, str], *, more: Collection[str] = ()) -> dict[str, str]:
     """What of an environment says where programs and data lie and how many threads compute.
+
+    Args:
+        environ: The environment of the service.
+        more: Names of variables that are kept too; ``RAY_`` stands for all that begin so.
 
     Examples:
         >>> child_environment({"PATH": "/bin", "OMP_NUM_THREADS": "2", "DRIFTLINE_ADMIN_TOKEN": "s3cret"})
         {'PATH': '/bin', 'OMP_NUM_THREADS': '2'}
     """
-    return {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_FAMILIES)}
+    families = (*_FAMILIES, *(name for name in more if name.endswith("_")))
+    kept = _KEPT.union(more)
+    return {name: value for name, value in environ.items() if name in kept or name.startswith(families)}

@@ -61,7 +61,12 @@ def landlock_version() -> int:
 
 
 def command(
-    program: Sequence[str], *, readable: Sequence[Path], writable: Sequence[Path], hidden: Sequence[Path]
+    program: Sequence[str],
+    *,
+    readable: Sequence[Path],
+    writable: Sequence[Path],
+    hidden: Sequence[Path],
+    sockets: bool = False,
 ) -> list[str]:
     """The command that runs a Python program confined: it reads system files, Python's and `readable` ones.
 
@@ -69,13 +74,17 @@ def command(
         program: Its arguments for Python: ``["-m", "service.api.check_process", ...]``.
         readable: Folders and files that it may also read.
         writable: Those in which it may also write.
-        hidden: Files and folders that it may not read even if they lie in those or beside Python's.
+        hidden: Files and folders that it may not read even if they lie in those or beside Python's. The names of
+            files in them are shown where they lie in `writable` folders or in Python's.
+        sockets: Whether it may open sockets.
     """
-    rules = json.dumps([[str(path) for path in paths] for paths in (readable, writable, hidden)])
+    rules = json.dumps([sockets, *([str(path) for path in paths] for paths in (readable, writable, hidden))])
     return [sys.executable, "-P", "-m", __name__, rules, *program]
 
 
-def confine(readable: Sequence[Path], writable: Sequence[Path], hidden: Sequence[Path]) -> None:
+def confine(
+    readable: Sequence[Path], writable: Sequence[Path], hidden: Sequence[Path], *, sockets: bool = False
+) -> None:
     """Confines this thread and everything that it will start, for good."""
     if sys.platform != "linux":
         return
@@ -88,8 +97,9 @@ def confine(readable: Sequence[Path], writable: Sequence[Path], hidden: Sequence
         _drop_capabilities()
     _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     if version:
-        _landlock(version, readable, [*map(Path, _WRITABLE), *writable], hidden)
-    _filter_calls()
+        _landlock(version, readable, [*map(Path, _WRITABLE), *writable], hidden, sockets)
+    if not sockets:
+        _filter_calls()
 
 
 def _python() -> Iterator[Path]:
@@ -116,14 +126,16 @@ def _around(path: Path, hidden: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
                     yield from _around(child, hidden)
 
 
-def _landlock(version: int, readable: Sequence[Path], writable: Sequence[Path], hidden: Sequence[Path]) -> None:
+def _landlock(
+    version: int, readable: Sequence[Path], writable: Sequence[Path], hidden: Sequence[Path], sockets: bool
+) -> None:
     files = max(right for first, right in _FILES.items() if first <= version)
-    attributes = struct.pack("QQQ", files, _TCP if version >= 4 else 0, _SCOPED if version >= 6 else 0)
+    attributes = struct.pack("QQQ", files, _TCP if version >= 4 and not sockets else 0, _SCOPED if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _check(_libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
     kept_out = [path.resolve() for path in hidden]
     python = [*map(Path, _SYSTEM), *_python()]
-    for paths, rights, between in ((python, _READ, _LIST), (readable, _READ, 0), (writable, files, 0)):
+    for paths, rights, between in ((python, _READ, _LIST), (readable, _READ, 0), (writable, files, _LIST)):
         for path in filter(Path.exists, paths):
             for place, whole in _around(path.resolve(), kept_out):
                 # Python finds no module in a folder that it cannot list. This shows the names of hidden files there.
@@ -180,8 +192,9 @@ def _check(outcome: int) -> int:
 
 
 def _main(rules: str, program: Sequence[str]) -> None:
-    readable, writable, hidden = ([Path(path) for path in paths] for paths in json.loads(rules))
-    confine(readable, writable, hidden)
+    sockets, *places = json.loads(rules)
+    readable, writable, hidden = ([Path(path) for path in paths] for paths in places)
+    confine(readable, writable, hidden, sockets=sockets)
     command_line = [sys.executable, "-P", *program]
     os.execv(command_line[0], command_line)
 

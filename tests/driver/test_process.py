@@ -135,9 +135,8 @@ def test_a_driver_of_an_unknown_study_says_so(service: Service) -> None:
 def stubborn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Has launchers start a process that ignores SIGTERM; returns the file that it makes when it is up."""
     script = folder / "stubborn.sh"
-    script.write_text("#!/bin/sh\ntrap '' TERM\ntouch \"$DRIFTLINE_READY\"\nwhile :; do sleep 0.1; done\n")
+    script.write_text(f"#!/bin/sh\ntrap '' TERM\ntouch '{folder / 'ready'}'\nwhile :; do sleep 0.1; done\n")
     script.chmod(0o755)
-    monkeypatch.setenv("DRIFTLINE_READY", str(folder / "ready"))
     monkeypatch.setattr(sys, "executable", str(script))
     return folder / "ready"
 

@@ -1,6 +1,7 @@
 """A task of an installed package, submitted by a user, that says all it can reach from a check of the service."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from driftline.client.api_client import ApiClient
 from driftline.errors import DriftlineError
 from service import confined
+from service.launchers import local
+from service.launchers.base import Launch
 from service.server import compose
 from service.settings import read_service
+from tests.waiting import until
 
 SECRETS = {
     "DRIFTLINE_ADMIN_TOKEN": "admin-of-the-test",
@@ -102,3 +106,52 @@ def test_a_task_reaches_no_secret_of_the_service(tmp_path: Path, monkeypatch: py
     assert report["read"] == {}
     assert report["reached"] == []
     assert report["written"] == []
+
+
+DRIVER = """
+import json, os, pathlib
+got = {"environment": dict(os.environ), "read": []}
+for file in json.loads(os.environ["RAY_FILES"]):
+    try:
+        pathlib.Path(file).read_text()
+        got["read"].append(file)
+    except OSError:
+        pass
+pathlib.Path(os.environ["TMPDIR"], "mine").write_text("")
+print("REPORT" + json.dumps(got), flush=True)
+"""
+
+
+def test_a_driver_on_this_machine_reaches_the_token_of_its_study_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not confined.landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    home, modules = tmp_path / "home", tmp_path / "modules"
+    files = [home / name for name in ("admin-token", "secret", "driftline.db", "logs/other.log")]
+    files += [tmp_path / "service.db", home / "checkpoints" / "mine", tmp_path / "data.txt"]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x")
+    files.append(Path(f"/proc/{os.getpid()}/environ"))
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(DRIVER)  # of the program that confines, and then of the driver
+    for name, value in {**SECRETS, "PYTHONPATH": str(modules), "RAY_FILES": json.dumps([*map(str, files)])}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DRIFTLINE_DATABASE_URL", f"sqlite:///{tmp_path / 'service.db'}")
+    launcher = local.build(
+        local.Config(inherit=["PGPASSWORD"]),
+        url="http://127.0.0.1:1",
+        checkpoints=str(home / "checkpoints"),
+        logs=home / "logs",
+    )
+    launcher.start(Launch("one", "small", "default", "token-of-one", attempt=1))
+    try:
+        until(lambda: (home / "logs" / "one.log").read_text().count("REPORT") == 2, 60)
+    finally:
+        launcher.end(0.1)
+    report = json.loads((home / "logs" / "one.log").read_text().split("REPORT")[2].splitlines()[0])
+    assert report["read"] == [str(home / "checkpoints" / "mine"), str(tmp_path / "data.txt")]
+    environment = report["environment"]
+    assert environment["DRIFTLINE_TOKEN"] == "token-of-one"
+    assert set(environment) & {*SECRETS, "DRIFTLINE_DATABASE_URL"} == {"PGPASSWORD"}  # which the operator passes on

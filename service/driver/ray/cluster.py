@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 _PREFIX = "driftline-ray-"
-_LONGEST = 32  # characters of the folder's path; Ray adds about 65
+_LONGEST = 38  # characters of the folder's path; Ray adds up to 68, and a socket's path may have 107
 _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _LOOK_S = 5.0
 _MOST_WISHED = 512

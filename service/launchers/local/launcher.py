@@ -7,18 +7,20 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pydantic import Field
 
 from driftline.errors import Unavailable
 from driftline.study.validation import Section
-from service.file_locks import acquire
+from service.child_environment import child_environment
+from service.confined import command
+from service.file_locks import acquire, own_folder
 from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.local import driver_processes
+from service.settings import read_service
 from trainers.own_files import append, read, update
 
 __all__ = ["STOP_S", "LocalLauncher"]
@@ -31,9 +33,16 @@ STOP_S = 150.0
 _SWEEP_S = 5.0
 """Seconds to wait until killed processes are gone."""
 
-_SECRETS = frozenset(
-    {"DRIFTLINE_SECRET", "DRIFTLINE_ADMIN_TOKEN", "DRIFTLINE_DATABASE_URL", "MLFLOW_TRACKING_PASSWORD"}
+_INHERITED = (
+    "RAY_",
+    "DRIFTLINE_HOME",
+    "DRIFTLINE_HANG_SECONDS",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NO_PROXY",
+    "no_proxy",
 )
+_PREFIX, _LONGEST = "dl", 16  # of the drivers' own folders; a Ray makes folders with sockets in them
 
 
 class Config(Section):
@@ -43,11 +52,14 @@ class Config(Section):
         address: Ray cluster that all drivers use; without it each starts its own.
         num_cpus: CPU cores of a Ray that a driver starts; by default all that it may use.
         stop_seconds: Seconds that a driver gets to end, before it is killed.
+        inherit: Names of the service's environment variables that drivers get too, such as those for a storage of
+            checkpoints; every study can read them. ``AWS_`` stands for all that begin so.
     """
 
     address: str | None = None
     num_cpus: int | None = Field(None, ge=1)
     stop_seconds: float = Field(STOP_S, gt=0)
+    inherit: list[str] = Field(default_factory=list)
 
 
 def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> LocalLauncher:
@@ -60,7 +72,14 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> LocalLau
         logs: Folder for the drivers' logs and locks.
     """
     return LocalLauncher(
-        url, checkpoints, logs, address=config.address, num_cpus=config.num_cpus, stop_s=config.stop_seconds
+        url,
+        checkpoints,
+        logs,
+        address=config.address,
+        num_cpus=config.num_cpus,
+        stop_s=config.stop_seconds,
+        inherit=config.inherit,
+        hidden=(logs.parent, *read_service(os.environ).secret_files),
     )
 
 
@@ -79,6 +98,8 @@ class LocalLauncher(Launcher):
         address: Ray cluster that all drivers use; if None, each starts its own.
         num_cpus: CPU cores of a Ray that a driver starts; by default all that it may use.
         stop_s: Seconds that a driver gets to end.
+        inherit: Names of further environment variables that drivers get.
+        hidden: Files and folders with secrets, which drivers and their workers may not read.
     """
 
     def __init__(
@@ -91,11 +112,15 @@ class LocalLauncher(Launcher):
         address: str | None = None,
         num_cpus: int | None = None,
         stop_s: float = STOP_S,
+        inherit: Collection[str] = (),
+        hidden: Sequence[Path] = (),
     ) -> None:
         options = {"url": url, "socket": socket, "folder": folder, "address": address, "num-cpus": num_cpus}
         self._options = [f"--{name}={value}" for name, value in options.items() if value is not None]
         self._logs = logs.resolve()
         self._stop_s = stop_s
+        self._inherit, self._hidden = (*_INHERITED, *inherit), hidden
+        self._checkpoints = [] if "://" in folder else [Path(folder)]
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: dict[str, float] = {}  # by study: when its driver will be killed
 
@@ -126,15 +151,27 @@ class LocalLauncher(Launcher):
                     f"all processes of the last driver must have ended, got {pids}, which SIGKILL does not end: "
                     "look for a disk or a GPU that does not answer"
                 )
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "service.driver", f"--study={study_id}", *self._options],
-                env={**_environment(launch.token), driver_processes.MARK: str(self._lock_file(study_id))},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(lock.fileno(),),
-                start_new_session=True,  # Ctrl-C is for the service, which then stops its drivers in order
-            )
+            for checkpoints in self._checkpoints:
+                checkpoints.mkdir(parents=True, exist_ok=True)  # a folder that does not exist cannot be allowed
+            place, held = own_folder(_PREFIX, _LONGEST)  # the driver may write beside no hidden file, so not in /tmp
+            environment = child_environment(os.environ, more=self._inherit)
+            mark = {driver_processes.MARK: str(self._lock_file(study_id))}
+            with held:
+                child = subprocess.Popen(
+                    command(
+                        ["-m", "service.driver", f"--study={study_id}", *self._options],
+                        readable=[],
+                        writable=[Path("/"), place, *self._checkpoints],
+                        hidden=self._hidden,
+                        sockets=True,
+                    ),
+                    env={**environment, **mark, "DRIFTLINE_TOKEN": launch.token, "TMPDIR": str(place)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(lock.fileno(), held.fileno()),
+                    start_new_session=True,  # Ctrl-C is for the service, which then stops its drivers in order
+                )
             lock.write(str(child.pid))
         self._children[study_id] = child
         self._ending.pop(study_id, None)
@@ -264,12 +301,6 @@ class LocalLauncher(Launcher):
 
     def _log_file(self, study_id: str) -> Path:
         return self._logs / f"{study_id}.log"
-
-
-def _environment(token: str) -> dict[str, str]:
-    """This process's environment without the service's secrets, and with the driver's own token."""
-    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-    return {**kept, "DRIFTLINE_TOKEN": token}
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
