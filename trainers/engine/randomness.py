@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     START = 6
     CENTRAL = 7
     HELD_OUT = 8
+    CLASSES = 9
 
 
 def key(seed: int, round_index: int, purpose: Purpose) -> int:
@@ -146,16 +147,36 @@ def shuffled(
     """
     small, large = sizes <= batch_size, sizes > 1 << _INDEX_BITS
     if not (small | large).any():
-        return _passes(base, clients, sizes, steps * batch_size).reshape(-1, steps, batch_size)
+        return repeated_passes(base, clients, sizes, steps * batch_size).reshape(-1, steps, batch_size)
     picked = np.empty((len(clients), steps, batch_size), np.int64)
     picked[small] = np.minimum(np.arange(batch_size), sizes[small, None, None] - 1)
     for place in np.flatnonzero(large & ~small).tolist():
-        passes = _equal_passes(base, clients[[place]], int(sizes[place]), steps * batch_size)
-        picked[place] = passes.reshape(steps, batch_size)
+        own = _equal_passes(base, clients[[place]], int(sizes[place]), steps * batch_size)
+        picked[place] = own.reshape(steps, batch_size)
     rest = ~(small | large)
     if rest.any():
         picked[rest] = shuffled(base, clients[rest], sizes[rest], steps, batch_size)
     return picked
+
+
+def repeated_passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Permutations of each client's examples, one after the other.
+
+    Args:
+        base: key of the round.
+        clients: (M,) client ids.
+        sizes: (M,) number of examples of each client, at most 2^32.
+        length: positions of each client.
+
+    Returns:
+        (M, length) positions within the client's examples.
+    """
+    if (sizes == sizes[0]).all():
+        return _equal_passes(base, clients, int(sizes[0]), length)
+    counts = -(-length // sizes)
+    taken = sizes * counts
+    starts = np.cumsum(taken) - taken
+    return np.asarray(permutations(base, clients, sizes, counts)[starts[:, None] + np.arange(length)])
 
 
 def permutations(
@@ -226,18 +247,8 @@ def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
             return np.asarray(drawn[np.sort(first)[:count]])
 
 
-def _passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """(M, length) positions: permutations of each client's examples, one after the other."""
-    if (sizes == sizes[0]).all():
-        return _equal_passes(base, clients, int(sizes[0]), length)
-    passes = -(-length // sizes)
-    taken = sizes * passes
-    starts = np.cumsum(taken) - taken
-    return np.asarray(permutations(base, clients, sizes, passes)[starts[:, None] + np.arange(length)])
-
-
 def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int) -> NDArray[np.int64]:
-    """`_passes` of clients of one size, with one sort for each permutation."""
+    """`repeated_passes` of clients of one size, with one sort for each permutation."""
     large = size > 1 << _INDEX_BITS
     hash_bits, index_bits = (_LARGE_HASH_BITS, _LARGE_INDEX_BITS) if large else (_HASH_BITS, _INDEX_BITS)
     number, example = np.arange(-(-length // size))[:, None], np.arange(size)

@@ -6,8 +6,9 @@
 
 The gradient is computed by Hessian-vector products along the path. By default a step uses the same batch for its
 gradient and its Hessian, like automatic differentiation; this is biased for mini-batches. With unbiased, each Hessian
-uses another batch. local_steps is the number of adaptation steps (one less than local_steps of FOMAML). prox above 0 is
-proximal MAML. weight_decay is a part of f_i, and is differentiated.
+uses another batch. In few-shot tasks `batching: by_class` draws batches with k examples of each class. local_steps is
+the number of adaptation steps (one less than local_steps of FOMAML). prox above 0 is proximal MAML. weight_decay is a
+part of f_i, and is differentiated.
 Exchanges: one a round, the model down and a gradient up. A Hessian-vector product counts as two gradients: 3 K + 1 a
 round. Nothing is stored; a client holds its K + 1 models while it works.
 

@@ -71,6 +71,7 @@ class Affine:
         self.clients = train.clients
         self.examples: NDArray[np.int64] | None = train.sizes
         self.offsets, self.sizes = train.offsets, train.sizes
+        self.labels = train.targets if classifies else None
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
         self.inputs, self.wanted = self._held(train.inputs), self._targets(wanted)
@@ -103,7 +104,9 @@ class Affine:
 
     def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
         """The batches of a trial."""
-        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, end=end)
+        return ExampleSource(
+            self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, end=end, labels=self.labels
+        )
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""

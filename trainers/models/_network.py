@@ -104,6 +104,7 @@ class Network:
         self.clients = train.clients
         self.examples: NDArray[np.int64] | None = train.sizes
         self.offsets, self.sizes = train.offsets, train.sizes
+        self.labels = train.targets
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
         self.pictures = train.inputs.ndim == 4
@@ -149,7 +150,9 @@ class Network:
         """The batches of a trial."""
         chance = bool(self.dropouts) or bool(self.draws) or self.crop > 0 or self.flip
         vary = self.vary if chance else None
-        return ExampleSource(self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary, end)
+        return ExampleSource(
+            self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary, end, self.labels
+        )
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, ...), images channels last in memory, and targets (m, examples, ...) of rows."""

@@ -53,7 +53,7 @@ class TrialKeys:
     init: Any = tunable(None, kind="any", doc="parameters to start from; null is the model's own start")
     clients_per_round: int | None = tunable(None, low=1, unit="clients", limit="null is all of them")
     batch_size: int | None = tunable(None, low=1, unit="examples", limit="null is the client's full data")
-    batching: str | None = tunable(None, choices=("with_replacement", "shuffled"))
+    batching: str | None = tunable(None, choices=("with_replacement", "shuffled", "by_class"))
     drop_last: bool | None = tunable(None, doc="of each pass with local_epochs, if the batch is incomplete")
     weighting: str | None = tunable(
         None, choices=client_weighting.CHOICES, doc="of clients, in training and in all metrics"
@@ -90,7 +90,7 @@ class TrialSpec:
         init: (parameters,) initial model; None is the model's default.
         clients_per_round: size of a cohort; None is all clients.
         batch_size: examples per local step; None is the client's full data.
-        batching: "with_replacement" or "shuffled".
+        batching: "with_replacement", "shuffled" or "by_class".
         drop_last: whether the incomplete last batch of a pass is dropped, with local_epochs.
         weighting: "uniform" or "examples", which all metrics and reports follow.
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
@@ -186,7 +186,7 @@ def parse(document: Any) -> TrialSpec:
     values["init"] = _parse_init(values["init"], task)
     values["eval_every"] = _parse_eval_every(values["eval_every"])
     values["report"] = _parse_report(values["report"])
-    values["adaptation"] = adaptation.parse(values["adaptation"], task, method)
+    values["adaptation"] = adaptation.parse(values["adaptation"], task, method, lambda: module.build(task, "float32"))
     values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
     values["batching"] = values["batching"] or ("shuffled" if _in_passes(method) else module.BATCHING)
     values["drop_last"] = bool(values["drop_last"])
@@ -196,6 +196,7 @@ def parse(document: Any) -> TrialSpec:
     values["monitored_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     values["loss_data"] = values["loss_data"] or "batches"
     _check_together(values, method, schedule, task, module)
+    _check_batching(values, method, task)
     sizes.check(values, method, task)
     canonical = {
         "task": dict(task.document),
@@ -211,7 +212,10 @@ def parse(document: Any) -> TrialSpec:
         members=method.members,
         listed=listed,
         canonical=canonical,
-        warnings=tuple(warnings(method, optimizers, schedule, task, values["clients_per_round"], values["batch_size"])),
+        warnings=tuple(
+            warnings(method, optimizers, schedule, task, values["clients_per_round"], values["batch_size"])
+            + adaptation.warnings(values["adaptation"], task)
+        ),
         **values,
     )
 
@@ -380,6 +384,28 @@ def _check_together(
             raise SpecError(f"{path} must not be {name} for a task that does not report {missing[0]}", path)
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
+
+
+def _check_batching(values: Mapping[str, Any], method: Part[Method], task: TaskSettings) -> None:
+    if values["batching"] != "by_class":
+        return
+    model = getattr(task, "model", None)
+    if task.examples is None or not isinstance(model, str) or models()[model].TARGETS != "classes":
+        raise SpecError(
+            "batching must be shuffled or with_replacement for a task without classes, got by_class", "batching"
+        )
+    if values["batch_size"] is None:
+        raise SpecError(
+            "batch_size must be given with batching by_class, got none: k times the classes of a client for k examples "
+            "of each",
+            "batch_size",
+        )
+    if _in_passes(method):
+        raise SpecError(
+            "batching must be shuffled with local_epochs, got by_class: classes of unequal size have no common pass: "
+            "give local_steps",
+            "batching",
+        )
 
 
 def check_dtype(dtype: str, model: str) -> None:

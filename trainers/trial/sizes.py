@@ -41,7 +41,7 @@ def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
     if steps > MOST_STEPS:
         path = f"method.{key}"
         raise SpecError(f"{path} must mean at most {MOST_STEPS} local steps a round, got {steps}", path)
-    _check_batches(values["batch_size"], values["batching"] == "shuffled", method, task, clients, steps)
+    _check_batches(values["batch_size"], values["batching"] != "with_replacement", method, task, clients, steps)
 
 
 def check_models(task: Any, clients: int, members: int, path: str) -> None:

@@ -9,12 +9,14 @@ groups that minimize the examples to compute.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.engine.batches.class_batches import ClassBatches
 from trainers.engine.batches.mini_batches import Gather, MiniBatches, Vary, cuts, step_words
 from trainers.engine.batches.passes import Passes
 from trainers.engine.memory import owned
@@ -32,10 +34,11 @@ class ExampleSource:
         sizes: (clients,) rows of each client.
         seed: seed of the trial.
         batch_size: examples per step; None is all data of the client.
-        batching: "with_replacement" or "shuffled".
+        batching: "with_replacement", "shuffled" or "by_class".
         like: a tensor with the type and device of the data.
         vary: randomizes the batch of each step (models/_dropout.py, models/_augmentation.py); None changes nothing.
         end: what becomes of the examples that are left at the end of a pass.
+        labels: (rows,) class of each row of the training data; only for "by_class".
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class ExampleSource:
         like: Tensor,
         vary: Vary | None = None,
         end: PassEnd = "joined",
+        labels: NDArray[Any] | None = None,
     ) -> None:
         self.gather = gather
         self.vary = vary
@@ -56,7 +60,11 @@ class ExampleSource:
         self.sizes = sizes
         self.seed = seed
         self.batch_size = batch_size
-        self.shuffles = {"with_replacement": False, "shuffled": True}[batching]
+        self.shuffles = {"with_replacement": False, "shuffled": True, "by_class": True}[batching]
+        self.classes: ClassBatches | None = None
+        if batching == "by_class":
+            assert labels is not None
+            self.classes = ClassBatches(offsets, sizes, labels)
         self.end = end
         self.like = like
         self._full: tuple[bytes, Batch] | None = None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine import randomness
+from trainers.engine.batches.class_batches import ClassBatches
 from trainers.engine.batches.passes import Passes
 from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group
 from trainers.engine.randomness import Purpose
@@ -39,6 +40,7 @@ class Drawn(Protocol):
         offsets: (clients,) first row of each client.
         seed: seed of the trial.
         shuffles: whether batches are drawn without replacement.
+        classes: the clients' classes, if batches are drawn by class; else None.
         like: a tensor with the type and device of the data.
     """
 
@@ -47,6 +49,7 @@ class Drawn(Protocol):
     offsets: Integers
     seed: int
     shuffles: bool
+    classes: ClassBatches | None
     like: Tensor
 
 
@@ -99,6 +102,7 @@ class MiniBatches:
         self._width = passes.batch_size
         self._uneven = False  # whether any batch holds fewer examples than others
         purpose = Purpose.SHUFFLE if source.shuffles else Purpose.BATCH
+        purpose = purpose if source.classes is None else Purpose.CLASSES
         self._base = randomness.key(source.seed, round_index, purpose)
         self._taken = np.zeros(len(clients), np.int64)  # steps of each client that are drawn
         self._step = self._client = self._first = np.zeros(0, np.int64)
@@ -157,6 +161,7 @@ class MiniBatches:
     def _joined(self, steps: int) -> Integers:
         """Positions (steps M, batch_size) within the clients' examples, without an end of a pass."""
         draw = randomness.shuffled if self._source.shuffles else randomness.with_replacement
+        draw = draw if self._source.classes is None else self._source.classes.draw
         picked = draw(self._base, self._clients, self._passes.sizes, steps, self._width)
         return np.ascontiguousarray(picked.transpose(1, 0, 2)).reshape(-1, self._width)
 
@@ -208,7 +213,7 @@ class MiniBatches:
             whole = bool((np.minimum(self._taken, steps) >= self._passes.steps).all())
         else:
             whole = not ((steps * self._width) % sizes).any() and not (sizes < self._width).any()
-        if not (self._source.shuffles and whole):
+        if not (self._source.shuffles and whole and self._source.classes is None):
             return None
         return sizes, rows - offsets[client, None], lambda client, slot: offsets[client] + slot
 

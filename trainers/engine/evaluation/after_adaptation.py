@@ -2,8 +2,9 @@
 
     y_0 = x,   y_{s+1} = y_s - client_lr grad f_support(y_s);   adapted_loss_s = mean over clients of f_query(y_s)
 
-All clients have equal weight. They are the clients of the task's test set with at least 2 examples. The examples that a
-client adapts on are drawn once, the same for all trials, methods and seeds. Every step uses all support examples,
+All clients have equal weight. They are the clients of the task's test set with at least 2 examples (with `shots`, with
+more than `shots` examples of each of their classes). The examples that a client adapts on are drawn once, the same for
+all trials, methods and seeds. Every step uses all support examples,
 without dropout or augmentation. Quadratics have no held-out data: there the task's own clients adapt on their exact
 losses, with the weights of the task. With 1 step and the method's client_lr, adapted_loss_1 is then the objective of
 MAML. No counter counts this work.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,12 +97,14 @@ class Adapted:
         return client_chunks(order, examples, trials, 2 * trials * size * params.element_size())
 
 
-def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
+def split(problem: Problem, support: float, shots: int | None = None) -> tuple[Problem, Problem]:
     """(support, query): two problems whose clients are the held-out clients of this one.
 
     Args:
         problem: has test examples grouped by client. Without test examples (quadratics) both results are the problem.
         support: share of a client's examples that it adapts on; each side gets at least one example.
+        shots: examples of each of a client's classes that it adapts on, in place of a share; clients without further
+            examples of each class are left out.
     """
     alone = replace(problem, central=None, optimum=None)
     if problem.test is None:
@@ -111,9 +115,12 @@ def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
         if size < 2:
             continue
         rows = offset + np.random.default_rng([client, size]).permutation(size)
-        count = min(max(round(support * size), 1), size - 1)
-        chosen[0].append(np.sort(rows[:count]))
-        chosen[1].append(np.sort(rows[count:]))
+        if shots is None:
+            first = np.arange(size) < min(max(round(support * size), 1), size - 1)
+        elif (first := _first_of_each(test.targets[rows], shots)) is None:
+            continue
+        chosen[0].append(np.sort(rows[first]))
+        chosen[1].append(np.sort(rows[~first]))
     settings = dict(problem.model_settings)
     assert isinstance(train, Examples)
     if train.targets.dtype.kind in "iu" and train.targets.ndim == 1 and "classes" not in settings:
@@ -125,3 +132,14 @@ def split(problem: Problem, support: float) -> tuple[Problem, Problem]:
         examples = Examples(test.inputs[rows], test.targets[rows], np.cumsum(sizes) - sizes, sizes)
         problems.append(replace(alone, train=examples, test=None, client_weights=None, model_settings=settings))
     return problems[0], problems[1]
+
+
+def _first_of_each(classes: NDArray[Any], shots: int) -> NDArray[np.bool_] | None:
+    """Which are the first `shots` of their class; None unless every class has more than these."""
+    order = np.argsort(classes, kind="stable")
+    _, begins, counts = np.unique(classes[order], return_index=True, return_counts=True)
+    if counts.min() <= shots:
+        return None
+    first = np.zeros(len(classes), bool)
+    first[order] = np.arange(len(classes)) - np.repeat(begins, counts) < shots
+    return first

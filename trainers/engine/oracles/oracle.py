@@ -287,7 +287,7 @@ class Model(Protocol):
         Args:
             seed: seed of the trial.
             batch_size: examples per step; None is all data of the client.
-            batching: "with_replacement" or "shuffled".
+            batching: "with_replacement", "shuffled" or "by_class".
             end: what becomes of the examples that are left at the end of a pass.
         """
         ...

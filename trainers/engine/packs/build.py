@@ -120,7 +120,8 @@ def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> Adapt
 
 def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Model]:
     """The model with the data of "clients", of the server ("central"), or of held-out clients ("support", "query")."""
-    share = None if spec.adaptation is None or whose in ("clients", "central") else spec.adaptation.support
+    adapts = None if whose in ("clients", "central") else spec.adaptation
+    share = None if adapts is None else (adapts.support, adapts.shots)
     key = (
         json.dumps(spec.canonical["task"], sort_keys=True),
         spec.dtype,
@@ -138,8 +139,10 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
     return _models[key]
 
 
-def _made(spec: TrialSpec, device: torch.device, whose: str, share: float | None) -> tuple[str, Model]:
-    """As `_built`, made anew; `share` is the share of support examples of held-out clients.
+def _made(
+    spec: TrialSpec, device: torch.device, whose: str, share: tuple[float, int | None] | None
+) -> tuple[str, Model]:
+    """As `_built`, made anew; `share` is the share of support examples of held-out clients, and their shots.
 
     Raises:
         SpecError: the model does not take the trial's dtype.
@@ -149,7 +152,7 @@ def _made(spec: TrialSpec, device: torch.device, whose: str, share: float | None
         assert problem.central is not None
         problem = replace(problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None)
     elif share is not None:
-        problem = split(problem, share)[whose == "query"]
+        problem = split(problem, *share)[whose == "query"]
     builder = models().find(problem.model, "task.model")
     check_dtype(spec.dtype, problem.model)
     dtype = spec.held_dtype if whose == "query" else spec.dtype  # held-out clients are measured as in any evaluation
