@@ -21,7 +21,9 @@ from driftline.results.curves import Array
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
 from driftline.results.headline import configurations_text, headline, methods_text, not_everywhere
 from driftline.results.own_weighting import weighting_notes
-from driftline.results.paired_tests import LEVEL, Paired, band, holm, paired
+from driftline.results.paired_tests import LEVEL, Paired, Test, band, holm, paired
+from driftline.results.search_effort import compared
+from driftline.study.chance import judged_effort
 from driftline.study.spec import LEAST_PAIRS
 from trainers import nearest, shown
 
@@ -33,6 +35,9 @@ UNDECIDED = (_HOLDS_0, _SIGNS)
 
 MOST_LABELS = 20
 """With more labels, a headline names no pair."""
+
+GIVEN = {"start": "starting points", "prior": "a prior"}
+"""What searches of a label may share, by its key in an entry; they are then no independent searches of the method."""
 
 Family = dict[str, dict[frozenset[str], tuple[float, float]]]
 
@@ -71,15 +76,17 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
         family: From `family_of` the same result, if several pairs are compared.
 
     Returns:
-        ``{"a", "b", "verdict", "why", "claims", "ranges", "ranges_of", "ledger", "definition"}``. `verdict` is about
-        the methods: the better label, or None. `why` is one sentence for each claim, the methods first. `claims` has a
-        part for "methods" and for "configurations", each with its own `verdict` (the better label or None), `why`,
-        `reasons` (against a verdict), `difference` (a minus b: mean, low, high), `level` of this interval, `p`,
-        `p_holm`, `p_signs` (of the test by sign flips), `detectable` (the difference for which the interval would have
-        excluded 0 with a probability of 80 %), `pairs`, `exact` (nothing is random) and `unfair` (reasons against any
-        verdict). `ranges` says at which costs the band of the difference excludes 0, and which label is better there;
-        it is empty if the comparison is not fair. `ranges_of` names the claim that they belong to. Exchanging a and b
-        keeps verdicts and ranges and changes the sign of the differences.
+        ``{"a", "b", "verdict", "why", "claims", "efforts", "ranges", "ranges_of", "ledger", "definition"}``. `verdict`
+        is about the methods: the better label, or None. `why` is one sentence for each claim, the methods first.
+        `claims` has a part for "methods" and for "configurations", each with its own `verdict` (the better label or
+        None), `why`, `reasons` (against a verdict), `difference` (a minus b: mean, low, high), `level` of this
+        interval, `p`, `p_holm`, `p_signs` (of the test by sign flips), `detectable` (the difference for which the
+        interval would have excluded 0 with a probability of 80 %), `pairs`, `trials` (of a search that the claim is
+        about; None for all trials of the searches), `exact` (nothing is random), `unfair` (reasons against any verdict)
+        and `dependent` (why searches are not independent). `efforts` has the difference after each number of trials,
+        see `driftline.results.search_effort`. `ranges` says at which costs the band of the difference excludes 0, and
+        which label is better there; it is empty if the comparison is not fair. `ranges_of` names the claim that they
+        belong to. Exchanging a and b keeps verdicts and ranges and changes the sign of the differences.
 
     Raises:
         NotFound: No such label.
@@ -105,6 +112,10 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
         "verdict": claims["methods"]["verdict"],
         "why": " ".join([why + not_everywhere(apart, winner, parameters["cost"]), *weighting_notes(methods, (a, b))]),
         "claims": claims,
+        "efforts": [
+            {"trials": trials, "difference": test.mean, "low": test.interval(LEVEL)[0], "high": test.interval(LEVEL)[1]}
+            for trials, test in compared(first["efforts"], second["efforts"])
+        ],
         "ranges": apart,
         "ranges_of": ranges_of,
         "ledger": {a: first["granted"], b: second["granted"]},
@@ -132,8 +143,8 @@ def family_of(result: Json) -> Family:
         p_values = {}
         for a, b in itertools.combinations(areas, 2):
             both = areas[a].keys() & areas[b].keys()
-            test = paired([areas[a][key] - areas[b][key] for key in sorted(both)]) if len(both) >= LEAST_PAIRS else None
-            if test is not None:
+            test = _effort(result, claim, a, b)[1] or paired([areas[a][key] - areas[b][key] for key in sorted(both)])
+            if test is not None and len(both) >= LEAST_PAIRS:
                 p_values[frozenset((a, b))] = test.p
         family[claim.name] = holm(p_values)
     return family
@@ -188,11 +199,14 @@ def _claim(
 ) -> dict[str, Any]:
     rows = _pairs(result, claim, a, b)
     exact = bool(result["deterministic"]) and claim.name == "configurations"
-    test = paired([row["difference"] for row in rows])
+    trials, test = _effort(result, claim, a, b)
+    differences = [row["difference"] for row in rows]
+    test = test or paired(differences)
     p_holm, level = corrected.get(frozenset((a, b)), (1.0, LEVEL))
-    mean = float(np.mean([row["difference"] for row in rows])) if rows else None
+    mean = test.mean if test else next(iter(differences), None)
     low, high = test.interval(level) if test else (mean, mean)
-    reasons = list(unfair)
+    dependent = _dependent(result, a, b) if claim.name == "methods" else []
+    reasons = [*unfair, *dependent]
     if exact:
         reasons += _exact_reasons(mean)
     else:
@@ -205,12 +219,24 @@ def _claim(
         "level": level,
         "p": None if test is None or exact else test.p,
         "p_holm": None if test is None or exact else p_holm,
-        "p_signs": None if test is None or exact else test.p_signs,
+        "p_signs": test.p_signs if isinstance(test, Paired) and not exact else None,
         "detectable": test.detectable(level) if test and not exact else None,
         "pairs": [{key: value for key, value in row.items() if key != "along"} for row in rows],
+        "trials": trials,
         "exact": exact,
         "unfair": list(unfair),
+        "dependent": dependent,
     }
+
+
+def _effort(result: Json, claim: _Claim, a: str, b: str) -> tuple[int | None, Test | None]:
+    """The number of trials about which methods are compared, and the test; None where the searches are the sample."""
+    if claim.name != "methods":
+        return None, None
+    first, second = (result["methods"][label]["efforts"] for label in (a, b))
+    tests = dict(compared(first, second))
+    trials = judged_effort(len(first["configurations"]), len(set(first["searches"]))) if tests else 0
+    return (trials, tests[trials]) if trials in tests else (None, None)
 
 
 def _pairs(result: Json, claim: _Claim, a: str, b: str) -> list[dict[str, Any]]:
@@ -252,7 +278,14 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
     return reasons
 
 
-def _reasons(claim: _Claim, test: Paired | None, pairs: int, p_holm: float) -> list[str]:
+def _dependent(result: Json, a: str, b: str) -> list[str]:
+    """Why the searches of two labels are not independent of each other."""
+    first, second = (result["methods"][label].get("given", {}) for label in (a, b))
+    given = [key for key in ("start", "prior") if first.get(key) != second.get(key)]
+    return [f"the searches of a label share {GIVEN[given[0]]}, and those of {a} and {b} differ"] if given else []
+
+
+def _reasons(claim: _Claim, test: Test | None, pairs: int, p_holm: float) -> list[str]:
     """The reasons against a verdict of a paired test."""
     if pairs < LEAST_PAIRS or test is None:
         return [f"it needs at least {LEAST_PAIRS} {claim.source}, and both labels have {pairs}"]
@@ -260,7 +293,7 @@ def _reasons(claim: _Claim, test: Paired | None, pairs: int, p_holm: float) -> l
         return [f"all {pairs} {claim.plural} give the same difference, which is no evidence"]
     if p_holm > 1 - LEVEL:
         return [_HOLDS_0]
-    if test.p_signs > 1 - LEVEL:
+    if isinstance(test, Paired) and test.p_signs > 1 - LEVEL:
         return [_SIGNS]
     return []
 

@@ -8,9 +8,11 @@
         "area", "area_band": {"low", "high"}, "areas": [{"search", "seed", "area"}],
         "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
         "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
+        "efforts": {"configurations", "searches", "rows": [{"trials", "area", "low", "high", "influence"}]},
         "diverged", "failed", "ledger", "granted", "weighting"}}}
 
-`weighting` is there for an entry that trains with a weighting of its own.
+`weighting` is there for an entry that trains with a weighting of its own. `efforts` is null unless every configuration
+was drawn independently of all results and has been confirmed.
 
 Qualities are in the metric's own unit: `low` is the smaller and `high` the larger number, for losses too. `definitions`
 explains every term.
@@ -18,7 +20,7 @@ explains every term.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -27,15 +29,18 @@ import numpy as np
 
 from driftline.results.curves import Array, TrialCurve, check_cost
 from driftline.results.definitions import definitions
-from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs
+from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs, tried_runs
 from driftline.results.ledger import granted, ledger
 from driftline.results.modelled_time import Time
 from driftline.results.objectives import FIRST_COST
+from driftline.results.paired_tests import LEVEL
 from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
 from driftline.results.runs import Runs, axis_of_runs
 from driftline.results.scale import Axis, Scale
+from driftline.results.search_effort import effort_test, expected, sides
 from driftline.results.settling import Settled, settled_all
+from driftline.study.chance import efforts
 from driftline.study.directions import sign
 from driftline.study.spec import FixedScale
 
@@ -69,6 +74,7 @@ def frontier_document(
     scale: FixedScale | None = None,
     certain: bool = False,
     rungs: Sequence[int] = (),
+    drawn: Collection[str] = (),
 ) -> Json:
     """Recommendations, frontiers, areas and ledgers of all labels of a study.
 
@@ -82,6 +88,7 @@ def frontier_document(
         certain: Whether nothing is random in the study, so that one run stands for all seeds. Otherwise this is
             recognised by seeds that give equal curves.
         rungs: Rungs of the search, as rounds, if it has any.
+        drawn: Labels whose configurations were drawn independently of all results, so that any k of them are a search.
 
     Returns:
         The document, ready for JSON; it does not depend on the order of the trials.
@@ -116,7 +123,10 @@ def frontier_document(
         },
         "deterministic": exact,
         "methods": {
-            label: summary.label(trials, runs_by_label[label], settlings[label], steps[label])
+            label: {
+                **summary.label(trials, runs_by_label[label], settlings[label], steps[label]),
+                "efforts": summary.efforts(trials) if label in drawn and not exact else None,
+            }
             for label, trials in by_label.items()
         },
     }
@@ -217,6 +227,32 @@ class _Summary:
             "ledger": ledger(trials),
             "granted": granted(trials, self.reading.cost, self.rungs),
         }
+
+    def efforts(self, trials: Sequence[TrialCurve]) -> Json | None:
+        """The area to expect after k trials, and how much each configuration changes it; see `search_effort`."""
+        tried = tried_runs(trials, self.reading.quality, self.reading.cost)
+        if tried is None or len(set(tried[0])) < 2:
+            return None
+        searches, runs = np.array(tried[0]), tried[1]
+        costs = grid(self.span)
+        halves = np.append(np.diff(costs) > 0, False).astype(float) + np.append(False, np.diff(costs) > 0)
+        weights = halves / halves.sum() if halves.any() else np.ones(1)
+        followed = sides(runs, self.scale, self.span, costs)
+        rows = []
+        for trials_of_one in efforts(len(runs), len(set(tried[0]))):
+            mean = expected(followed, trials_of_one)
+            area, influence = float(weights @ mean.value), mean.influence @ weights
+            low, high = effort_test(area, influence, searches, trials_of_one).interval(LEVEL)
+            rows.append(
+                {
+                    "trials": trials_of_one,
+                    "area": area,
+                    "low": low,
+                    "high": high,
+                    "influence": [float(f"{value:.6g}") for value in influence],
+                }
+            )
+        return {"configurations": [each.configuration for each in runs], "searches": searches.tolist(), "rows": rows}
 
     def _promised(self, label: LabelRuns) -> Json:
         """What to run for each cost, and the qualities along the cost."""

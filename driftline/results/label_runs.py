@@ -100,6 +100,31 @@ def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRun
     return LabelRuns(reported[0].phase if reported else None, reported, searches)
 
 
+def tried_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> tuple[list[int], list[Runs]] | None:
+    """Every configuration of a label's searches on its seeds: that of its search, then those of its confirmation.
+
+    Args:
+        trials: All its trials.
+        metric: Metric chosen as quality.
+        cost: Chosen cost.
+
+    Returns:
+        (search of each configuration, the configurations in the order of their numbers); None until all of them have
+        been trained to their end on equally many fresh seeds.
+    """
+    groups: dict[int, list[TrialCurve]] = {}
+    for curve in sorted(trials, key=lambda curve: (curve.phase != "search", curve.number)):
+        if curve.state not in WHOLE:
+            return None
+        groups.setdefault(curve.configuration, []).append(curve)
+    sizes = {len(curves) for curves in groups.values()}
+    if len(sizes) != 1 or min(sizes) < 2 or any(curves[0].phase != "search" for curves in groups.values()):
+        return None
+    numbers = sorted(groups)
+    runs = _some(runs_of_all([(number, groups[number]) for number in numbers], metric, cost))
+    return ([groups[number][0].search for number in numbers], list(runs)) if len(runs) == len(numbers) else None
+
+
 def deterministic(trials: Sequence[TrialCurve], metric: str) -> bool:
     """Whether the seeds change nothing: the whole trials of every configuration with several seeds report equal values.
 

@@ -1,4 +1,4 @@
-"""Statistics of paired differences: intervals, corrections for several comparisons, bands along the cost."""
+"""Statistics of differences: intervals, corrections for several comparisons, bands along the cost."""
 
 from __future__ import annotations
 
@@ -21,32 +21,50 @@ _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
-class Paired:
+class Test:
+    """A t test.
+
+    Attributes:
+        mean: Mean, as of a difference.
+        error: Its standard error; 0 is no evidence.
+        freedom: Degrees of freedom of the t distribution.
+    """
+
+    __test__ = False  # for pytest
+
+    mean: float
+    error: float
+    freedom: float
+
+    @property
+    def p(self) -> float:
+        """Two-sided p value; 1 without a standard error, because a spread of 0 is no evidence."""
+        if not self.error:
+            return 1.0
+        from scipy.special import stdtr  # slow to import
+
+        return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The t interval of the mean at this level."""
+        half = _quantile(0.5 + level / 2, self.freedom) * self.error
+        return self.mean - half, self.mean + half
+
+    def detectable(self, level: float) -> float:
+        """The true mean that such a test would have found with a probability of 80 %."""
+        return (_quantile(0.5 + level / 2, self.freedom) + _quantile(POWER, self.freedom)) * self.error
+
+
+@dataclass(frozen=True)
+class Paired(Test):
     """Two tests of paired differences: a t test, and one by sign flips, which needs no normal distribution.
 
     Attributes:
-        mean: Mean difference.
-        error: Its standard error; 0 if all differences are equal.
-        pairs: Number of pairs, at least 2.
-        p: Two-sided p value of the t test; 1 if all differences are equal, because a spread of 0 is no evidence.
         p_signs: Share of all signs of the differences (drawn at random beyond `MOST_FLIPS`) with a mean at least as far
             from 0. With 6 pairs it is below 5 % only if all differences have the same sign.
     """
 
-    mean: float
-    error: float
-    pairs: int
-    p: float
     p_signs: float
-
-    def interval(self, level: float) -> tuple[float, float]:
-        """The t interval of the mean difference at this level."""
-        half = _quantile(0.5 + level / 2, self.pairs) * self.error
-        return self.mean - half, self.mean + half
-
-    def detectable(self, level: float) -> float:
-        """The true difference that such a test would have found with a probability of 80 %."""
-        return (_quantile(0.5 + level / 2, self.pairs) + _quantile(POWER, self.pairs)) * self.error
 
 
 def paired(differences: Sequence[float]) -> Paired | None:
@@ -57,12 +75,10 @@ def paired(differences: Sequence[float]) -> Paired | None:
     values = np.asarray(differences, dtype=np.float64)
     mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(count))
     if error <= 1e-12 * float(np.abs(values).max()):
-        return Paired(mean, 0.0, count, p=1.0, p_signs=1.0)
-    from scipy.special import stdtr  # slow to import
-
+        return Paired(mean, 0.0, count - 1, p_signs=1.0)
     sums = np.abs(_signs(count) @ values)
     p_signs = float(np.mean(sums >= sums[0] * (1 - ROUNDING)))  # equal sums are not rarer
-    return Paired(mean, error, count, p=float(2 * stdtr(count - 1, -abs(mean) / error)), p_signs=p_signs)
+    return Paired(mean, error, count - 1, p_signs=p_signs)
 
 
 def holm(p_values: Mapping[_Key, float]) -> dict[_Key, tuple[float, float]]:
@@ -130,7 +146,7 @@ def _signs(pairs: int) -> Array:
     return drawn
 
 
-def _quantile(probability: float, pairs: int) -> float:
+def _quantile(probability: float, freedom: float) -> float:
     from scipy.special import stdtrit  # slow to import
 
-    return float(stdtrit(pairs - 1, probability))
+    return float(stdtrit(freedom, probability))

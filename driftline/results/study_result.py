@@ -18,7 +18,7 @@ from driftline.results.recorded_table import require_agreement
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.results.trial_list import trial_list
-from driftline.study.chance import nothing_random
+from driftline.study.chance import independent_draws, nothing_random
 from driftline.study.spec import FixedScale, Study
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
@@ -26,7 +26,7 @@ from trainers import hint, shown
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
 
-_STUDYS = ("granted", "weighting")
+_STUDYS = ("granted", "weighting", "given")
 """Keys of a label's part of a joined result that its own study knows."""
 
 FORMAT = 2
@@ -161,9 +161,12 @@ def study_result(
         scale=whole.objective.scale if own else None,
         certain=nothing_random(whole),
         rungs=whole.budget.rung_rounds,
+        drawn=independent_draws(whole),
     )
     for label, weighting in own_weightings(whole).items():
         document["methods"][label]["weighting"] = weighting
+    for entry in whole.methods:
+        document["methods"][entry.label]["given"] = {"start": entry.start, "prior": entry.prior}
     if whole.task["name"] == "quadratic":
         from driftline.results.theory import with_theory
 

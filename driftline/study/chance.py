@@ -1,16 +1,20 @@
-"""Whether anything in a study is random besides its search."""
+"""What is random in a study."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from driftline.study.sampler import name_of
 from trainers import REGISTRIES
 from trainers.registry import tasks
 
 if TYPE_CHECKING:
     from driftline.study.entries import MethodEntry, PartEntry
     from driftline.study.spec import Study
+
+LEAST_SEARCHES = 12
+"""Least number of disjoint searches of k trials for a verdict about searches of k trials."""
 
 _FIXED_START = ("softmax", "linear")  # models that start from 0
 _ONE_CLIENT = ("lookahead",)  # methods that draw one client a round
@@ -31,6 +35,39 @@ def nothing_random(study: Study) -> bool:
     whole = study.clients_per_round is None and study.batch_size is None and not task.get("gradient_noise")
     whole = whole and study.evaluation is None
     return bool(fixed and whole and tasks().built_in(task["name"]) and not any(map(_draws, study.methods)))
+
+
+def independent_draws(study: Study) -> tuple[str, ...]:
+    """Labels whose configurations are drawn independently of each other and of all results, for random searches.
+
+    Points of a quasi-random sequence count: they differ more than independent ones. Starting points, rungs and branches
+    make configurations depend on each other.
+    """
+    budget = study.budget
+    if name_of(study.sampler) not in ("random", "quasi_random") or budget.rungs is not None or budget.branches > 1:
+        return ()
+    return tuple(entry.label for entry in study.methods if not entry.start)
+
+
+def efforts(count: int, searches: int) -> list[int]:
+    """Numbers of trials after which a label is reported: powers of 2 up to the size of a search, and that size.
+
+    Examples:
+        >>> efforts(144, 6)
+        [1, 2, 4, 8, 16, 24]
+    """
+    size = count // searches
+    return sorted({size, *(2**power for power in range(size.bit_length()))} - {0, count})
+
+
+def judged_effort(count: int, searches: int) -> int:
+    """The number of trials after which methods are compared: the largest with `LEAST_SEARCHES` disjoint searches, or 0.
+
+    Examples:
+        >>> judged_effort(144, 6), judged_effort(96, 6), judged_effort(8, 1)
+        (8, 8, 0)
+    """
+    return max((k for k in efforts(count, searches) if LEAST_SEARCHES * k <= count), default=0)
 
 
 def _draws(entry: MethodEntry) -> bool:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import trainers
-from driftline.study.chance import nothing_random
+from driftline.study.chance import independent_draws, judged_effort, nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.rung_rounds import FACTOR
 from driftline.study.sampler import name_of
@@ -139,13 +139,28 @@ def _claims(study: Study) -> list[str]:
     else:
         basis = f"with at least {LEAST_PAIRS} seeds, not with {seeds} (budget.seeds)"
     searches = study.budget.searches
-    if searches >= LEAST_PAIRS:
+    first = study.methods[0]
+    given = [key for key in ("start", "prior") if any(getattr(e, key) != getattr(first, key) for e in study.methods)]
+    if searches >= LEAST_PAIRS and given:
+        methods = "It cannot judge the methods themselves where entries have different "
+        methods += f"{' and '.join(given)}: all searches of an entry share them, and are not independent."
+    elif searches >= LEAST_PAIRS and (trials := _judged(study)):
+        methods = f"It can judge the methods themselves after {trials} trials, over {searches} independent searches."
+    elif searches >= LEAST_PAIRS:
         methods = f"It can judge the methods themselves over {searches} independent searches."
     else:
         has = f"not {searches}" if searches > 1 else "not one"
         methods = f"It cannot judge the methods themselves: that needs {LEAST_PAIRS} independent searches, {has} "
         methods += "(budget.searches)."
     return [f"Claims: compare can judge the configurations found {basis}. {methods}"]
+
+
+def _judged(study: Study) -> int:
+    """The number of trials after which `compare` judges the methods; 0 if it pairs whole searches."""
+    budget = study.budget
+    if len(independent_draws(study)) < len(study.methods) or budget.confirmed < budget.trials_per_method:
+        return 0
+    return judged_effort(budget.trials_per_method, budget.searches)
 
 
 def _rounds(study: Study) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import unit
-from driftline.results.headline import ranges_text
+from driftline.results.headline import efforts_text, ranges_text
 from driftline.results.modelled_time import Time
 from driftline.results.show.advice import offers, wins
 from driftline.results.show.number_text import banded
@@ -80,6 +80,10 @@ def show_comparison(
         echo(f"{RANGES[verdict['ranges_of']]}, at 95 % for all costs together:")
     for span, better in ranges_text(verdict["ranges"], counted):
         echo(f"  {span} {unit(counted)}: {better or neither}")
+    if verdict["efforts"]:
+        echo("By the number of trials of a search, at 95 % for each:")
+    for line in efforts_text(first, second, verdict["efforts"]):
+        echo(f"  {line}")
 
 
 def _show_offers(frontier: Frontier, cost: float, labels: Sequence[str], *, as_json: bool, over_all: str = "") -> None:

@@ -141,7 +141,14 @@ class Replay:
         reading = Reading(objective.quality, objective.cost)
         rounds = self.study.budget.rounds
         return frontier_document(
-            self.study.name, trials, reading, rounds, self.names, scale=objective.scale, rungs=self.rungs
+            self.study.name,
+            trials,
+            reading,
+            rounds,
+            self.names,
+            scale=objective.scale,
+            rungs=self.rungs,
+            drawn=self.names if self.sampler == RANDOM and len(self.rungs) == 1 else (),
         )
 
     def confirmed(

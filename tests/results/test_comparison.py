@@ -282,3 +282,66 @@ def test_a_headline_of_several_labels_has_the_methods_first_and_few_names() -> N
     found = study_headline(frontier_document("s", [one for part in mixed for one in part], Chosen(), 2))
     assert "The other 1 pair of methods: not decided. In these 6 searches" in found
     assert study_headline(frontier_document("s", decided[0], Chosen(), 2)) == ""
+
+
+def drawn(name: str, lift: float, *, seed: int = 0, kept: int = 96) -> list[TrialCurve]:
+    """Six searches whose configurations are drawn at random, each run on the search's seed and on a fresh one."""
+    generator = np.random.default_rng(seed)
+    trials = []
+    noise = np.random.default_rng([seed, *name.encode()]).normal(0, 0.01, (kept, 2))
+    for configuration, quality in enumerate(generator.uniform(0.2, 0.8, kept)):
+        ends = quality + lift + noise[configuration]
+        both = confirmed([[0.0, end, end] for end in ends], label=name, configuration=configuration)
+        trials += [replace(trial, search=configuration % 6) for trial in both]
+    return trials
+
+
+def test_draws_of_random_searches_judge_the_methods_after_a_number_of_trials() -> None:
+    """Both labels draw the same configurations, so that a small difference is seen; separate searches miss it."""
+    trials = (drawn("a", 0.02), drawn("b", 0.0))
+    found = compared(*trials, drawn=("a", "b"))
+    claim = found["claims"]["methods"]
+    assert (found["verdict"], claim["trials"], claim["p_signs"]) == ("a", 8, None)
+    assert [row["trials"] for row in found["efforts"]] == [1, 2, 4, 8, 16]
+    assert found["efforts"][3]["difference"] == claim["difference"]["mean"]
+    assert found["why"].startswith("a beats b after 8 trials: by ")
+    whole = compared(*trials)
+    assert (whole["claims"]["methods"]["trials"], whole["efforts"]) == (None, [])
+
+
+def test_independent_draws_of_one_method_are_seldom_told_apart() -> None:
+    verdicts = [
+        compared(drawn("a", 0, seed=2 * study), drawn("b", 0, seed=2 * study + 1), drawn=("a", "b"))["verdict"]
+        for study in range(40)
+    ]
+    assert sum(verdict is not None for verdict in verdicts) <= 5
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [("unconfirmed", 96), ("stopped", 96), ("few", 11), ("other numbers", 96)],
+)
+def test_draws_that_cannot_be_used_leave_the_comparison_to_whole_searches(change: str, kept: int) -> None:
+    first, second = drawn("a", 0.1, kept=kept), drawn("b", 0.0, kept=kept)
+    if change == "unconfirmed":
+        first = [one for one in first if (one.configuration, one.phase) != (5, "confirmation")]
+    if change == "stopped":
+        first = [replace(one, state="STOPPED") if one.configuration == 5 else one for one in first]
+    if change == "other numbers":
+        first = [replace(one, configuration=one.configuration + 1) for one in first]
+    assert compared(first, second, drawn=("a", "b"))["claims"]["methods"]["trials"] is None
+
+
+def test_searches_that_share_starting_points_are_not_independent() -> None:
+    result = frontier_document("s", [*searches("a", HIGH), *searches("b", LOW)], Chosen(), 2)
+    assert compare(result, "a", "b")["verdict"] == "a"
+    for key, words in (("start", "starting points"), ("prior", "a prior")):
+        for label in ("a", "b"):
+            result["methods"][label]["given"] = {"start": [], "prior": [], key: [{"client_lr": 0.1}]}
+        assert compare(result, "a", "b")["verdict"] == "a", "the same for both"
+        result["methods"]["a"]["given"] = {"start": [], "prior": []}
+        found = compare(result, "a", "b")
+        assert found["verdict"] is None
+        reason = f"the searches of a label share {words}, and those of a and b differ"
+        assert found["claims"]["methods"]["dependent"] == [reason]
+        assert found["why"].startswith(f"a or b? Not decided: {reason}. In these 6 searches")

@@ -5,6 +5,7 @@
     picture                   frontier.png and frontier.svg
     page, page_data, browser  frontier.html; the JSON that its script draws; script, style and form of the page
     axes, palette             titles, scales and ranges of axes; colours, markers and dashes of labels
+    advice                    one sentence for one cost
     recommendation_rows       recommendations as one row for each configuration
     number_text, theory_text  numbers for people; the difference between measurement and theory in words
     escaped_text              escapes untrusted text for terminals, pages and spreadsheets

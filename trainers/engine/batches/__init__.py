@@ -1,1 +1,5 @@
-"""Which examples a step sees: `examples` draws the clients' batches, `with_central` adds the server's batches."""
+"""Which examples a step sees.
+
+`examples` draws the clients' batches, `passes` cuts the examples of a client into them, `mini_batches` holds those of a
+round, and `with_central` adds the server's batches.
+"""
