@@ -2,6 +2,9 @@
 
 import json
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,3 +158,40 @@ def test_a_driver_on_this_machine_reaches_the_token_of_its_study_only(
     environment = report["environment"]
     assert environment["DRIFTLINE_TOKEN"] == "token-of-one"
     assert set(environment) & {*SECRETS, "DRIFTLINE_DATABASE_URL"} == {"PGPASSWORD"}  # which the operator passes on
+
+
+OLD_KERNEL = """
+import json, os, pathlib, socket, sys
+from service import confined
+confined.landlock_version = lambda: 0
+confined.hide_process()
+service = os.getpid()
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+root = os.geteuid() == 0
+confined.confine([], [], [])
+got = []
+for file in (f"/proc/{service}/environ", f"/proc/{service}/mem", *([sys.argv[1]] if root else ())):
+    try:
+        got.append(pathlib.Path(file).open().name)
+    except OSError:
+        pass
+for family in (socket.AF_INET, socket.AF_UNIX):
+    try:
+        socket.socket(family)
+        got.append(str(family))
+    except OSError:
+        pass
+print(json.dumps([root, os.getuid(), got]))
+"""
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="sockets are refused on these only")
+def test_without_landlock_no_sockets_and_no_memory_of_the_service(tmp_path: Path) -> None:
+    secret = tmp_path / "admin-token"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    ran = subprocess.run([sys.executable, "-P", "-c", OLD_KERNEL, secret], capture_output=True, text=True, check=True)
+    root, user, got = json.loads(ran.stdout)
+    assert user == (confined.NOBODY if root else os.getuid())
+    assert got == []
