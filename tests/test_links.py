@@ -17,7 +17,7 @@ from service.cli.init import write_example
 from service.driver import checkpoints
 from service.launchers.local.launcher import LocalLauncher
 from service.log_file import LogFile
-from service.server.home import ADMIN_TOKEN, FOLDERS, kept, prepare
+from service.server.home import ADMIN_TOKEN, DATABASES, FOLDERS, kept, prepare
 from service.store.store import Store
 from tests.results.samples import study
 from tests.results.test_recorded_table import study as small_study
@@ -92,8 +92,8 @@ def test_checkpoints_of_a_study_are_neither_written_nor_removed_through_a_link(t
     assert list((tmp_path / "elsewhere").iterdir()) == [kept_file]
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_no_folder_of_a_service_is_a_link(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [*FOLDERS, *DATABASES])
+def test_nothing_in_the_folder_of_a_service_is_a_link(tmp_path: Path, name: str) -> None:
     prepare(tmp_path / "home")
     (tmp_path / "home" / name).symlink_to(tmp_path)
     with pytest.raises(DriftlineError, match=r"DRIFTLINE_HOME: .*is a link to .*: remove the link"):

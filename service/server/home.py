@@ -14,6 +14,7 @@ from trainers.own_files import require_folder, require_plain
 
 SECRET = "secret"
 ADMIN_TOKEN = "admin-token"
+DATABASES = ("driftline.db", "mlflow.db")
 FOLDERS = ("logs", "checkpoints", "mlartifacts")
 
 
@@ -49,11 +50,13 @@ def prepare(home: Path) -> None:
     """Makes the folder of a service if it is missing.
 
     Raises:
-        InvalidSpec: The folder cannot be written to or is another user's, or one in it is a link.
+        InvalidSpec: The folder cannot be written to or is another user's, or something in it is a link.
     """
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         require_folder(home)
+        for name in DATABASES:
+            require_plain(home / name)
         for name in FOLDERS:
             if (folder := home / name).is_symlink():
                 raise OSError(errno.ELOOP, f"is a link to {os.readlink(folder)!r}: remove the link", str(folder))
