@@ -379,6 +379,12 @@ def test_draws_differ_between_steps_clients_and_rounds(name: str) -> None:
     assert len(losses) == 2 if name in ("python", "numpy", "torch") else len(losses) > 30  # of 36
 
 
+def test_functions_that_draw_for_some_numbers_only_are_noticed_before_they_draw() -> None:
+    model = network(linear(nn.RReLU), abs(ROWS))
+    assert [source.name for source in model.draws] == ["torch"]
+    assert list(model.oracles) == ["loop"]
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_reproduced_is_refused_by_the_layers_name(name: str) -> None:
     make, inputs, message = REFUSED[name]

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
 from trainers.engine.memory import native, ran_out
 from trainers.errors import SpecError
@@ -36,7 +37,18 @@ _KEYS = (0x2545F491, -0x61C88647)  # of dropout, one for each example
 _OTHER_KERNELS = 3.0  # times the root of rounding: what other kernels, for one example, may make of cancelling numbers
 _REPEATED = 100  # roundings by which numbers may differ in a second call; on a GPU, sums may be in another order
 _NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_DRAW_FOR_SOME = frozenset({"rrelu", "rrelu_", "poisson", "binomial"})
 _PARAMETRIZED = ".parametrizations."
+
+
+class _Watched(TorchFunctionMode):
+    """Notices functions of torch that draw for some numbers only, such as rrelu for negative ones."""
+
+    noticed = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.noticed = self.noticed or getattr(func, "__name__", "") in _DRAW_FOR_SOME
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass
@@ -141,7 +153,7 @@ class Examination:
         Raises:
             SpecError: the module raises an error, changes its inputs, or draws again in the backward pass.
         """
-        done = _Pass()
+        done, watched = _Pass(), _Watched()
         running: list[str] = []
         shown = inputs.clone()
         keys = torch.tensor(_KEYS, dtype=torch.int32, device=inputs.device)[examples] if self.module.training else None
@@ -150,7 +162,7 @@ class Examination:
         marks = [source.mark() for source in sources]
         try:
             record = recorded(self.module, running, done.calls)
-            with record, keyed(self.dropouts, keys), torch.set_grad_enabled(self.module.training):
+            with record, watched, keyed(self.dropouts, keys), torch.set_grad_enabled(self.module.training):
                 done.scores = self.module(shown)
                 made = len(done.calls)
                 if backward:
@@ -167,7 +179,10 @@ class Examination:
             layer = self._changing(shown.copy_(inputs), lambda: shown.cpu().numpy().tobytes())
             raise self._error(layer, "changes the module's inputs in place, which are data that others use: copy them")
         pairs = zip(sources, marks, strict=True)
-        done.drawn = tuple(source for source, mark in pairs if source.mark() != mark)
+        hidden = watched.noticed and self.module.training
+        done.drawn = tuple(
+            source for source, mark in pairs if source.mark() != mark or (hidden and source.name == "torch")
+        )
         again, done.calls = done.calls[made:], done.calls[:made]
         if again and (done.drawn or self.dropouts):
             raise self._error(
