@@ -56,8 +56,11 @@ def judged(replay: Replay, name: str, trials: list[TrialCurve], result: dict[str
     span = Span(result["scale"]["first"], result["scale"]["last"])
     method = result["methods"][name]
     fresh = fresh_runs(replay, name, trials)
-    rows = method["recommendations"]
-    costs = np.array([row["cost"] for row in rows])
+    own = method["recommendations"]
+    starts = np.array([row["cost"] for row in own])
+    costs = np.unique(np.concatenate([starts, *(runs.cost.mean(axis=0) for runs in fresh.values())]))
+    costs = costs[(costs >= starts[0]) & (costs <= span.last)]
+    rows = [own[at] for at in np.searchsorted(starts, costs, side="right") - 1]
     widths = log_widths(costs, Span(max(span.first, costs[0]), span.last))
     measured = np.stack([_at(fresh[row["configuration"]], row["round"]) for row in rows])  # (n, seeds)
     promised, low, high = (np.array([row[key] for row in rows]) for key in ("quality", "low", "high"))

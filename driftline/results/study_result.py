@@ -79,13 +79,16 @@ class StudyResult:
         return drawn(name, self.document, self.curves)
 
 
-def drawn(name: str, document: dict[str, Any], curves: Sequence[TrialCurve] = ()) -> bytes:
+def drawn(
+    name: str, document: dict[str, Any], curves: Sequence[TrialCurve] = (), *, cross_fitted: bool = False
+) -> bytes:
     """The frontiers of a document as a picture or a page.
 
     Args:
         name: A file name that ends in .png, .svg, .pdf, .html or .htm.
         document: frontier.json.
         curves: The trials, for the learning curves of a page.
+        cross_fitted: Draw the cross-fitted qualities as well, in a picture.
 
     Raises:
         InvalidSpec: The name has another ending.
@@ -94,15 +97,15 @@ def drawn(name: str, document: dict[str, Any], curves: Sequence[TrialCurve] = ()
         case "png":
             from driftline.results.show.picture import frontier_png
 
-            return frontier_png(document)
+            return frontier_png(document, cross_fitted=cross_fitted)
         case "svg":
             from driftline.results.show.picture import frontier_svg
 
-            return frontier_svg(document)
+            return frontier_svg(document, cross_fitted=cross_fitted)
         case "pdf":
             from driftline.results.show.picture import frontier_pdf
 
-            return frontier_pdf(document)
+            return frontier_pdf(document, cross_fitted=cross_fitted)
         case "html" | "htm":
             from driftline.results.show.page import frontier_html
 

@@ -264,17 +264,20 @@ class Frontier:
         return compare(self.data, first, second)
 
     @overload
-    def plot(self, path: str | Path) -> Path: ...
+    def plot(self, path: str | Path, *, cross_fitted: bool = False) -> Path: ...
 
     @overload
-    def plot(self, *, ax: Axes) -> None: ...
+    def plot(self, *, ax: Axes, cross_fitted: bool = False) -> None: ...
 
-    def plot(self, path: str | Path | None = None, *, ax: Axes | None = None) -> Path | None:
+    def plot(
+        self, path: str | Path | None = None, *, ax: Axes | None = None, cross_fitted: bool = False
+    ) -> Path | None:
         """Draws the frontiers into a file, or into axes of matplotlib.
 
         Args:
             path: ``.png``, ``.svg`` and ``.pdf`` are pictures for print, ``.html`` is a page that works offline.
             ax: The axes to draw into, if no path is given.
+            cross_fitted: In a picture, also draw the cross-fitted qualities, which areas and comparisons use, dotted.
 
         Returns:
             The path.
@@ -287,10 +290,13 @@ class Frontier:
         if path is None:
             from driftline.results.show.picture import draw
 
-            draw(ax, self.data)
+            draw(ax, self.data, cross_fitted=cross_fitted)
             return None
         page = Path(path).suffix.lower() in (".html", ".htm")
-        return _put(Path(path), drawn(str(path), self.data, self._curves() if page and self._curves else ()))
+        return _put(
+            Path(path),
+            drawn(str(path), self.data, self._curves() if page and self._curves else (), cross_fitted=cross_fitted),
+        )
 
     def save(self, path: str | Path) -> Path:
         """Writes the document as JSON; returns the path."""

@@ -266,3 +266,14 @@ def test_long_labels_that_differ_at_their_end_stay_apart_in_80_columns() -> None
 def test_values_are_written_as_in_the_study() -> None:
     values = {"server.nesterov": True, "clip_norm": None, "client_lr": 0.1}
     assert hyperparameters_text(values) == "client_lr 0.1, clip_norm null, server.nesterov true"
+
+
+def test_cross_fitted_qualities_are_drawn_where_somebody_asks() -> None:
+    result = frontier_document("digits", study(("fedavg",), 8, confirm=2), Chosen(), 200)
+    plain, asked = (_figure(result, 6.4, 4.4, 72, cross_fitted=wanted) for wanted in (False, True))
+    dotted = [line for line in asked.axes[0].lines if line.get_linestyle() == ":"]
+    assert not [line for line in plain.axes[0].lines if line.get_linestyle() == ":"]
+    ends = [row["quality"][-1] for row in result["methods"]["fedavg"]["cross_fitted"]]
+    (line,) = dotted
+    assert line.get_ydata()[-1] == 1 - sorted(ends)[1], "of three seeds, on an axis of errors"
+    assert "Dotted: cross-fitted" in asked._supxlabel.get_text().replace("\n", " ")

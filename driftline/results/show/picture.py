@@ -8,7 +8,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from driftline.results.comparison import study_headline
+from driftline.results.cross_fitting import band
+from driftline.results.recommendation import Steps
 from driftline.results.show.axes import (
     band_text,
     cost_range,
@@ -30,7 +34,9 @@ _DARK = "#1c2330"
 _THEORY = (0, (3, 1.5))  # dashes
 
 
-def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: int = 200) -> bytes:
+def frontier_png(
+    result: Json, *, width: float = 6.4, height: float = 4.4, dpi: int = 200, cross_fitted: bool = False
+) -> bytes:
     """The trade-off of all labels of a study as a PNG.
 
     Args:
@@ -38,39 +44,43 @@ def frontier_png(result: Json, *, width: float = 6.4, height: float = 4.4, dpi: 
         width: Inches.
         height: Inches.
         dpi: Dots per inch.
+        cross_fitted: As in `draw`.
 
     Returns:
         The file's bytes. Without any point, the axes say so.
     """
-    return _saved(_figure(result, width, height, dpi), "png", {"Software": None})
+    return _saved(_figure(result, width, height, dpi, cross_fitted=cross_fitted), "png", {"Software": None})
 
 
-def frontier_svg(result: Json, *, width: float = 6.4, height: float = 4.4) -> bytes:
+def frontier_svg(result: Json, *, width: float = 6.4, height: float = 4.4, cross_fitted: bool = False) -> bytes:
     """The trade-off of all labels of a study as an SVG, for papers.
 
     Args:
         result: As in `frontier_png`.
         width: Inches.
         height: Inches.
+        cross_fitted: As in `draw`.
     """
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "driftline"}):  # equal results give equal files
-        return _saved(_figure(result, width, height, 72), "svg", {"Date": None})
+        return _saved(_figure(result, width, height, 72, cross_fitted=cross_fitted), "svg", {"Date": None})
 
 
-def frontier_pdf(result: Json, *, width: float = 6.4, height: float = 4.4) -> bytes:
+def frontier_pdf(result: Json, *, width: float = 6.4, height: float = 4.4, cross_fitted: bool = False) -> bytes:
     """The trade-off of all labels of a study as a PDF, for papers.
 
     Args:
         result: As in `frontier_png`.
         width: Inches.
         height: Inches.
+        cross_fitted: As in `draw`.
     """
-    return _saved(_figure(result, width, height, 72), "pdf", {"CreationDate": None, "Producer": None, "Creator": None})
+    figure = _figure(result, width, height, 72, cross_fitted=cross_fitted)
+    return _saved(figure, "pdf", {"CreationDate": None, "Producer": None, "Creator": None})
 
 
-def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0]) -> None:
+def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0], cross_fitted: bool = False) -> None:
     """The trade-off of all labels of a study in axes of matplotlib, without the remark on bands.
 
     Args:
@@ -78,12 +88,16 @@ def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0])
         result: As in `frontier_png`.
         legend: Whether to draw a legend inside the axes.
         wrap: Most characters of a line of the title.
+        cross_fitted: Also draw, dotted, the median over searches and seeds of the cross-fitted qualities, which areas
+            and comparisons use.
     """
     from matplotlib.ticker import EngFormatter, FuncFormatter
 
     labels = list(result["methods"])
     for label, style in styles(labels).items():
         _draw(axes, label, _drawn(result, label), style, recommendation_rows(result, label))
+        if cross_fitted:
+            _draw_cross_fitted(axes, result, label, style)
     _dress(axes, result)
     axes.set_title("\n".join(textwrap.wrap(result["study"], wrap)), fontsize=10)
     if legend and labels:
@@ -98,7 +112,7 @@ def _saved(figure: Any, form: str, metadata: Mapping[str, None]) -> bytes:
     return out.getvalue()
 
 
-def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
+def _figure(result: Json, width: float, height: float, dpi: int, *, cross_fitted: bool = False) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -108,11 +122,12 @@ def _figure(result: Json, width: float, height: float, dpi: int) -> Any:
     figure = Figure(figsize=(width + columns * _COLUMN_INCHES, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    draw(axes, result, legend=not columns, wrap=round(_TITLE[bool(columns)] * width / 6.4))
+    draw(axes, result, legend=not columns, wrap=round(_TITLE[bool(columns)] * width / 6.4), cross_fitted=cross_fitted)
     if columns:
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
-    texts = [study_headline(result), band_text(result)]
+    dotted = " Dotted: cross-fitted, the median over searches and seeds." if cross_fitted else ""
+    texts = [study_headline(result), band_text(result) + dotted]
     said = [line for text in texts for line in textwrap.wrap(text, round(118 * width / 6.4))]
     figure.supxlabel("\n".join(said), fontsize=7, color="#555555")
     return figure
@@ -174,6 +189,16 @@ def _draw(axes: Any, label: str, method: Json, style: Style, changes: Sequence[R
             linestyle=_THEORY,
             zorder=3.5,
         )
+
+
+def _draw_cross_fitted(axes: Any, result: Json, label: str, style: Style) -> None:
+    rows = result["methods"][label]["cross_fitted"]
+    if not rows:
+        return
+    found = band([Steps(np.array(row["cost"]), np.array(row["quality"])) for row in rows])
+    values = 1 - found.middle if quality_scale(result) == "error" else found.middle
+    cost = np.append(found.cost, result["scale"]["last"])
+    axes.step(cost, np.append(values, values[-1]), where="post", color=style.colour, linewidth=1.0, linestyle=":")
 
 
 def _dress(axes: Any, result: Json) -> None:
