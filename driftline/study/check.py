@@ -14,6 +14,7 @@ from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
+from driftline.study.all_errors import every_error
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
@@ -63,6 +64,14 @@ def check(study: Study) -> list[str]:
     Raises:
         InvalidSpec: A line for each error, with the key, what must hold, and what was given.
     """
+    try:
+        return _checked(study)
+    except InvalidSpec as error:
+        raise every_error(study.to_json(), error, _checked) from None
+
+
+def _checked(study: Study) -> list[str]:
+    """As `check`, but each part ends at its first error."""
     remarks = []
     first: trainers.TrialSpec | None = None
     errors = Errors()

@@ -146,6 +146,7 @@ def test_the_process_itself(tmp_path: Path) -> None:
     assert [line.partition(": ")[2].partition(": ")[0] for line in done.stderr.splitlines()] == [
         "methods[0].space.client_lrr",
         "methods[0].space.local_steps",
+        "methods[0].space.server_lr",
     ]
     assert all(line.startswith("driftline: ") for line in done.stderr.splitlines())
     assert not (tmp_path / "out").exists()

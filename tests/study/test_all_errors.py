@@ -25,7 +25,7 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump(VALID | changes))
     with pytest.raises(InvalidSpec) as found:
-        read_study(file)
+        read_study(file).check()
     return [path for path, _ in found.value.errors]
 
 
@@ -50,6 +50,55 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
             id="budget and labels",
         ),
         pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods"], id="no entries"),
+        pytest.param(
+            {
+                "clients_per_round": 0,
+                "batch_size": -5,
+                "task": {"name": "digits", "clients": 0, "partition": {"dirichlet": -1}},
+            },
+            ["clients_per_round", "batch_size", "task.clients", "task.partition.dirichlet"],
+            id="sizes",
+        ),
+        pytest.param(
+            {
+                "methods": [
+                    {
+                        "name": "fedprox",
+                        "space": {
+                            "client_lr": {"float": [2, 1]},
+                            "server_lr": -1,
+                            "local_steps": {"int": [0, 3]},
+                            "prox": {"choices": [1]},
+                            "momentum": 0.9,
+                        },
+                        "server": "adamm",
+                    }
+                ]
+            },
+            [
+                "methods[0].space.client_lr",
+                "methods[0].space.server_lr",
+                "methods[0].space.local_steps",
+                "methods[0].space.prox.choices",
+                "methods[0].space.momentum",
+                "methods[0].server.name",
+            ],
+            id="a space",
+        ),
+        pytest.param(
+            {
+                "methods": [
+                    {
+                        "name": "fedavg",
+                        "space": "default",
+                        "constraints": ["client_lr <", "client_lr <= server_lr", "prox <= 1", "client_lr <= -1"],
+                    },
+                    "fedprox",
+                ]
+            },
+            ["methods[0].constraints[0]", "methods[0].constraints[2]", "methods[0].constraints"],
+            id="constraints",
+        ),
         pytest.param({"task": {"name": "digits", "clients": -1}, "seed": -1}, ["seed", "task.clients"], id="settings"),
     ],
 )
@@ -63,4 +112,6 @@ def test_if_no_entry_can_be_read_the_task_is_checked_all_the_same(tmp_path: Path
     file.write_text(yaml.safe_dump(VALID | broken))
     with pytest.raises(InvalidSpec) as found:
         read_study(file).check()
-    assert [path for path, _ in found.value.errors] == ["methods[0].space.client_lr", "objective.quality"]
+    first, *others = (path for path, _ in found.value.errors)
+    missing = {"methods[0].space.local_steps", "methods[0].space.server_lr"}
+    assert (first, set(others)) == ("methods[0].space.client_lr", {"objective.quality", *missing})

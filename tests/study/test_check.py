@@ -148,7 +148,8 @@ def test_errors_in_several_entries_are_reported_together():
     with pytest.raises(InvalidSpec) as error:
         Study.from_yaml(right).check()
     paths = [path for path, _ in error.value.errors]
-    assert paths == ["methods[1].name", "methods[2].space.local_steps", "objective.quality"]
+    missing = ["methods[2].space.client_lr", "methods[2].space.server_lr"]
+    assert paths == ["methods[1].name", "methods[2].space.local_steps", "objective.quality", *missing]
 
 
 def test_an_error_of_the_task_is_reported_once():
