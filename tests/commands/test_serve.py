@@ -125,7 +125,7 @@ def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: py
     for step in ("fresh", "again", "old"):
         if step == "old":
             old = database.Database(file, upgraded=False)
-            database.downgrade(old, "0001")
+            database.downgrade(old, "0007")
             old.close()
         serve.migrate(f"sqlite:///{file}")
         said.append(capsys.readouterr().err)
@@ -133,7 +133,7 @@ def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: py
     assert [text.split(", ")[1] for text in said] == [
         f"{head} (it was empty).\n",
         f"{head} (nothing to do).\n",
-        f"{head} (it was at 0001).\n",
+        f"{head} (it was at 0007).\n",
     ]
     with database.Database(file, upgraded=False).write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")

@@ -241,7 +241,7 @@ def test_validate_prints_the_plan(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(GOOD))
     code, text = run("validate", str(file), "--no-estimate")
     assert code == 0
-    assert "2 trials, 5 rounds a trial" in text
+    assert "2 search trials, 5 rounds a trial" in text
 
 
 def test_good_study_is_json_too(tmp_path: Path) -> None:

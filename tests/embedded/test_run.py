@@ -113,7 +113,7 @@ def test_frontier_json_keeps_its_contract(out: Path) -> None:
         assert method["ledger"]["trials"] == 4 + 2 * 3
         assert method["ledger"]["rounds"] == 10 * 20
         assert method["reported"]["seeds"] == [1, 2, 3]
-        assert {"cost", "configuration", "round"} == set(method["recommendations"][0])
+        assert {"cost", "configuration", "round", "quality", "low", "high"} == set(method["recommendations"][0])
         assert {"cost", "quality", "low", "high"} == set(method["frontier"][0])
 
 
