@@ -317,8 +317,9 @@ class Study(Section):
             values = values | {"task": {"name": values["task"]}}
         objective = values.get("objective", {})
         task = values.get("task")
-        if isinstance(objective, dict) and isinstance(task, dict):
-            quality = "excess_loss" if task.get("name") == "quadratic" else "test_accuracy"
+        if isinstance(objective, dict):  # without a task, the task alone is reported
+            quadratic = isinstance(task, dict) and task.get("name") == "quadratic"
+            quality = "excess_loss" if quadratic else "test_accuracy"
             values = values | {"objective": {"quality": quality, **objective}}
         return values
 
