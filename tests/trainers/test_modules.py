@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,30 @@ class KeptNormalisation(nn.Module):
         return out
 
 
+class Scores(nn.Module):
+    """Scores of one type, whatever the trial's."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer, self.dtype = nn.Linear(6, 3), dtype
+
+    def forward(self, rows: Tensor) -> Tensor:
+        out: Tensor = self.layer(rows)
+        return out.to(self.dtype)
+
+
+class Straight(torch.autograd.Function):
+    """Rounds in the forward pass alone, and has gradients of single precision."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor) -> Tensor:
+        return rows.round()
+
+    @staticmethod
+    def backward(context: Any, slopes: Tensor) -> Tensor:
+        return slopes @ torch.eye(8)
+
+
 class Subclass(nn.Dropout):
     """A dropout layer that does something else."""
 
@@ -194,6 +219,9 @@ STEADY: dict[str, tuple[Make, Any]] = {
     "last_activation": (lambda: Between(lambda self, rows: (set_attribute(self, rows), rows)[1]), ROWS),
     "numpy_start": (initialised(lambda: np.random.normal(size=(3, 6))), ROWS),  # noqa: NPY002
     "python_start": (initialised(lambda: [[random.random()] * 6] * 3), ROWS),
+    "sparse_embedding": (lambda: Sequence(nn.Tanh(), nn.Embedding(20, 8, sparse=True)), WORDS),
+    "single_precision_scores": (lambda: Scores(torch.float32), ROWS),
+    "double_precision_scores": (lambda: Scores(torch.float64), ROWS),
 }
 REFUSED: dict[str, tuple[Make, Any, str]] = {
     "dropout_in_evaluation": (
@@ -316,7 +344,11 @@ def train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Pack
             "report": ["params"],
             **changes,
         }
-        return Pack.from_spec(parse(document), device="cpu")
+        oracle = document.pop("plan", None)
+        made = Pack.from_spec(parse(document), device="cpu")
+        if oracle is None:
+            return made
+        return Pack.from_spec(made.spec, device="cpu", plan=replace(made.plan, oracle=oracle))
 
     yield pack  # type: ignore[misc]
     from trainers.engine.packs.build import _models
@@ -398,9 +430,26 @@ def test_a_module_that_computes_in_single_precision_only_is_refused_in_bfloat16(
     def make() -> nn.Module:
         return Between(lambda self, rows: rows @ torch.eye(8))
 
-    network(make, ROWS)
-    with pytest.raises(SpecError, match=r"the module .* fails in bfloat16: RuntimeError: .*make tensors of the type"):
-        network(make, ROWS, dtype=torch.bfloat16)
+    def of_gradients() -> nn.Module:
+        return Between(lambda self, rows: Straight.apply(rows))
+
+    for one in (make, of_gradients):
+        network(one, ROWS)
+        with pytest.raises(SpecError, match=r"the module .* fails in bfloat16: RuntimeError: .*make tensors of the ty"):
+            network(one, ROWS, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", ["sparse_embedding", "single_precision_scores", "double_precision_scores"])
+def test_the_types_of_scores_and_gradients_inside_a_module_do_not_matter(
+    name: str, dtype: str, train: Callable[..., Pack]
+) -> None:
+    make, inputs = STEADY[name]
+    packs = [train(make, inputs, dtype=dtype, rounds=2)]
+    packs += [train(make, inputs, dtype=dtype, rounds=2, plan=oracle) for oracle in ("vmap", "autograd")]
+    found = [pack.advance()[-1]["params"] for pack in packs]
+    for params in found[1:]:
+        np.testing.assert_allclose(params, found[0], atol=1e-2 if dtype == "bfloat16" else 1e-6)
 
 
 def test_attention_has_second_derivatives() -> None:

@@ -370,6 +370,19 @@ def test_a_candidate_that_runs_out_of_memory_is_left_out(monkeypatch):
         race(monkeypatch, GPU, {"vmap": [full], "loop": [full]})
 
 
+def test_vmap_is_left_out_for_a_module_that_it_cannot_map(monkeypatch):
+    class Candidate(str):
+        accelerators_only = False
+
+    class Vmap(Candidate):
+        accelerators_only = True
+
+    fault = RuntimeError("vmap: It looks like you're calling .item() on a Tensor.")
+    assert race(monkeypatch, GPU, {Candidate("loop"): [0.3], Vmap("vmap"): [fault]}) == "loop"
+    with pytest.raises(RuntimeError, match=r"calling \.item"):
+        race(monkeypatch, GPU, {Candidate("loop"): [fault], Vmap("vmap"): [0.3]})
+
+
 def test_plans_survive_json_and_unknown_oracles_are_refused():
     pack = Pack.from_spec(parse(document()))
     plan = Plan.from_json(json.loads(json.dumps({**pack.plan.to_json(), "later": 1})))

@@ -130,6 +130,21 @@ def test_a_module_that_takes_neither_is_refused_for_its_ids() -> None:
         network(whole("int32") + 100, lambda: nn.Sequential(nn.Embedding(9, 2), nn.Flatten(), nn.Linear(6, 2)))
 
 
+@pytest.mark.parametrize("where", ["train", "test"])
+@pytest.mark.parametrize("number", [64, -1])
+def test_ids_that_a_table_does_not_have_are_refused_before_training(where: str, number: int) -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Embedding(64, 4), nn.Flatten(), nn.Linear(12, 2))
+
+    inputs = {"train": whole("int64"), "test": whole("int64")}
+    inputs[where][4, 1] = number  # of neither of the first two examples
+    test = Examples(inputs["test"], np.arange(6) % 2, np.array([0]), np.array([6]))
+    with pytest.raises(SpecError, match=r"task.model: layer 0 \(Embedding\) fails .* of int64: IndexError"):
+        network(inputs["train"], make, test=test)
+    inputs[where][4] = [0, 1, 63]  # one example has the smallest and the largest id
+    network(inputs["train"], make, test=test)
+
+
 def test_ids_that_int64_cannot_hold_and_ids_beside_floats_are_refused() -> None:
     with pytest.raises(SpecError, match=r"task: inputs must be whole numbers below 2\^63, as .*, got uint64 up to 92"):
         network(whole("uint64") + np.uint64(2**63), lambda: Words(True))

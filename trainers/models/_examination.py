@@ -349,17 +349,29 @@ def refuse_unsuited(module: nn.Module) -> None:
     module.train(mode)
 
 
-def check_type(module: nn.Module, compute: Callable[[], object], dtype: torch.dtype) -> None:
+def dense(module: nn.Module) -> None:
+    """Lets embeddings have dense gradients, which are added to the rows of all parameters and hold the same numbers.
+
+    Args:
+        module: changed in place.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            layer.sparse = False
+
+
+def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype) -> None:
     """Raises a SpecError if the module cannot compute with numbers of a type.
 
     Args:
         module: the module.
-        compute: computes with it.
+        loss: computes a loss with it, whose gradient is computed too.
         dtype: the type, for the error.
     """
     try:
-        with torch.no_grad():
-            compute()
+        trained = [held for held in module.parameters() if held.requires_grad]
+        with torch.enable_grad():
+            torch.autograd.grad(loss(), trained, allow_unused=True)
     except Exception as error:  # of any kind, from code of others
         if ran_out(error):
             raise

@@ -44,12 +44,12 @@ from trainers.hyperparameters import check, describe
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
-from trainers.models._examination import EXAMPLES, Examination, check_type, give_shapes, refuse_unsuited
+from trainers.models._examination import EXAMPLES, Examination, check_type, dense, give_shapes, refuse_unsuited
 from trainers.models._generators import GlobalGenerator, generators, seeded
+from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
 
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
-_LOOKED_AT = 64  # examples among which one is looked for that differs from the first
 
 _CHANNELS = (1, 2, 3, 4)  # of images
 
@@ -97,6 +97,7 @@ class Network:
         self.module = self._made(0)
         refuse_unsuited(self.module)
         self.module.to(self.like)
+        dense(self.module)
         self.dropouts = own_dropout(self.module)
         trained = {name: held for name, held in self.module.named_parameters() if held.requires_grad}
         self.layout = Layout.of({name: tuple(held.shape) for name, held in trained.items()})
@@ -118,7 +119,7 @@ class Network:
             self.draws = examination.draws()
             if self.rounding is not None:
                 data = {"inputs": examination.inputs, "targets": self.targets[:1].repeat_interleave(EXAMPLES, 0)}
-                check_type(self.module, lambda: self._functional_losses({}, data), self.rounding)
+                check_type(self.module, lambda: self._functional_losses({}, data).sum(), self.rounding)
         self.oracles: Mapping[str, Oracle] = {"loop": Loop(self.layout, self.module, self._losses)}
         if not self.draws:
             self.oracles = {
@@ -264,7 +265,7 @@ class Network:
             constants = (*self.module.named_buffers(), *self.module.named_parameters())
             tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
-        return self._of_scores(self._functional_scores(tensors, data).to(self.like.dtype), data["targets"])
+        return self._of_scores(self._functional_scores(tensors, data), data["targets"])
 
     def _rounded(self, held: Tensor) -> Tensor:
         return held.to(self.rounding) if held.is_floating_point() else held
@@ -273,7 +274,7 @@ class Network:
         return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), (data["inputs"],)), data)
 
     def _called(self, call: Callable[[], Tensor], data: Mapping[str, Tensor]) -> Tensor:
-        """The scores of a call of the module in training mode, with the random numbers of the data.
+        """The scores of a call of the module in training mode, as the trial's type, with the random numbers of data.
 
         On data without random numbers, such as all data of a client, a module that draws is in evaluation mode.
         """
@@ -283,9 +284,9 @@ class Network:
             self.module.train(training)
         with keyed(self.dropouts, data.get("keys")):
             if words is None:
-                return call()
+                return call().to(self.like.dtype)
             with seeded(self.draws, int(words[0])):
-                return call()
+                return call().to(self.like.dtype)
 
     def _shown(self, inputs: Tensor) -> Tensor:
         """Inputs as the module takes them: images (..., channels, height, width), without a copy."""
@@ -298,10 +299,9 @@ class Network:
         return module
 
     def _examination(self, outputs: int) -> Examination:
-        """The examination of the module, with two examples that differ if there are such."""
-        inputs = self.inputs[:_LOOKED_AT]
-        other = (inputs != inputs[:1]).flatten(1).any(1).to(torch.uint8).argmax()
-        pair = self._shown(torch.stack([inputs[0], inputs[other]]))
+        """The examination of the module."""
+        parts = [self.inputs] if self.held_out is None else [self.inputs, self.held_out[0]]
+        pair = self._shown(two_examples(parts, self.whole))
         return Examination(self.module, self._made(0), self.dropouts, pair, outputs, self.classifies)
 
     def _takes_whole(self, examples: Examples) -> bool:

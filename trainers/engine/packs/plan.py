@@ -92,7 +92,8 @@ def fastest_oracle(
     Every candidate first runs once unmeasured, so that the cost of first calls does not count. Measuring takes about a
     second on a CPU. If a single step takes longer, the remaining candidates are skipped, which loses nothing, because
     large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take longer than a
-    second, because it loads libraries. A candidate that runs out of GPU memory is skipped.
+    second, because it loads libraries. A candidate that runs out of GPU memory is skipped, and so is vmap for a
+    module that it cannot map.
 
     On a CPU, whether local loops run in example space is not measured but counted (`Oracle.instead_of`), so that two
     runs of one study agree in their last digits.
@@ -149,6 +150,9 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
             started[one] = _measure(oracle, batches(), params, 1)
         except torch.OutOfMemoryError as error:
             short_of_memory = error.with_traceback(None)  # the traceback's frames hold tensors
+        except Exception:  # of any kind, from code of others: vmap takes no module that branches on its data
+            if not (started and oracle.accelerators_only):
+                raise
         if sum(started.values()) > _BUDGET and not params.is_cuda:
             break
     if short_of_memory is not None and not started:

@@ -1,0 +1,28 @@
+"""The two examples with which a module is examined, chosen so that its first call fails rather than a later one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_LOOKED_AT = 64  # examples among which one is looked for that differs from the other
+
+
+def two_examples(parts: Sequence[Tensor], whole: bool) -> Tensor:
+    """(2, ...) of two examples, which differ if the first ones do.
+
+    Whole numbers may be places in a table, such as word ids: the examples are then those with the smallest and the
+    largest number, or one of the two if a single example has both.
+
+    Args:
+        parts: (examples, ...) inputs for training, then those for testing.
+        whole: whether the inputs are whole numbers.
+    """
+    last, others = parts[0][0], [*parts[0][:_LOOKED_AT]]
+    if whole:
+        width = last.numel()
+        last = max((held[held.argmax() // width] for held in parts), key=lambda one: int(one.max()))
+        others.insert(0, min((held[held.argmin() // width] for held in parts), key=lambda one: int(one.min())))
+    return torch.stack([next((one for one in others if not torch.equal(one, last)), last), last])
