@@ -134,6 +134,42 @@ class Straight(torch.autograd.Function):
         return slopes @ torch.eye(8)
 
 
+class Noisy(torch.autograd.Function):
+    """Adds noise to the gradient."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor) -> Tensor:
+        return rows.clone()
+
+    @staticmethod
+    def backward(context: Any, slopes: Tensor) -> Tensor:
+        return slopes + torch.randn_like(slopes)
+
+
+class Counter:
+    """Counts in an attribute of an object."""
+
+    calls = 0
+
+    def count(self) -> None:
+        self.calls += 1
+
+
+class Counted(nn.Module):
+    """Counts in an attribute of its class."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        type(self).calls += 1
+        out: Tensor = self.last(rows)
+        return out * (1 if self.calls < 1000 else 2)
+
+
 class Subclass(nn.Dropout):
     """A dropout layer that does something else."""
 
@@ -162,6 +198,15 @@ def frozen() -> nn.Module:
     module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     module[0].requires_grad_(False)
     return module
+
+
+def hooked(kind: str) -> Make:
+    def make() -> nn.Module:
+        module = Between(lambda self, rows: rows)
+        getattr(module.first.weight, kind)(lambda slopes: None)
+        return module
+
+    return make
 
 
 def counting(self: Any, rows: Tensor) -> Tensor:
@@ -264,6 +309,29 @@ REFUSED: dict[str, tuple[Make, Any, str]] = {
     ),
     "counter": (lambda: Between(counting, calls=0), ROWS, "(Between) gives other numbers when it is called again"),
     "list": (lambda: Between(logging, held=[]), ROWS, "(Between) changes its attribute held at every call"),
+    "counter_in_an_object": (
+        lambda: Between(lambda self, rows: (self.held.count(), rows)[1], held=Counter()),
+        ROWS,
+        "(Between) changes its attribute held at every call",
+    ),
+    "counter_in_the_class": (Counted, ROWS, "(Counted) changes its attribute calls at every call"),
+    "noise_in_gradients": (
+        lambda: Between(lambda self, rows: Noisy.apply(rows)),
+        ROWS,
+        "the module (Between) draws from torch's random generator in the backward pass",
+    ),
+    "hook": (hooked("register_hook"), ROWS, "layer first (Linear) must have no hook on its weight"),
+    "late_hook": (hooked("register_post_accumulate_grad_hook"), ROWS, "layer first (Linear) must have no hook"),
+    "sorting": (
+        lambda: nn.Sequential(nn.Linear(6, 6), Between(lambda self, rows: rows[rows[:, 0].argsort()])),
+        ROWS,
+        "layer 1 (Between) mixes examples",
+    ),
+    "sorting_downwards": (
+        lambda: Between(lambda self, rows: rows[rows[:, 0].argsort(descending=True)]),
+        ROWS,
+        "the module (Between) mixes examples",
+    ),
     "batch_norm": (linear(lambda: nn.BatchNorm1d(6)), ROWS, "layer 0 (BatchNorm1d) mixes the examples of a batch"),
     "batch_norm_without_statistics": (
         linear(lambda: nn.BatchNorm1d(6, track_running_stats=False)),

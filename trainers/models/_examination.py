@@ -5,8 +5,8 @@ mixing of examples, and no randomness in evaluations. In training, it may draw f
 (`_generators`), which `Network` seeds by (seed, round, client, step). All else would give other numbers in a pack,
 after a restart, or with other reports.
 
-The module is called with two examples, twice in either mode, then with each of them alone: a fraction of one step's
-time. Calls of all its layers are recorded, so that an error names the layer.
+The module is called with two examples, twice in either mode, then with each of them alone and with both in the other
+order: a fraction of one step's time. Calls of all its layers are recorded, so that an error names the layer.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Examination:
         self,
         inputs: Tensor,
         sources: Sequence[GlobalGenerator],
-        examples: slice = slice(None),
+        examples: Sequence[int] = range(EXAMPLES),
         backward: bool = False,
     ) -> _Pass:
         """Calls the module with recorded layers, from the same state of all generators every time.
@@ -151,12 +151,13 @@ class Examination:
             backward: whether gradients are computed too.
 
         Raises:
-            SpecError: the module raises an error, changes its inputs, or draws again in the backward pass.
+            SpecError: the module raises an error, changes its inputs, or draws in the backward pass.
         """
         done, watched = _Pass(), _Watched()
         running: list[str] = []
         shown = inputs.clone()
-        keys = torch.tensor(_KEYS, dtype=torch.int32, device=inputs.device)[examples] if self.module.training else None
+        own = [_KEYS[number] for number in examples]
+        keys = torch.tensor(own, dtype=torch.int32, device=inputs.device) if self.module.training else None
         for source in sources:
             source.seed(_SEED)
         marks = [source.mark() for source in sources]
@@ -164,7 +165,7 @@ class Examination:
             record = recorded(self.module, running, done.calls)
             with record, watched, keyed(self.dropouts, keys), torch.set_grad_enabled(self.module.training):
                 done.scores = self.module(shown)
-                made = len(done.calls)
+                made, drawn = len(done.calls), [source.mark() for source in sources]
                 if backward:
                     trained = [held for held in self.module.parameters() if held.requires_grad]
                     torch.autograd.grad(done.scores.sum(), trained, allow_unused=True)
@@ -178,10 +179,11 @@ class Examination:
         if not close(shown, inputs, 0.0):
             layer = self._changing(shown.copy_(inputs), lambda: shown.cpu().numpy().tobytes())
             raise self._error(layer, "changes the module's inputs in place, which are data that others use: copy them")
-        pairs = zip(sources, marks, strict=True)
         hidden = watched.noticed and self.module.training
         done.drawn = tuple(
-            source for source, mark in pairs if source.mark() != mark or (hidden and source.name == "torch")
+            one
+            for one, before, after in zip(sources, marks, drawn, strict=True)
+            if before != after or (hidden and one.name == "torch")
         )
         again, done.calls = done.calls[made:], done.calls[:made]
         if again and (done.drawn or self.dropouts):
@@ -190,6 +192,10 @@ class Examination:
                 "is called again in the backward pass, where random numbers would be others: do without "
                 "torch.utils.checkpoint or without dropout",
             )
+        for source, mark in zip(sources, drawn, strict=True):
+            if source.mark() != mark:
+                rest = f"draws from {source.name}'s random generator in the backward pass: draw in `forward` alone"
+                raise self._error("", rest)
         return done
 
     def _check_constructions(self, held: Mapping[str, Tensor]) -> None:
@@ -227,16 +233,15 @@ class Examination:
             raise self._error("", "must return scores that depend on a parameter to train, got none that does")
 
     def _check_examples_alone(self, both: _Pass, sources: Sequence[GlobalGenerator], training: bool) -> None:
-        """The scores of an example must not depend on its neighbours in a batch, nor on their number."""
+        """The scores of an example must not depend on its neighbours in a batch, on their number, nor on its place."""
         tolerance = _OTHER_KERNELS * self._rounding**0.5
-        for number in range(EXAMPLES):
-            one = slice(number, number + 1)
-            alone = self._call(self.inputs[one], sources, one)
-            self._check_scores(alone.scores, 1, training)
-            if not close(both.scores[one], alone.scores, tolerance):
+        for some in ([0], [1], [1, 0]):
+            others = self._call(self.inputs[some], sources, some)
+            self._check_scores(others.scores, len(some), training)
+            if not close(both.scores[some], others.scores, tolerance):
                 raise self._error(
-                    mixing(both.calls, alone.calls, one, tolerance),
-                    "mixes examples: the scores of an example differ with and without another one in the batch: "
+                    mixing(both.calls, others.calls, some, tolerance),
+                    "mixes examples: the scores of an example depend on another one in the batch, or on their order: "
                     "the first dimension must be the examples in all layers (batch_first), without batch statistics",
                 )
 
@@ -323,8 +328,8 @@ def refusal(module: nn.Module, layer: str, rest: str) -> SpecError:
 def refuse_unsuited(module: nn.Module) -> None:
     """Raises a SpecError for what needs no call to be found, so that a study is refused before it begins.
 
-    That is complex numbers, TorchScript, dropout of everything, and batch normalisation unless the module keeps it in
-    evaluation mode.
+    That is complex numbers, hooks on parameters, which only some oracles would call, TorchScript, dropout of
+    everything, and batch normalisation unless the module keeps it in evaluation mode.
 
     Args:
         module: as `make` returns it.
@@ -333,6 +338,9 @@ def refuse_unsuited(module: nn.Module) -> None:
         if held.is_complex():
             layer, own = _owner(name)
             raise refusal(module, layer, f"must compute with real numbers, got {own} of {held.dtype}: keep two parts")
+        if held._backward_hooks or held._post_accumulate_grad_hooks:
+            layer, own = _owner(name)
+            raise refusal(module, layer, f"must have no hook on its {own}: change gradients in `forward`")
     mode = module.training
     module.train()
     for name, layer in module.named_modules():

@@ -70,22 +70,22 @@ def differing(one: Sequence[LayerCall], other: Sequence[LayerCall], tolerance: f
     return None if len(one) == len(other) else ""
 
 
-def mixing(both: Sequence[LayerCall], alone: Sequence[LayerCall], one: slice, tolerance: float) -> str:
-    """The layer that gave an example other numbers beside another one than alone, or passed them to a layer inside it.
+def mixing(both: Sequence[LayerCall], others: Sequence[LayerCall], some: list[int], tolerance: float) -> str:
+    """The layer that gave an example other numbers than beside other ones, or passed them to a layer inside it.
 
     Args:
         both: the layers' calls with two examples.
-        alone: those with one of them.
-        one: its place.
+        others: those with one of them, or with both in the other order.
+        some: which ones these are.
         tolerance: relative to the largest number of a tensor.
     """
 
     def same(together: list[Tensor], single: list[Tensor]) -> bool:
         pairs = [pair for pair in zip(together, single, strict=False) if all(held.dim() for held in pair)]
-        batched = [(many, few) for many, few in pairs if (len(many), len(few)) == (2, 1)]
-        return all(close(many[one], few, tolerance) for many, few in batched)
+        batched = [(many, few) for many, few in pairs if (len(many), len(few)) == (2, len(some))]
+        return all(close(many[some], few, tolerance) for many, few in batched)
 
-    for first, second in zip(both, alone, strict=False):
+    for first, second in zip(both, others, strict=False):
         if first.layer != second.layer or not same(first.given, second.given):
             return first.layer.rpartition(".")[0]
         if not same(first.made, second.made):

@@ -6,6 +6,7 @@ import pickle
 import random
 from collections import deque
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,14 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def attributes_of(module: nn.Module) -> dict[str, Any]:
-    """Numbers, strings, tensors, arrays and generators in attributes of the layers, by "layer.attribute"."""
+    """Numbers, strings, tensors, arrays and generators in attributes of the layers, by "layer.attribute".
+
+    Attributes of the layers' classes count, and those of objects in attributes.
+    """
     found = {}
     for name, layer in module.named_modules():
-        for attribute, value in vars(layer).items():
+        classes = [one for one in type(layer).__mro__ if one.__module__.partition(".")[0] not in ("torch", "builtins")]
+        for attribute, value in (*(item for one in classes for item in vars(one).items()), *vars(layer).items()):
             if attribute not in _OWN:
                 found[f"{name}.{attribute}"] = _frozen(value, _DEPTH)
     return found
@@ -56,7 +61,10 @@ def _frozen(value: Any, depth: int) -> Any:
         return len(value), [_frozen(item, depth - 1) for item in list(value.values())[:_LONGEST]]
     if depth and isinstance(value, list | tuple | deque):
         return len(value), [_frozen(item, depth - 1) for item in list(value)[-_LONGEST:]]
-    return len(value) if isinstance(value, set | frozenset) else None
+    if isinstance(value, set | frozenset):
+        return len(value)
+    plain = depth and not callable(value) and not isinstance(value, property | classmethod | staticmethod | ModuleType)
+    return _frozen(dict(held), depth - 1) if plain and (held := getattr(value, "__dict__", None)) else None
 
 
 def _same(one: Any, other: Any) -> bool:
