@@ -11,8 +11,10 @@ from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
 from driftline.results.headline import ranges_text
 from driftline.results.show.advice import Wins, advice, offers, wins
+from driftline.results.show.axes import band_text
 from driftline.results.show.page import frontier_html
 from driftline.results.show.recommendation_rows import recommendation_rows
+from driftline.results.show.text_table import table
 
 from .samples import Chosen, confirmed
 from .test_show import data
@@ -49,6 +51,8 @@ def test_several_searches_are_counted_as_well_and_six_decide() -> None:
     assert advice(result, 3).endswith(" Better than b in 6 of 12 seeds and 4 of 6 searches.")
     three = frontier_document("s", [*searched("a", a[:3]), *searched("b", b[:3])], Chosen(), 3)
     assert advice(three, 3).endswith(" 3 searches do not decide which method is better (needs 6).")
+    assert "mean of a run's 2 seeds, corrected" in band_text(result)
+    assert "a: recommendations, confirmation, 6 searches, 2 seeds each\n" in table(result)
 
 
 def test_the_page_counts_the_same() -> None:

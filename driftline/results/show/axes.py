@@ -67,7 +67,7 @@ def band_text(result: Json) -> str:
     """Caption that explains lines and bands."""
     methods = [method for method in result["methods"].values() if method["frontier"]]
     confirmed = [method for method in methods if method["reported"]["phase"] == "confirmation"]
-    seeds = sorted({len(method["reported"]["seeds"]) for method in confirmed})
+    seeds = sorted({row["seeds"] for method in confirmed for row in method["configurations"]})
     count = "no" if not seeds else str(seeds[0]) if seeds[0] == seeds[-1] else f"{seeds[0]}-{seeds[-1]}"
     if result["deterministic"]:
         lines = "nothing is random: one run stands for all seeds"

@@ -131,13 +131,21 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1 - end]}~{text[len(text) - end :]}"
 
 
+def _seeds_of_a_run(method: Json) -> str:
+    """On how many seeds each configuration ran: ``6 seeds``, or ``6 searches, 6 seeds each``."""
+    searches = method["reported"]["searches"]
+    counts = sorted({row["seeds"] for row in method["configurations"]})
+    count = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]}-{counts[-1]}"
+    seeds = f"{count} seed{'s' if counts[-1] > 1 else ''}"
+    return f"{searches} searches, {seeds} each" if searches > 1 else seeds
+
+
 def _recommendations(result: Json, label: str, metric: str, cost: str) -> list[str]:
     reported = result["methods"][label]["reported"]
     rows = recommendation_rows(result, label)
     if not rows:
         return [f"{label}: nothing to recommend yet"]
-    seeds = len(reported["seeds"])
-    heading = f"{label}: recommendations, {reported['phase']}, {seeds} seed{'s' if seeds > 1 else ''}"
+    heading = f"{label}: recommendations, {reported['phase']}, {_seeds_of_a_run(result['methods'][label])}"
     lines = textwrap.wrap(heading, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     heads = [f"{unit(cost)} up to", "stop at round", metric]
     cells = [[row.end_text, str(row.stop), banded(*row.quality)] for row in rows]
