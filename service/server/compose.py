@@ -104,9 +104,9 @@ class Service:
         settings = self._settings
         if only != "api":
             launcher_kind(settings.launcher)  # report a wrong name before opening anything
+        issuer = None if only == "scheduler" else read_issuer(settings.oidc)
         if not settings.database_url or launcher_kind(settings.launcher).ON_THIS_MACHINE:
             prepare(settings.home)
-        issuer = None if only == "scheduler" else read_issuer(settings.oidc)
         secret = settings.secret or kept(settings.home, SECRET)[0]
         store = open_store(settings.database, self._stop)
         self._closers.append(("the store", store.close))

@@ -92,7 +92,7 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
 @pytest.mark.parametrize("rule", RUNG_RULES)
 def test_neither_workers_nor_deaths_change_a_decision(client: StoreClient, tmp_path: Path, rule: str) -> None:
     budget = {"trials_per_method": 12, "rounds": 8, "rungs": {"at": [2, 4], "rule": rule}, "seeds": 2, "confirm": 3}
-    study = stopping(methods=[stopping().to_json()["methods"][1]], budget=budget)
+    study = stopping(methods=[stopping().to_json()["methods"][1]], budget=budget, seed=2)
     whole = client.submit(study)
     Bench(client, whole, study, tmp_path / "whole", slots=1).run()
     assert {fact[1] for fact in facts(client, whole)} == {"COMPLETE", "STOPPED", "DIVERGED"}

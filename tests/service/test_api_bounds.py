@@ -14,6 +14,7 @@ import pytest
 
 from driftline.errors import InvalidRequest, RateLimited
 from driftline.wire.access import NewToken
+from driftline.wire.budgets import StudyEstimate
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
@@ -144,7 +145,9 @@ def test_checks_and_what_follows_run_off_the_event_loop(
     sqlite_store: Store, blocked: Blocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store.studies, "create", off_the_loop(sqlite_store.studies.create))
-    monkeypatch.setattr(app_module.studies, "estimate", off_the_loop(lambda *_: None))
+    monkeypatch.setattr(
+        app_module.studies, "estimate", off_the_loop(lambda *_: StudyEstimate(trials=1, packs=1, rounds=1))
+    )
     blocked.go_on.set()
     with running(sqlite_store, check=blocked) as service, service.client() as client:
         study = client.create(SPEC).id

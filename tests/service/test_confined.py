@@ -102,7 +102,7 @@ def test_a_task_reaches_no_secret_of_the_service(tmp_path: Path, monkeypatch: py
                 client.create(study)
     finally:
         service.close()
-    report = json.loads(str(answer.value).partition("REPORT")[2])
+    report = json.loads(str(answer.value).partition("REPORT")[2].splitlines()[0])
     assert report["data"] == "data"
     assert set(report["environment"]) & set(SECRETS) == set()
     assert not any(secret in json.dumps(report) for secret in SECRETS.values())

@@ -104,7 +104,7 @@ def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypat
             environment.cache_clear()
             said = CliRunner().invoke(app, ["whoami"])
             assert said.exit_code == 0, said.output
-            assert said.output.startswith(shown)
+            assert said.stdout.startswith(shown)
     finally:
         service.close()
         environment.cache_clear()

@@ -95,7 +95,7 @@ def test_a_model_with_its_settings() -> None:
         ({"clients": 0}, "task.clients must be at least 1, got clients=0"),
         (
             {"clients": 5000},
-            "task: clients must be in [1, 1438], one training example for each at least, got clients=5000",
+            "task.clients must be in [1, 1438], one training example for each at least, got clients=5000",
         ),
         ({"split_seed": -1}, "task.split_seed must be at least 0, got split_seed=-1"),
         ({"partitions": "iid"}, 'unknown key "partitions" in task: did you mean partition?'),
@@ -114,7 +114,7 @@ def test_a_model_with_its_settings() -> None:
         (
             {"clients": 3, "partition": {"classes_per_client": 2}},
             (
-                "task: clients times classes_per_client must be at least 10, the number of labels, "
+                "task.clients times classes_per_client must be at least 10, the number of labels, "
                 "got clients=3 and classes_per_client=2"
             ),
         ),

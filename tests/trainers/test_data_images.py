@@ -199,7 +199,7 @@ WRONG = [
     ),
     ("cifar", {"partition": "natural"}, f"must not be natural for cifar, {UNNATURAL}: use {FORMS}"),
     ("fashion", {"clients": None, "partition": "iid"}, "task.clients must be given (at least 1)"),
-    ("fashion", {"clients": 721}, "task: clients must be in [1, 720]"),
+    ("fashion", {"clients": 721}, "task.clients must be in [1, 720]"),
     ("fashion", {"writers": 3}, 'unknown key "writers" in task: known are'),
     ("cifar", {"model": "linear"}, 'task.model must be a model of labelled examples, got model="linear"'),
     ("cifar", {"model": 3}, "task.model must be the name of a model, got name=3"),
