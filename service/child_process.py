@@ -21,8 +21,9 @@ from typing import IO
 
 from driftline.errors import Unavailable
 from service.child_environment import child_environment
-from service.confined import command, hide_process
+from service.confined import NOBODY, becomes_nobody, command, hide_process
 from service.file_locks import own_folder
+from service.log_file import log_to_stderr
 
 START_S = 120.0
 """Seconds that a process may take to start."""
@@ -99,6 +100,8 @@ class ChildProcess:
         if self._readable is not None:
             self._folder = own_folder("driftline-child-", _LONGEST)
             place = self._folder[0]
+            if becomes_nobody():
+                os.chown(place, NOBODY, NOBODY)
             line = command(self._program, readable=self._readable, writable=[place], hidden=self._hidden)
             environment = {**child_environment(os.environ), "HOME": str(place), "TMPDIR": str(place)}
         running = subprocess.Popen(
@@ -137,7 +140,7 @@ def answer_lines(answer: Callable[[str], str], idle_seconds: float) -> None:
     """The main program of a child process: answers lines until the parent ends, or none has come for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     hide_process()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr(logging.WARNING)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries that print must not write into the answers
     while select.select([sys.stdin], [], [], idle_seconds)[0] and (line := sys.stdin.readline()):

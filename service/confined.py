@@ -21,7 +21,7 @@ from pathlib import Path
 NOBODY = 65534
 
 _SYSTEM = (
-    *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/proc", "/sys"),
+    *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/proc", "/sys", "/nix/store", "/gnu/store"),
     *("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
     *("/etc/mime.types", "/etc/fonts", "/etc/alternatives", "/dev/zero", "/dev/random", "/dev/urandom"),
 )
@@ -60,6 +60,11 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
+def becomes_nobody() -> bool:
+    """Whether a program that this process confines gets the account nobody."""
+    return sys.platform == "linux" and os.geteuid() == 0 and not landlock_version()
+
+
 def command(
     program: Sequence[str],
     *,
@@ -72,7 +77,7 @@ def command(
 
     Args:
         program: Its arguments for Python: ``["-m", "service.api.check_process", ...]``.
-        readable: Folders and files that it may also read.
+        readable: Folders and files that it may also read, with what links in these folders lead to.
         writable: Those in which it may also write.
         hidden: Files and folders that it may not read even if they lie in those or beside Python's. The names of
             files in them are shown where they lie in `writable` folders or in Python's.
@@ -89,11 +94,12 @@ def confine(
     if sys.platform != "linux":
         return
     version = landlock_version()
-    if os.geteuid() == 0:
-        if not version:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+    if becomes_nobody():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        _drop_capabilities()
+    elif os.geteuid() == 0:
         _drop_capabilities()
     _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     if version:
@@ -103,7 +109,8 @@ def confine(
 
 
 def _python() -> Iterator[Path]:
-    """Where Python's modules lie, those of projects that are installed in place included."""
+    """Where Python's modules and libraries lie, those of projects that are installed in place included."""
+    yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
     yield from map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix))
     for folder in map(Path, filter(None, sys.path)):
         yield folder
@@ -111,6 +118,15 @@ def _python() -> Iterator[Path]:
             url = str(json.loads(note.read_bytes()).get("url", ""))
             if url.startswith("file://"):
                 yield Path(url.removeprefix("file://"))
+
+
+def _linked(folders: Sequence[Path]) -> Iterator[Path]:
+    """Where links in these folders, and one level deeper, lead: a data set may lie on another disk."""
+    for folder in folders:
+        for link in (*folder.glob("*"), *folder.glob("*/*")):
+            target = Path(os.path.realpath(link))  # Path.resolve fails for a link to itself
+            if link.is_symlink() and not folder.resolve().is_relative_to(target):
+                yield target
 
 
 def _around(path: Path, hidden: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
@@ -134,8 +150,8 @@ def _landlock(
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _check(_libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
     kept_out = [path.resolve() for path in hidden]
-    python = [*map(Path, _SYSTEM), *_python()]
-    for paths, rights, between in ((python, _READ, _LIST), (readable, _READ, 0), (writable, files, _LIST)):
+    python, data = [*map(Path, _SYSTEM), *_python()], [*readable, *_linked(readable)]
+    for paths, rights, between in ((python, _READ, _LIST), (data, _READ, 0), (writable, files, _LIST)):
         for path in filter(Path.exists, paths):
             for place, whole in _around(path.resolve(), kept_out):
                 # Python finds no module in a folder that it cannot list. This shows the names of hidden files there.
@@ -196,7 +212,13 @@ def _main(rules: str, program: Sequence[str]) -> None:
     readable, writable, hidden = ([Path(path) for path in paths] for paths in places)
     confine(readable, writable, hidden, sockets=sockets)
     command_line = [sys.executable, "-P", *program]
-    os.execv(command_line[0], command_line)
+    try:
+        os.execv(command_line[0], command_line)
+    except PermissionError:
+        sys.exit(
+            f"{command_line[0]} must be readable to the account nobody, because this kernel has no Landlock: install "
+            "Python elsewhere, or start the service with an account other than root"
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ def usable_cores(root: Path = Path("/")) -> int:
         root: Where the files of control groups are read; tests pass their own.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(min(cores, *_quotas(root), cores)))
+    return max(1, int(min([cores, *_quotas(root)])))
 
 
 def _quotas(root: Path) -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Log lines of which parts were written by somebody else, and a log file in an output folder."""
+"""Log lines of which parts were written by somebody else: on stderr, and in a log file in an output folder."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ class VisibleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record's lines."""
         return escaped_lines(super().format(record))
+
+
+def log_to_stderr(level: int) -> None:
+    """Writes the log of this process, a service or one of its programs, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 class LogFile(logging.FileHandler):

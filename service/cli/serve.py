@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from types import FrameType
 from driftline.errors import InvalidSpec, Unavailable
 from service.cli.terminal import echo
 from service.confined import hide_process
-from service.log_file import VisibleFormatter
+from service.log_file import log_to_stderr
 from service.server import compose
 from service.server.compose import Part, Service, answered
 from service.server.home import ADMIN_TOKEN, prepare
@@ -53,9 +52,7 @@ def serve(
         if only not in ("api", "scheduler"):
             raise InvalidSpec("--only", f"must be api or scheduler, got {only!r}")
         part = "api" if only == "api" else "scheduler"
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr(logging.INFO)
     for noisy in ("httpx", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     settings = read_service(os.environ)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
@@ -21,6 +20,7 @@ from driftline.client.environment import environment
 from driftline.errors import DriftlineError
 from service.driver.lifecycle import NODES_S, DriverOptions, Ended, run_driver
 from service.driver.log_shipping import Shipper
+from service.log_file import log_to_stderr
 from service.settings import hang_seconds, ray_address
 
 PATIENCE_S = 600.0
@@ -30,7 +30,7 @@ PATIENCE_S = 600.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a driver; returns its exit code."""
     asked = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr(logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
 

@@ -1,8 +1,9 @@
-"""A task of an installed package, submitted by a user, that says all it can reach from a check of the service."""
+"""What a check of the service, and a driver on this machine, can reach: data and libraries, and no secret."""
 
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from driftline.client.api_client import ApiClient
-from driftline.errors import DriftlineError
+from driftline.errors import DriftlineError, InvalidSpec
 from service import confined
+from service.child_process import ChildProcess
 from service.launchers import local
 from service.launchers.base import Launch
 from service.server import compose
@@ -195,3 +197,57 @@ def test_without_landlock_no_sockets_and_no_memory_of_the_service(tmp_path: Path
     root, user, got = json.loads(ran.stdout)
     assert user == (confined.NOBODY if root else os.getuid())
     assert got == []
+
+
+CHILD = """
+import json, logging, pathlib, tempfile
+from service.child_process import answer_lines
+
+def text(file):
+    try:
+        return pathlib.Path(file).read_text()
+    except OSError:
+        return ""
+
+def answer(line):
+    logging.warning("of somebody else: \\x1b[2J")
+    tempfile.TemporaryFile().close()
+    return json.dumps([text(file) for file in json.loads(line)])
+
+answer_lines(answer, 60)
+"""
+
+
+def test_a_check_reads_linked_data_and_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if not confined.landlock_version():
+        pytest.skip("this kernel has no Landlock")
+    data, modules, library, disk = (tmp_path / name for name in ("data", "modules", "library", "disk"))
+    for folder in (data / "letters", modules, library, disk / "digits", disk / "home"):
+        folder.mkdir(parents=True)
+    files = [data / "digits" / "a", data / "letters" / "b", library / "c", data / "home" / "secret", disk / "aside"]
+    (data / "digits").symlink_to(disk / "digits")
+    (data / "home").symlink_to(disk / "home")
+    (data / "letters" / "b").symlink_to(disk / "b")
+    (data / "loop").symlink_to(data / "loop")
+    (data / "up").symlink_to(tmp_path)
+    for file in files:
+        file.write_text(file.name)
+    (modules / "reader.py").write_text(CHILD)
+    monkeypatch.setenv("PYTHONPATH", str(modules))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    child = ChildProcess("reader", what="reads", readable=[data], hidden=[disk / "home"])
+    try:
+        assert json.loads(child.ask(json.dumps([str(file) for file in files]), 60)) == ["a", "b", "c", "", ""]
+    finally:
+        child.end()
+    assert re.search(r"^[-0-9]+ [0-9:,]+Z WARNING of somebody else: \\u001b\[2J$", capfd.readouterr().err, re.MULTILINE)
+
+
+def test_root_without_landlock_runs_no_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(confined, "landlock_version", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(InvalidSpec, match="start the service with another account"):
+        local.build(local.Config(), url="", checkpoints=str(tmp_path), logs=tmp_path / "logs")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from driftline.errors import Unavailable
+from driftline.errors import InvalidSpec, Unavailable
 from driftline.study.validation import Section
 from service.child_environment import child_environment
-from service.confined import command
+from service.confined import becomes_nobody, command
 from service.file_locks import acquire, own_folder
 from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.local import driver_processes
@@ -70,7 +70,16 @@ def build(config: Config, *, url: str, checkpoints: str, logs: Path) -> LocalLau
         url: Address of the service, as drivers reach it.
         checkpoints: Path or URL of the folder for checkpoints.
         logs: Folder for the drivers' logs and locks.
+
+    Raises:
+        InvalidSpec: Drivers would get the account nobody, which can write no checkpoints.
     """
+    if becomes_nobody():
+        raise InvalidSpec(
+            "DRIFTLINE_LAUNCHER",
+            "local runs no drivers for root on a kernel without Landlock (Linux 5.13), because it could not keep the "
+            "service's secrets from them: start the service with another account",
+        )
     return LocalLauncher(
         url,
         checkpoints,
