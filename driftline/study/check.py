@@ -74,6 +74,7 @@ def _checked(study: Study) -> list[str]:
     """As `check`, but each part ends at its first error."""
     remarks = []
     first: trainers.TrialSpec | None = None
+    passes = False
     errors = Errors()
     _check_sizes(study)
     for index, entry in enumerate(study.methods):
@@ -81,6 +82,7 @@ def _checked(study: Study) -> list[str]:
             _check_spaces(entry, f"methods[{index}]")
             read = _corners_read(study, index)
             first = first or read[0]
+            passes = passes or read[0].pass_end != "joined"
             path = f"methods[{index}]"
             remarks += [*_rates(study, index), *_step_sizes(read[:2], path), *_weighting(read[0], path)]
             _check_constraints(study, index)
@@ -96,8 +98,10 @@ def _checked(study: Study) -> list[str]:
         with errors.collected():
             _check_quality(study, first)
             _check_scale(study)
-        remarks += [*trainers.data_remarks(first.task, first.batch_size), *sample_remark(study, first)]
+        remarks += [*trainers.data_remarks(first.task, vars(first)), *sample_remark(study, first)]
     errors.raise_any()
+    if study.drop_last and not passes:
+        remarks.append("drop_last: no entry has local_epochs, without which it changes nothing")
     remarks += [*cost_remark(study), *share_remark(study)]
     return [*remarks, *_confirmation(study.budget)]
 

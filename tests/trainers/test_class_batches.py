@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from driftline.study.spec import Study
 from trainers.engine import randomness
 from trainers.engine.batches.class_batches import ClassBatches
 from trainers.engine.evaluation.after_adaptation import split
@@ -113,7 +114,11 @@ def test_supports_have_exactly_as_many_shots_of_each_class(shots):
 
 def test_held_out_tasks_adapt_on_their_shots(drawings):
     spec = parse(trial(drawings, adaptation={"steps": [0, 1], "shots": 2}))
-    assert spec.warnings == ("adaptation.shots=2 leaves out 1 held-out client with at most 2 examples of a class",)
+    note = "adaptation.shots leaves out 1 of 4 held-out clients, which have at most 2 examples of a class"
+    assert spec.warnings == (note,)
+    study = {key: spec.canonical[key] for key in ("task", "adaptation", "batch_size", "batching")}
+    budget = {"trials_per_method": 4, "rounds": 10, "seeds": 0}
+    assert note in Study(name="few", methods=["maml"], **study, budget=budget).check()
     assert spec.canonical["adaptation"] == {"steps": [0, 1], "client_lr": None, "shots": 2}
     assert parse(spec.canonical).canonical == spec.canonical
     pack = Pack.from_spec(spec)
@@ -136,8 +141,8 @@ def test_held_out_tasks_adapt_on_their_shots(drawings):
         ({"adaptation": {"steps": [1], "shots": 0}}, "adaptation.shots must be at least 1, got shots=0"),
         (
             {"adaptation": {"steps": [1], "shots": 8}},
-            ("adaptation.shots must be at most 7 for this task, got shots=8: a held-out client is measured on its "
-            "examples beyond `shots` of each of its classes, and the clients with most have 8 of their rarest class"),
+            ("adaptation.shots must be at most 7 for this task, got shots=8: a held-out client needs more than `shots` "
+            "examples of each of its classes, and none has more than 8 of its rarest class"),
         ),
         ({"batch_size": None}, ("batch_size must be given with batching by_class, got none: k times the classes of a "
          "client for k examples of each")),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from driftline.study.spec import Study
 from trainers.engine import randomness
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.batches.passes import Passes
@@ -262,6 +263,19 @@ def test_examples_are_those_of_the_batches(end, repeats):
         "dropped": [32, 16, 8, 7, 1],
     }
     assert in_a_pass.tolist() == wanted[end]
+
+
+def test_leaving_out_the_last_batch_of_a_pass_without_passes_is_a_note(data):
+    assert parse(trial(data, batch_size=4, drop_last=True)).warnings == ()
+    assert parse(trial(data, batch_size=4, method={"local_steps": 2})).warnings == ()
+    (note,) = parse(trial(data, batch_size=4, method={"local_steps": 2}, drop_last=True)).warnings
+    assert note.startswith("drop_last changes nothing without local_epochs")
+    task = parse(trial(data)).canonical["task"]
+    objective, budget = {"quality": "train_loss"}, {"trials_per_method": 4, "rounds": 10, "seeds": 0}
+    passing = {"name": "fednova", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}}
+    for entries, found in ((["fedavg", passing], False), (["fedavg", "fedprox"], True)):
+        study = Study(name="mine", task=task, methods=entries, objective=objective, budget=budget, drop_last=True)
+        assert any(remark.startswith("drop_last: no entry has local_epochs") for remark in study.check()) == found
 
 
 def test_passes_with_replacement_draw_as_many_as_the_client_has(data):

@@ -410,15 +410,20 @@ def test_what_will_disappoint_is_a_note(
     monkeypatch.setitem(models()._loaded, "words", models()["mlp"])
     monkeypatch.setitem(models()._added, "words", models()._added.get("words"))
     np.savez(folder / "mine.npz", **(arrays() | content))
-    notes = data_remarks(parsed(**document), None)
+    notes = data_remarks(parsed(**document), drawn(None))
     assert len(notes) == (note is not None), notes
     assert note is None or note in notes[0]
 
 
+def drawn(batch_size: int | None, batching: str = "shuffled") -> dict[str, Any]:
+    return {"batch_size": batch_size, "batching": batching, "adaptation": None}
+
+
 def test_batches_larger_than_most_clients_are_a_note(folder: Path) -> None:
-    assert data_remarks(parsed(), 7) == []
-    (note,) = data_remarks(parsed(), 8)
-    assert note.startswith("batch_size is 8, more than most clients have (the median is 7.5 examples)")
+    assert data_remarks(parsed(), drawn(7)) == []
+    (note,) = data_remarks(parsed(), drawn(8))
+    assert note.startswith("batch_size is 8, more than most clients have (the median is 7.5 examples): leave it out")
+    assert "leave it out" not in data_remarks(parsed(), drawn(8, "by_class"))[0]  # where it must be given
     study = Study(
         name="mine",
         task={"name": "npz", "path": "mine.npz"},

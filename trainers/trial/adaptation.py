@@ -110,8 +110,8 @@ def warnings(chosen: Adaptation | None, task: TaskSettings) -> list[str]:
     """
     if chosen is None or chosen.shots is None or not (few := int((_rarest[task] <= chosen.shots).sum())):
         return []
-    clients = "1 held-out client" if few == 1 else f"{few} held-out clients"
-    return [f"{PATH}.shots={chosen.shots} leaves out {clients} with at most {chosen.shots} examples of a class"]
+    least = f"at most {chosen.shots} example{'s' * (chosen.shots > 1)} of a class"
+    return [f"{PATH}.shots leaves out {few} of {len(_rarest[task])} held-out clients, which have {least}"]
 
 
 def rarest_class(targets: NDArray[Any], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -142,8 +142,7 @@ def _check_shots(shots: int, task: TaskSettings, problem: Callable[[], Problem])
     if most < shots:
         rule = f"be at most {most}" if most > 0 else "be left out"
         raise SpecError(
-            f"{place} must {rule} for this task, got shots={shots}: a held-out client is measured on its examples "
-            "beyond `shots` of each of its classes, and the clients with most have "
-            f"{most + 1} of their rarest class",
+            f"{place} must {rule} for this task, got shots={shots}: a held-out client needs more than `shots` examples "
+            f"of each of its classes, and none has more than {most + 1} of its rarest class",
             place,
         )

@@ -212,10 +212,7 @@ def parse(document: Any) -> TrialSpec:
         members=method.members,
         listed=listed,
         canonical=canonical,
-        warnings=tuple(
-            warnings(method, optimizers, schedule, task, values["clients_per_round"], values["batch_size"])
-            + adaptation.warnings(values["adaptation"], task)
-        ),
+        warnings=tuple(warnings(method, optimizers, schedule, task, values)),
         **values,
     )
 

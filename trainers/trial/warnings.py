@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from trainers.contracts import Method, Optimizer, Schedule
 from trainers.problem import TaskSettings
+from trainers.trial import adaptation
 from trainers.trial.parts import Part
 
 _RATIO = 10.0
@@ -18,8 +20,7 @@ def warnings(
     optimizers: Mapping[str, Part[Optimizer]],
     schedule: Part[Schedule],
     task: TaskSettings,
-    clients_per_round: int | None,
-    batch_size: int | None,
+    values: Mapping[str, Any],
 ) -> list[str]:
     """One line for each setting that is allowed, but probably not meant.
 
@@ -28,11 +29,10 @@ def warnings(
         optimizers: role -> optimizer.
         schedule: the schedule.
         task: settings of the task.
-        clients_per_round: None is all clients.
-        batch_size: None is the client's full data.
+        values: the checked keys of the document besides its objects.
     """
     client_lrs, server_lrs = method.values.get("client_lr", ()), method.values.get("server_lr", ())
-    remarks = data_remarks(task, batch_size)
+    remarks = data_remarks(task, values)
     counts = method.values.get("local_steps", (None,) * len(client_lrs))
     ratios = [
         server_lr / client_lr
@@ -59,26 +59,31 @@ def warnings(
         if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
             mine, own = different[0]
             remarks.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
-    return [*remarks, *mixed(method, optimizers, schedule, task, clients_per_round)]
+    if values["drop_last"] and all(epochs is None for epochs in method.values.get("local_epochs", ())):
+        remarks.append("drop_last changes nothing without local_epochs: steps have batches of equal size")
+    return [*remarks, *mixed(method, optimizers, schedule, task, values["clients_per_round"])]
 
 
-def data_remarks(task: TaskSettings, batch_size: int | None) -> list[str]:
-    """One line for each fact about the data, and the batches from it, that is probably not meant.
+def data_remarks(task: TaskSettings, values: Mapping[str, Any]) -> list[str]:
+    """One line for each fact about the data, and what is drawn from it, that is probably not meant.
 
     Args:
         task: settings of the task.
-        batch_size: None is the client's full data.
+        values: batch_size, batching and adaptation of the trial.
     """
-    remarks = list(getattr(task, "notes", ()))
+    remarks = [*getattr(task, "notes", ()), *adaptation.warnings(values["adaptation"], task)]
     if task.examples is None:
         return remarks
     if task.clients == 1:
         remarks.append("task: there is one client, so that no models are averaged")
     middle = float(np.median(task.examples))
+    batch_size = values["batch_size"]
     if batch_size is not None and batch_size > middle:
+        advice = "leave it out for steps with all examples of a client"
+        if values["batching"] == "by_class":
+            advice = "their batches hold all their examples, not equally many of each class"
         remarks.append(
-            f"batch_size is {batch_size}, more than most clients have (the median is {middle:g} examples): leave it "
-            "out for steps with all examples of a client"
+            f"batch_size is {batch_size}, more than most clients have (the median is {middle:g} examples): {advice}"
         )
     return remarks
 
