@@ -134,7 +134,7 @@ def _cut(text: str, size: int) -> str:
 def _seeds_of_a_run(method: Json) -> str:
     """On how many seeds each configuration ran: ``6 seeds``, or ``6 searches, 6 seeds each``."""
     searches = method["reported"]["searches"]
-    counts = sorted({row["seeds"] for row in method["configurations"]})
+    counts = sorted({row["seeds"] for row in method["configurations"]}) or [len(method["reported"]["seeds"])]
     count = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]}-{counts[-1]}"
     seeds = f"{count} seed{'s' if counts[-1] > 1 else ''}"
     return f"{searches} searches, {seeds} each" if searches > 1 else seeds
