@@ -269,19 +269,22 @@ def _class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], p
     tested = np.unique(held_out.targets[np.concatenate(test)]) if len(test) else np.zeros(0, np.int64)
     trained = np.unique(table.main.targets[rows])
     everywhere = np.union1d(trained, tested)
-    empty = np.setdiff1d(np.arange(classes), everywhere)
-    if len(empty):
+    empty = classes - len(everywhere)
+    if empty:
         first = int(everywhere[0])
         why = f"the classes begin at {first}" if first else f"{len(everywhere)} of {classes} classes have examples"
-        yield f"{join(path, 'targets')}: {why}: no example of class {_listed(empty)}; number them from 0 without gaps"
+        named = np.setdiff1d(np.arange(min(classes, len(everywhere) + _SHOWN)), everywhere)  # the first empty ones
+        which = _listed(named, empty)
+        yield f"{join(path, 'targets')}: {why}: no example of class {which}; number them from 0 without gaps"
     unseen = np.setdiff1d(tested, trained)
     if len(unseen):
-        yield f"{join(path, 'test')}: class {_listed(unseen)} is tested and never trained"
+        yield f"{join(path, 'test')}: class {_listed(unseen, len(unseen))} is tested and never trained"
 
 
-def _listed(classes: Rows) -> str:
-    more = "" if len(classes) <= _SHOWN else f" and {len(classes) - _SHOWN} more"
-    return ", ".join(map(str, classes[:_SHOWN].tolist())) + more
+def _listed(first: Rows, count: int) -> str:
+    """The first few of `count` classes by number."""
+    more = "" if count <= _SHOWN else f" and {count - _SHOWN} more"
+    return ", ".join(map(str, first[:_SHOWN].tolist())) + more
 
 
 def _scale_notes(part: TablePart, model: str, place: str) -> Iterator[str]:
