@@ -6,7 +6,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 TORCH_INDEX ?=
 # Number of test files that run at once; of slow tests one more, since these wait more than they compute.
 WORKERS ?= 2
-FILES := --dist loadfile --no-loadscope-reorder
+# A process that dies ends the run: with another in its place, it may never end.
+FILES := --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Files with slow tests: collecting all others in each process would take longer than some of these tests.
 SLOW = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests)
 # With ALL=1, `make test-faults` kills at 200 places: before a release, and after changes of the driver or the store.
