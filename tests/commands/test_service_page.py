@@ -169,7 +169,7 @@ def commands(page: Page, shell: Terminal, rounds: Callable[[], int]) -> str:
     assert "fedavg" in shell.run(frontier)
     assert '"definitions"' in shell.run(f"{frontier} --json")
     assert "test_accuracy" in shell.run(f"{frontier} --quality test_accuracy --cost bytes")
-    assert "no verdict" in shell.run(page.take("driftline compare")).lower()  # trials have hardly begun
+    assert "not decided" in shell.run(page.take("driftline compare")).lower()  # trials have hardly begun
     shell.run(page.take("driftline extend"))
     shell.run(page.take("sqlite3"))
     assert "nothing to retry" in shell.run(page.take("driftline retry"), code=5)
