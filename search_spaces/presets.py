@@ -16,11 +16,12 @@ Sources: FedAvgM is from "Measuring the Effects of Non-Identical Data Distributi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from search_spaces import rates, spaces
-from search_spaces.parameters import Space, fixed
+from search_spaces import spaces
+from search_spaces.parameters import Float, Space, fixed
 from search_spaces.spaces import SERVERS
 from trainers import SpecError, hint, shown
 
@@ -44,7 +45,10 @@ def method_space(name: object, space: Space) -> Space:
         name: Name of the preset.
         space: The default space of fedavg.
     """
-    return space | {"client_lr": rates.moving_client_lr()} if "along" in _PAPERS[str(name)] else space
+    rate = space["client_lr"]
+    if "along" in _PAPERS[str(name)] and isinstance(rate, Float):
+        return space | {"client_lr": replace(rate, also=())}
+    return space
 
 
 def entry(name: object, server: object = None) -> dict[str, Any]:

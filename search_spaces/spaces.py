@@ -1,21 +1,14 @@
-"""The default spaces, found by name: one module for every method, optimizer and schedule.
-
-A module defines ``default() -> Space`` (for an optimizer ``default(role) -> Space``), and the papers' grids as further
-functions. Nothing has to be registered: a file in methods/, optimizers/ or schedules/ is found. Names that begin with
-"_" are private.
-"""
+"""The default spaces of methods, optimizers and schedules, which their modules in `trainers` state as `SPACE`."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
-from search_spaces.parameters import Choice, Float, Parameter, Space, is_fixed
-from trainers import REGISTRIES, ROLES, Hyperparameter, SpecError, hint, shown
+from search_spaces.parameters import Choice, Float, Parameter, Space, from_json, is_fixed
+from trainers import REGISTRIES, ROLES, Configured, Hyperparameter, Registry, SpecError, hint, shown
 
 Kind = Literal["methods", "client", "server", "central", "merge", "schedules"]
 """Kind of a space; for optimizers, their role."""
@@ -29,12 +22,12 @@ SERVERS: Mapping[str, str] = MappingProxyType(
 @cache
 def names(kind: Kind) -> tuple[str, ...]:
     """The methods, optimizers or schedules that have a default space, sorted."""
-    package = importlib.import_module(f"search_spaces.{_folder(kind)}")
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.name[0] != "_"))
+    registry = _registry(kind)
+    return tuple(name for name in registry if registry.constant(name, "SPACE") is not None)
 
 
 def default(kind: Kind, name: str) -> Space:
-    """A fresh copy of the default space.
+    """A fresh copy of the default space: the plug-in's `SPACE`, for an optimizer as it is in the role.
 
     Args:
         kind: One of KINDS.
@@ -47,14 +40,16 @@ def default(kind: Kind, name: str) -> Space:
         >>> default("server", "sgd")["momentum"].contains(0.9)
         True
     """
-    if name not in names(kind):
-        registry = REGISTRIES[{"methods": "method", "schedules": "schedule"}.get(kind, kind)]()
-        if name in registry:
-            raise SpecError(f"no default space for {registry.word} {shown(name)}: give it a space")
+    registry = _registry(kind)
+    if name not in registry:
         raise SpecError(f"no {registry.word} {shown(name)}: {preset_of(kind, name) or hint(name, registry)}")
-    module = importlib.import_module(f"search_spaces.{_folder(kind)}.{name}")
-    space: Space = module.default(kind) if kind in ROLES else module.default()
-    return space
+    forms, absent = registry.constant(name, "SPACE"), ()
+    if forms is None:
+        raise SpecError(f"no default space for {registry.word} {shown(name)}: give it a space")
+    if kind in ROLES:
+        forms = forms | (registry.constant(name, "SPACES") or {}).get(kind, {})
+        absent = (registry.constant(name, "ABSENT") or {}).get(kind, ())
+    return {key: from_json(form, f"{name}.SPACE.{key}") for key, form in forms.items() if key not in absent}
 
 
 def preset_of(kind: str, name: object) -> str | None:
@@ -126,5 +121,5 @@ def dimensions(spaces: Iterable[dict[str, Parameter]]) -> tuple[str, ...]:
     return tuple(sorted({name for space in spaces for name in free(space)}))
 
 
-def _folder(kind: Kind) -> str:
-    return "optimizers" if kind in ROLES else kind
+def _registry(kind: Kind) -> Registry[Configured]:
+    return REGISTRIES[{"methods": "method", "schedules": "schedule"}.get(kind, kind)]()

@@ -16,7 +16,6 @@ FILES = {"__init__.py", "__main__.py", "launcher.py", "quadratic.py"}
 
 OPEN = {
     *(f"trainers.{kind}" for kind in ("methods", "models", "optimizers", "reports", "schedules", "tasks")),
-    *(f"search_spaces.{kind}" for kind in ("methods", "optimizers", "schedules")),
 }
 """Folders of plug-ins: their modules are found by their names, and who adds one edits nothing else."""
 
@@ -49,7 +48,7 @@ def test_files_of_a_package_have_names_of_their_own() -> None:
     shared = set()
     for package in PACKAGES:
         files = [file for file in (TESTS.parent / package).rglob("*.py") if file.parent.name != "versions"]
-        assert len(files) > 20
+        assert len(files) > 5
         shared |= {name for name, times in Counter(file.name for file in files).items() if times > 1}
     assert shared == FILES
 

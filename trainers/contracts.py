@@ -78,6 +78,7 @@ class Optimizer(Configured, Protocol):
     Attributes:
         Hyper: its settings, with the defaults for the server.
         DEFAULTS: role -> setting -> default, if it differs from that for the server.
+        SPACES: role -> setting -> range, if it differs from that in SPACE; a literal too.
         ABSENT: role -> settings that it does not have in that role.
         REFUSED: role -> why it cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
@@ -90,6 +91,7 @@ class Optimizer(Configured, Protocol):
     """
 
     DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    SPACES: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     ABSENT: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     REFUSED: Mapping[str, str] = MappingProxyType({})
     LINEAR: bool = False

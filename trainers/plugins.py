@@ -27,9 +27,12 @@ class Configured(Protocol):
 
     Attributes:
         Hyper: dataclass of its hyperparameters, with fields declared by `trainers.hyperparameters.tunable`.
+        SPACE: its default search space as in a study: hyperparameter -> range or choices. A literal, because it is read
+            without importing the module; None: studies must give a space.
     """
 
     Hyper: type
+    SPACE: Mapping[str, Any] | None = None
 
     def complete(self, values: dict[str, Any]) -> dict[str, Any]:
         """Checks one trial's values together, and fills in values that follow from others.

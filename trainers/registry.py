@@ -8,13 +8,16 @@ the same name. The contract of a kind is a Protocol, such as `trainers.contracts
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from importlib.abc import InspectLoader
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from trainers.errors import PluginError, SpecError
 from trainers.plugins import load
@@ -99,6 +102,21 @@ class Registry(Mapping[str, P]):
             raise SpecError(f"{path}: no {self.word} {shown(name)}: {what}", path)
         return self[name]
 
+    def constant(self, name: str, attribute: str) -> Any:
+        """A literal that a plug-in assigns to an attribute, read from its source without importing it and torch.
+
+        Args:
+            name: of the plug-in.
+            attribute: its attribute, such as "SPACE".
+
+        Returns:
+            The value; None if the plug-in does not assign one.
+
+        Raises:
+            PluginError: what it assigns is not a literal.
+        """
+        return _literal(f"{self.package}.{name}" if name in self._own else self._added[name].module, attribute)
+
     def _module(self, name: str) -> ModuleType:
         if name in self._own:
             return importlib.import_module(f"{self.package}.{name}")
@@ -110,6 +128,20 @@ class Registry(Mapping[str, P]):
         if not isinstance(loaded, ModuleType):
             raise PluginError(f"entry point {name} of {self.group} must name a module, got {loaded!r}")
         return loaded
+
+
+@cache
+def _literal(module: str, attribute: str) -> Any:
+    found = find_spec(module)
+    source = found.loader.get_source(module) if found and isinstance(found.loader, InspectLoader) else None
+    for node in ast.parse(source or "").body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and attribute in (getattr(one, "id", "") for one in targets):
+            try:
+                return ast.literal_eval(node.value or ast.Constant(None))
+            except ValueError as error:
+                raise PluginError(f"{module}: {attribute} must be a literal, line {node.lineno}") from error
+    return None
 
 
 @cache

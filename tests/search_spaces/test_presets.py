@@ -8,7 +8,8 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from search_spaces import presets, rates, spaces
+from search_spaces import presets, spaces
+from search_spaces.parameters import Float
 from trainers.engine.packs.pack import Pack
 from trainers.registry import optimizers
 from trainers.trial.document import parse
@@ -39,7 +40,7 @@ def test_a_preset_is_fedavg_with_a_server_optimizer(name):
     server = presets.SERVERS[name]
     space = spaces.default("methods", "fedavg")
     if server != "sgd":
-        space["client_lr"] = rates.moving_client_lr()
+        space["client_lr"] = Float(1e-3, 10.0, log=True)
     forms = {key: parameter.to_json() for key, parameter in space.items()}
     held = PAPERS[name] | {key: item.to_json() for key, item in spaces.default("server", server).items()}
     written = {"label": name, "name": "fedavg", "space": forms, "server": {"name": server, "space": held}}

@@ -1,15 +1,18 @@
 """The default spaces and the papers' grids."""
 
+import re
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
 import pytest
+import yaml
 
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
-from search_spaces import rates, spaces
-from search_spaces.methods import aligned_linear_scaling, fedavg, fedga, fedprox, gradalign, local_sgd, scaffold
-from search_spaces.optimizers import sgd, yogi
-from search_spaces.schedules import plateau
+from search_spaces import spaces
+from search_spaces.parameters import from_json
 from search_spaces.spaces import SERVERS
-from trainers.errors import SpecError
+from trainers.errors import PluginError, SpecError
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.document import parse
 from trainers.trial.parts import offered
@@ -40,8 +43,12 @@ def test_default_space_fits_its_module(kind, name):
 
 
 @pytest.mark.parametrize("kind", spaces.KINDS)
-def test_everything_that_can_be_chosen_has_a_default_space(kind):
-    assert set(REGISTRIES[kind]()) == set(spaces.names(kind))
+def test_every_module_of_ours_states_a_default_space_and_it_is_read_without_importing(kind):
+    registry = REGISTRIES[kind]()
+    assert set(registry) == set(spaces.names(kind))
+    for name, module in registry.items():
+        assert registry.constant(name, "SPACE") == module.SPACE
+        assert (registry.constant(name, "SPACES") or {}) == getattr(module, "SPACES", {})
 
 
 def test_rates_are_on_a_log_scale_everywhere():
@@ -78,69 +85,62 @@ def test_names_of_the_literature_are_explained_and_far_ones_are_not_guessed(name
         methods().find(name, "method.name")
 
 
-def test_a_method_of_a_package_has_no_default_space(monkeypatch):
-    monkeypatch.setattr(methods(), "_own", {*methods()._own, "fedmedian"})
+def test_a_method_may_state_no_default_space_but_not_a_computed_one(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "fedmedian_of_a_package.py").write_text("import nothing_of_that_name\nHyper = int\n")
+    (tmp_path / "fedmean_of_a_package.py").write_text("SPACE = dict(client_lr=0.1)\n")
+    for name in ("fedmedian", "fedmean"):
+        point = EntryPoint(name, f"{name}_of_a_package", "driftline.methods")
+        monkeypatch.setitem(methods()._added, name, point)
+    with pytest.raises(PluginError, match="fedmean_of_a_package: SPACE must be a literal, line 1"):
+        spaces.default("methods", "fedmean")
     with pytest.raises(SpecError, match='no default space for method "fedmedian": give it a space'):
         spaces.default("methods", "fedmedian")
 
 
-def test_papers_grids_have_the_papers_numbers():
-    assert rates.client_lr_grid().options == (0, 1e-3, 1e-2, 1e-1, 1, 10)
-    assert rates.client_lr_grid(100).options == (0, 1e-3, 1e-2, 1e-1, 1, 10, 100)
-    assert rates.half_decades().options == pytest.approx(
-        [0.001, 0.00316227766, 0.01, 0.0316227766, 0.1, 0.316227766, 1, 3.16227766, 10], rel=1e-9
-    )
-    assert [spaces.grid_size(space) for space in (fedavg.fixed_server_lr(), fedavg.tuned_server_lr())] == [6, 63]
-    assert [spaces.grid_size(space) for space in (fedavg.jointly_tuned(), fedprox.jointly_tuned())] == [81, 324]
-    assert fedavg.tuned_server_lr()["local_steps"].options == (10,)
-    assert fedavg.jointly_tuned()["local_steps"].options == (50,)
-    assert sgd.paper()["momentum"].options == (0, 0.9)
-    assert {key: value.options for key, value in plateau.paper().items()} == {
-        "window": (100,),
-        "patience": (100,),
-        "cooldown": (100,),
-        "min_delta": (1e-4,),
-        "client_decay": (0.1,),
-        "server_decay": (0.9,),
-    }
+GRIDS = {
+    "fedavg, figure 12": 6,
+    "fedavg, appendix E.3": 81,
+    "fedprox, section 6": 324,
+    "fedavg, sections 8.1 and 8.4": 63,
+    "fedavg, figure 6": 7,
+    "local_sgd, section 8.2": 6,
+    "fedga, coarse stage": 4,
+    "fedga, section 5.1 (EMNIST)": 32,
+    "fedga, section 5.2 (CIFAR-10)": 16,
+    "scaffold, section 5.1 (EMNIST)": 32,
+    "scaffold, section 5.2 (CIFAR-10)": 16,
+    "gradalign, section 5.2": 8,
+}
+"""Configurations of the papers' grids."""
+PAPERS = yaml.safe_load((Path(spaces.__file__).parent / "papers.yaml").read_text(encoding="utf-8"))
+PAPERS = {place: form for paper in PAPERS.values() for place, form in paper.items() if place != "choice"}
 
 
-def test_grids_of_gradient_alignment_have_the_papers_numbers():
-    assert [spaces.grid_size(scaffold.emnist()), spaces.grid_size(scaffold.cifar10())] == [32, 16]
-    assert [spaces.grid_size(fedga.emnist(0.025)), spaces.grid_size(fedga.cifar10(2.5))] == [32, 16]
-    assert spaces.grid_size(gradalign.cifar10(2.0)) == 8
-    assert fedga.emnist(0.025)["displacement"].options == (0.025,)
-    best = {name: value for name, value in fedga.cifar10(2.5).items() if name != "displacement"}
-    staged = fedga.displacements(best, fedga.alignment.coarse_displacements())
-    assert staged["displacement"].options == (0.01, 0.1, 1.0, 5.0)
-    assert spaces.grid_size(staged) == 4 * spaces.grid_size(best)
-    for name, space in [("fedga", staged), ("aligned_linear_scaling", aligned_linear_scaling.one_rate())]:
-        setting = {key: parameter.grid()[0] for key, parameter in space.items()}
-        document = {"task": {"name": "quadratic", "problem": "two_clients"}, "method": {"name": name, **setting}}
-        assert parse({**document, "rounds": 1}).method.name == name
-
-
-def test_the_yogi_study():
-    assert {key: value.options[0] for key, value in yogi.paper().items()} == {
-        "beta1": 0.9,
-        "beta2": 0.99,
-        "epsilon": 1e-5,
-        "initial_accumulator": 0,
-        "bias_correction": True,
-    }
-    assert fedavg.adaptive_fixed_server_lr()["client_lr"].options == (0, 1e-3, 1e-2, 1e-1, 1, 10, 100)
-    assert fedavg.adaptive_fixed_server_lr()["server_lr"].options == (0.01,)
-    found = [(setting["client_lr"], setting["server_lr"]) for setting in yogi.word_prediction()]
-    assert found == [(0.1, 10**-1.5), (0.01, 10**-1.5), (0.001, 0.01), (0, 0.01)]
-    found = [(setting["client_lr"], setting["server_lr"]) for setting in yogi.tag_prediction()]
-    assert found == [(rate, 10**-0.5) for rate in (100, 10, 1, 0.1, 0.01, 0)]
-    grid = fedavg.tuned_server_lr()
-    for setting in (*yogi.word_prediction(), *yogi.tag_prediction()):
-        assert all(grid[name].contains(value) for name, value in setting.items())
-
-
-def test_the_tied_study():
-    assert local_sgd.tied()["client_lr"].options == (1e-3, 1e-2, 1e-1, 1, 10, 100)
+@pytest.mark.parametrize("place", PAPERS)
+def test_the_papers_grids_fit_their_modules(place):
+    name, form = re.split("[, ]", place)[0], PAPERS[place]
+    start = form.pop("start", [])
+    space = {key: from_json(value) for key, value in (form or spaces.default("methods", name)).items()}
+    assert spaces.grid_size(space) == GRIDS.get(place, spaces.grid_size(space))
+    if name not in methods():
+        part, word = (schedules()[name], "schedule") if name in schedules() else (optimizers()[name], "server")
+        described = {item.name: item for item in offered(part, word)}
+        for key, parameter in space.items():
+            spaces.check(parameter, described[key], key)
+        return
+    task = {"name": "digits", "central": {"fraction": 0.1}} if methods()[name].CENTRAL else {"name": "digits"}
+    for setting in start or [{key: parameter.grid()[0] for key, parameter in space.items()}]:
+        member = parse({"task": task, "method": {"name": name, **setting}, "rounds": 1}).method.member(0)
+        assert member | {key: value for key, value in setting.items() if key != "delta_lr"} == member
+        if "delta_lr" in setting:
+            assert member["server_lr"] == setting["client_lr"]
+        if task.get("central") and "central_steps" in member:
+            assert (member["central_steps"], member["central_lr"], member["merge_lr"]) == (
+                setting["local_steps"],
+                None,
+                1,
+            )
 
 
 TASK = {"name": "quadratic", "problem": "two_clients", "central": {"hessian": [[1.0]], "center": [0.0]}}
@@ -163,10 +163,11 @@ def test_settings_of_the_default_space_make_trials(kind, name):
 
 
 def test_the_default_ranges_grid_is_the_papers():
-    assert rates.client_lr().grid() == rates.client_lr_grid().options
-    assert rates.server_lr().grid() == pytest.approx(rates.half_decades().options, rel=1e-11)
+    default, grid = spaces.default("methods", "fedavg"), PAPERS["fedavg, figure 12"]["client_lr"]
+    assert default["client_lr"].grid() == from_json(grid).options
+    assert default["server_lr"].grid() == pytest.approx(from_json(PAPERS["fedavg, appendix E.3"]["server_lr"]).options)
 
 
 def test_free_names_are_sorted_and_leave_out_the_fixed():
-    assert spaces.free(fedavg.fixed_server_lr()) == ("client_lr",)
+    assert spaces.free({"b": from_json(1.0), "a": from_json({"float": [0, 1]})}) == ("a",)
     assert spaces.free(spaces.default("methods", "fedprox")) == ("client_lr", "local_steps", "prox", "server_lr")

@@ -12,9 +12,7 @@ from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces import spaces
 from search_spaces.constraints import Constraint
-from search_spaces.methods import fedavg
 from search_spaces.parameters import Choice, Float, Int
-from service.samplers import grid
 from service.samplers.build import build
 
 OBJECTIVES = ("quality", "speed")
@@ -144,13 +142,6 @@ def test_grid_holds_every_combination_once_and_then_repeats():
     drawn = [tuple(sampler.ask(number).values()) for number in range(12)]
     assert sorted(drawn[:6]) == sorted(itertools.product((1, 2, 3), (0.0, 1.0), ("x",)))
     assert drawn[6:] == drawn[:6]
-
-
-def test_grid_over_the_papers_space_is_the_papers_grid():
-    sampler = grid.Sampler(fedavg.tuned_server_lr(), OBJECTIVES, 0)
-    drawn = {(setting["client_lr"], setting["server_lr"]) for setting in map(sampler.ask, range(63))}
-    assert sampler.size == len(drawn) == 63
-    assert {client for client, _ in drawn} == {0, 1e-3, 1e-2, 1e-1, 1, 10, 100}
 
 
 def test_a_grid_that_is_too_large_is_refused():

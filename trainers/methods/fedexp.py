@@ -26,6 +26,12 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True},
+    "delta_lr": {"float": [0.25, 4.0], "log": True},
+    "local_steps": {"choice": [2, 4, 8, 16, 32]},
+    "epsilon": {"float": [1e-4, 1.0], "log": True},
+}
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,11 @@ from trainers.hyperparameters import tunable
 __all__ = ["sums_of_ones"]
 
 ROLES = {"client": "linear"}
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
+    "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
+    "local_epochs": {"choice": [1, 2, 4, 8]},
+}
 
 
 @dataclass(frozen=True)

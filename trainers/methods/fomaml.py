@@ -23,6 +23,11 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn
 
 ROLES = {"client": "none: its local steps are plain gradient descent"}
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
+    "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
+    "local_steps": {"choice": [2, 4, 8, 16, 32]},
+}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ from trainers.hyperparameters import tunable, withdrawn
 
 ROLES = {"client": "any"}
 TIED = True
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True},
+    "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
+}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,18 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn
 
 ROLES = {"client": "none: its local steps are plain gradient descent"}
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
+    "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
+    "gradient_weights": {
+        "choice": [
+            [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+            [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+            [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+        ]
+    },
+    "prox": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
+}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,11 @@ from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 CLIENTS_PER_ROUND = 1
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True},
+    "delta_lr": {"float": [0.1, 1.0], "log": True},
+    "local_steps": {"choice": [2, 4, 8, 16, 32]},
+}
 
 
 @dataclass(frozen=True)

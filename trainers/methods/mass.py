@@ -69,6 +69,12 @@ ROLES = {"client": "none: its local steps are those of MaSS"}
 TIED = True
 _KEPT = {"lyapunov": "auxiliary", "momentum_half": "rest", "momentum_literal": "rest"}
 _AVERAGED = {"momentum_wu": "lookahead", "avg_v": "auxiliary"}
+SPACE = {
+    "client_lr": {"float": [1e-4, 1.0], "log": True},
+    "mixing": {"float": [0.005, 0.5], "log": True},
+    "batch_statistical_condition_number": {"float": [1.0, 12.0], "log": True},
+    "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
+}
 
 
 @dataclass(frozen=True)

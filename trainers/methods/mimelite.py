@@ -28,6 +28,12 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
 
 ROLES = {"client": "none: its local steps apply the server's momentum"}
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
+    "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
+    "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
+    "momentum": {"float": [0.0, 0.99], "log": True, "complement": True},
+}
 
 
 @dataclass(frozen=True)

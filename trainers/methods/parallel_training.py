@@ -39,6 +39,11 @@ from trainers.trial import mixed_values as mixing
 ROLES = {"client": "any", "central": "any", "merge": "any"}
 CENTRAL = True
 complete = mixing.complete
+SPACE = {
+    "client_lr": {"float": [1e-3, 10.0], "log": True},
+    "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
+    "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
+}
 
 
 @dataclass(frozen=True)

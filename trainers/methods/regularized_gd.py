@@ -27,6 +27,11 @@ from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn
 
+SPACE = {
+    "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
+    "misalignment_weight": {"float": [1e-3, 10.0], "log": True},
+}
+
 
 @dataclass(frozen=True)
 class Hyper(ServerSteps):

@@ -27,6 +27,8 @@ from trainers.hyperparameters import tunable
 
 __all__ = ["complete"]
 DEFAULTS = {"client": {"beta1": None, "epsilon": 1e-10}}
+SPACE = {"epsilon": {"float": [1e-5, 0.1], "log": True}}
+SPACES = {"client": {"epsilon": {"float": [1e-10, 1e-3], "log": True}}}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ from trainers.optimizers.adam import DEFAULTS, complete, descend_, direction_, i
 __all__ = ["DECOUPLED", "DEFAULTS", "REFUSED", "Hyper", "complete", "descend_", "direction_", "init"]
 DECOUPLED = True
 REFUSED = dict.fromkeys(("server", "central", "merge"), "weight_decay acts on clients only, and without it it is adam")
+SPACE = {
+    "beta1": {"float": [0.0, 0.99], "log": True, "complement": True},
+    "epsilon": {"float": [1e-8, 1e-3], "log": True},
+}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from trainers.fused_steps import momentum_step_
 from trainers.hyperparameters import tunable
 
 LINEAR = True
+SPACE = {"momentum": {"float": [0.0, 0.99], "log": True, "complement": True}}
 
 
 @dataclass(frozen=True)

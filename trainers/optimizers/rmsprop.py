@@ -21,6 +21,11 @@ from trainers.fused_steps import rms_step_
 from trainers.hyperparameters import tunable
 
 DEFAULTS = {"client": {"epsilon": 1e-8}}
+SPACE = {
+    "beta2": {"float": [0.9, 0.999], "log": True, "complement": True},
+    "epsilon": {"float": [1e-5, 0.1], "log": True},
+}
+SPACES = {"client": {"epsilon": {"float": [1e-8, 1e-3], "log": True}}}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from trainers.hyperparameters import tunable
 
 LINEAR = True
 ABSENT = {"client": ("momentum", "nesterov")}  # the local loop takes plain steps without an optimizer
+SPACE = {"momentum": {"float": [0.0, 0.99], "log": True, "complement": True}}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ from trainers.hyperparameters import tunable
 
 __all__ = ["complete"]
 DEFAULTS = {"client": {"beta2": 0.999, "epsilon": 1e-3}}
+SPACE = {
+    "beta1": {"float": [0.0, 0.99], "log": True, "complement": True},
+    "epsilon": {"float": [1e-5, 0.1], "log": True},
+}
+SPACES = {"client": {"epsilon": {"float": [1e-8, 1e-3], "log": True}}}
 
 
 @dataclass(frozen=True)

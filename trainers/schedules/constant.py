@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 LOSS_DATA = "batches"
+SPACE: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)

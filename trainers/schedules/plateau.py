@@ -36,6 +36,11 @@ from torch import Tensor
 from trainers.hyperparameters import tunable
 
 LOSS_DATA = "full"
+SPACE = {
+    "window": {"int": [5, 100], "log": True},
+    "client_decay": {"choice": [0.1, 0.5, 1.0]},
+    "server_decay": {"choice": [0.5, 0.9, 1.0]},
+}
 
 
 @dataclass(frozen=True)

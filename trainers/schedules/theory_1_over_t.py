@@ -26,6 +26,10 @@ from trainers.values import shown
 
 LOSS_DATA = "batches"
 FOLLOWS = {"local_steps": 1}  # default: the method's local_steps; 1 for methods without local steps
+SPACE = {
+    "strong_convexity": {"float": [0.1, 1.0], "log": True},
+    "smoothness": {"float": [1.0, 10.0], "log": True},
+}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Finds the largest client_lr that does not diverge, from which automatic decay starts.
 
-    python -m search_spaces.largest trial.json
+    python benchmarks/largest_client_lr.py trial.json
 
 With decay, a large client_lr is fast at first and is lowered when it no longer helps. So client_lr is not tuned but
 taken as large as possible: the largest candidate with which training does not diverge for at least one server_lr. Of
@@ -19,13 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from search_spaces import rates
 from trainers import SpecError, offered, shown
 from trainers.registry import methods
 from trainers.run import read, run
 
 CANDIDATES = (100.0, 10.0, 1.0, 0.1, 0.01)
 """The client_lr of the paper."""
+SERVER_LRS = tuple(10 ** (exponent / 2) for exponent in range(-6, 3))
+"""The server_lr of the paper: 10^-3, 10^-2.5, ..., 10."""
 SCORE_WINDOW = 100
 """Number of last rounds whose mean training loss is compared."""
 
@@ -47,15 +48,10 @@ class Tried:
     train_loss: float | None = None
 
 
-def server_lrs() -> tuple[float, ...]:
-    """The server_lr of the paper: 10^-3, 10^-2.5, ..., 10."""
-    return tuple(float(value) for value in rates.half_decades().options)
-
-
 def largest_client_lr(
     document: Mapping[str, Any],
     candidates: Sequence[float] = CANDIDATES,
-    servers: Sequence[float] | None = None,
+    servers: Sequence[float] = SERVER_LRS,
     *,
     device: str = "auto",
 ) -> list[Tried]:
@@ -82,7 +78,7 @@ def largest_client_lr(
     alone = _given_its_server_lr(method)
     if not alone:
         method.pop("server_lr", None)
-    asked = [None] if alone else list(server_lrs() if servers is None else servers)
+    asked = [None] if alone else list(servers)
     tried: list[Tried] = []
     for client_lr in sorted(set(candidates), reverse=True):
         rows = [{"client_lr": client_lr, **({} if rate is None else {"server_lr": rate})} for rate in asked]
@@ -102,14 +98,11 @@ def largest_client_lr(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: prints a line of JSON for every client_lr tried; returns 1 if all of them diverged."""
     parser = argparse.ArgumentParser(
-        prog="python -m search_spaces.largest",
         description="Finds the largest client_lr that does not diverge with at least one server_lr.",
     )
     parser.add_argument("trial", metavar="TRIAL.json", help='a trial without members; "-" is standard input')
     parser.add_argument("--client-lrs", metavar="A,B,...", default=_text(CANDIDATES), help="client_lr to try")
-    parser.add_argument(
-        "--server-lrs", metavar="A,B,...", default=_text(server_lrs()), help="server_lr to try with each"
-    )
+    parser.add_argument("--server-lrs", metavar="A,B,...", default=_text(SERVER_LRS), help="server_lr to try with each")
     options = parser.parse_args(arguments)
     try:
         document = read(options.trial)

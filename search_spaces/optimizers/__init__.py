@@ -1,1 +1,0 @@
-"""The default space of each optimizer, and the papers' grids, in a module with the optimizer's name."""

@@ -1,1 +1,0 @@
-"""The default space of each schedule, and the papers' grids, in a module with the schedule's name."""
