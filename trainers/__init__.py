@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from trainers.spelling import hint, nearest
     from trainers.trial.document import TrialSpec, parse
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
+    from trainers.trial.inactive import inactive, inactive_rules
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import ROLES, refuse_role
     from trainers.trial.sizes import check_models, round_bytes
@@ -70,6 +71,7 @@ _PLACES = {
     "data.folder": ("data_dir",),
     "trial.document": ("TrialSpec", "parse"),
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
+    "trial.inactive": ("inactive", "inactive_rules"),
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("ROLES", "refuse_role"),
     "trial.sizes": ("check_models", "round_bytes"),
@@ -104,6 +106,8 @@ __all__ = [
     "evaluation_grid",
     "evaluation_work",
     "hint",
+    "inactive",
+    "inactive_rules",
     "integer",
     "join",
     "mixed",

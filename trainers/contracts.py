@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Values = Mapping[str, tuple[Any, ...]]
 """Hyperparameter -> one value for each member of a pack."""
 
+Inactive = Mapping[str, tuple[Mapping[str, Any], ...]]
+"""Hyperparameter -> conditions, each of them values of others, at which it changes no curve, to the bit."""
+
 
 @runtime_checkable
 class Method(Configured, Protocol):
@@ -35,6 +38,8 @@ class Method(Configured, Protocol):
         CLIENTS_PER_ROUND: the only size of a cohort that it supports; None supports any.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
+        INACTIVE: where its hyperparameters change nothing. One for client_lr holds where nothing else uses client_lr:
+            rates stay as they are, and server_lr does not follow from it.
     """
 
     ROLES: Mapping[str, str] = MappingProxyType({})
@@ -42,6 +47,7 @@ class Method(Configured, Protocol):
     CENTRAL: bool = False
     CLIENTS_PER_ROUND: int | None = None
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
+    INACTIVE: Inactive = MappingProxyType({})
 
     @abstractmethod
     def train_round(self, hyper: Any, state: State, cohort: Cohort) -> State:
@@ -83,6 +89,8 @@ class Optimizer(Configured, Protocol):
         REFUSED: role -> why it cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
         DECOUPLED: weight decay is added to the directions, not to the gradients.
+        INACTIVE: where its settings change nothing. In a condition `local_steps` is the number of steps that a client
+            takes in a round, each time with new memory; such a condition does not hold in other roles.
         descend_: (hyper, memory, gradient, step, models, rate) moves models (T, M, P) by -rate times the direction of
             `direction_`, in fewer passes over memory. Clients on a CPU use it if all trials have the same settings:
             `hyper` then has traced fields (1, 1, 1), and step and rate are numbers.
@@ -96,6 +104,7 @@ class Optimizer(Configured, Protocol):
     REFUSED: Mapping[str, str] = MappingProxyType({})
     LINEAR: bool = False
     DECOUPLED: bool = False
+    INACTIVE: Inactive = MappingProxyType({})
     descend_: Callable[[Any, dict[str, Any], Any, int, Any, float], None] | None = None
     accumulator_: Callable[[Any, dict[str, Any]], Any] | None = None
 
@@ -131,10 +140,12 @@ class Schedule(Configured, Protocol):
     Attributes:
         LOSS_DATA: data on which it sees the loss, unless the trial has `loss_data`.
         FOLLOWS: hyperparameters that default to the method's -> their defaults for methods that do not have them.
+        RATES: what it makes of the method's client_lr and server_lr.
     """
 
     LOSS_DATA: Literal["full", "batches"]
     FOLLOWS: Mapping[str, Any] = MappingProxyType({})
+    RATES: Literal["kept", "changed", "replaced"] = "changed"
 
     @abstractmethod
     def init(self, hyper: Any, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:

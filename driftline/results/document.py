@@ -9,9 +9,10 @@
         "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
         "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
         "efforts": {"configurations", "searches", "rows": [{"trials", "area", "low", "high", "influence"}]},
-        "diverged", "failed", "ledger", "granted", "weighting"}}}
+        "diverged", "failed", "ledger", "granted", "weighting", "inactive"}}}
 
-`weighting` is there for an entry that trains with a weighting of its own. `efforts` is null unless every configuration
+`weighting` is there for an entry that trains with a weighting of its own, `inactive` where hyperparameters may change
+nothing: {HYPERPARAMETER: [{OTHER: value}]}, conditions of which one holds. `efforts` is null unless every configuration
 was drawn independently of all results and has been confirmed.
 
 Qualities are in the metric's own unit: `low` is the smaller and `high` the larger number, for losses too. `definitions`

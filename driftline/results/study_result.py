@@ -11,6 +11,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from driftline.results.curves import COSTS, Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
+from driftline.results.inactive_values import stated_rules
 from driftline.results.ledger import SHARED
 from driftline.results.modelled_time import Time
 from driftline.results.own_weighting import own_weightings
@@ -26,7 +27,7 @@ from trainers import hint, shown
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
 
-_STUDYS = ("granted", "weighting", "given")
+_STUDYS = ("granted", "weighting", "given", "inactive")
 """Keys of a label's part of a joined result that its own study knows."""
 
 FORMAT = 2
@@ -168,6 +169,8 @@ def study_result(
     )
     for label, weighting in own_weightings(whole).items():
         document["methods"][label]["weighting"] = weighting
+    for label, rules in stated_rules(whole).items():
+        document["methods"][label]["inactive"] = rules
     for entry in whole.methods:
         document["methods"][entry.label]["given"] = {"start": entry.start, "prior": entry.prior}
     if whole.task["name"] == "quadratic":

@@ -47,6 +47,7 @@ class Recommendation:
         low: The smallest quality of this run over its seeds; equal to `quality` without a band.
         high: The largest quality of this run over its seeds; equal to `quality` without a band.
         phase: "confirmation"; or "search" if only the search has results, whose quality flatters.
+        inactive: Names of hyperparameters that change nothing here: any other value gives the same curve.
     """
 
     label: str
@@ -58,11 +59,14 @@ class Recommendation:
     low: float
     high: float
     phase: str
+    inactive: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: what to run, and what to expect."""
         facts = [("stop at round", str(self.rounds)), ("quality", banded(self.quality, self.low, self.high))]
-        rows = [(name, shown(value)) for name, value in self.hyperparameters.items()]
+        rows = [
+            (name, "any" if name in self.inactive else shown(value)) for name, value in self.hyperparameters.items()
+        ]
         return html_title(self.label, f"configuration {self.configuration}, {self.phase}") + html_table(
             (), facts + rows
         )
@@ -225,6 +229,7 @@ class Frontier:
             low=low,
             high=high,
             phase=self.data["methods"][label]["reported"]["phase"],
+            inactive=tuple(sorted(row.inactive)),
         )
 
     def advice(self, cost: float | None = None, labels: Sequence[str] = ()) -> str:

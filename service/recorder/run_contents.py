@@ -149,7 +149,7 @@ def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[st
         chosen = row.configuration or {}
         params[f"up to {row.end_text} {unit(reading.cost)}"] = (
             f"{reading.quality} {banded(*row.quality)}: stop at round {row.stop}, "
-            f"{hyperparameters_text(chosen['hyperparameters'])}"
+            f"{hyperparameters_text(chosen['hyperparameters'], row.inactive)}"
         )
     if rows:
         chosen = rows[-1].configuration or {}

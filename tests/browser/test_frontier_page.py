@@ -249,6 +249,27 @@ def test_rank_correlations_are_spearmans(seen: Callable[..., Any]) -> None:
     assert {row[1] for row in found["table"]} == {"client_lr", "local_steps"}  # the others do not differ
 
 
+def test_values_that_change_nothing_are_any(seen: Callable[..., Any]) -> None:
+    rules = {"client_lr": [{"local_steps": 1}]}
+    methods = {label: {**method, "inactive": rules} for label, method in RESULT["methods"].items()}
+    found = seen(
+        """
+        const free = ROWS.filter((row) => row.hyperparameters.local_steps === 1);
+        found.free = free.length;
+        found.lines = free.map((row) => about(row).includes("client_lr: any"));
+        found.text = free.map(hyperparametersText).every((text) => text.startsWith("client_lr any, local_steps 1"));
+        found.cells = cells("configurations").filter((row) => row.includes("any")).length;
+        found.slice = slices[0].points.filter((point) => point.row.hyperparameters.local_steps === 1).length;
+        found.copied = JSON.parse(COPIES.trial.text(free[0])).method.client_lr === free[0].hyperparameters.client_lr;
+        """,
+        text=frontier_html({**RESULT, "methods": methods}, TRIALS),
+        fragment="all=",
+    )
+    assert found["free"] > 0
+    assert all(found["lines"])
+    assert (found["text"], found["cells"], found["slice"], found["copied"]) == (True, found["free"], 0, True)
+
+
 def test_quality_and_cost_can_be_chosen(seen: Callable[..., Any]) -> None:
     found = seen(
         """

@@ -472,6 +472,9 @@ def test_result_of_a_stored_study() -> None:
     )
     assert (result.document["scale"]["best"], result.document["scale"]["fixed"]) == (2.0, True)
     assert not study_result(record, trials, columns, cost="bytes").document["scale"]["fixed"]  # of another reading
+    one_step = {"local_steps": 1}
+    rules = {"client_lr": [one_step], "prox": [one_step, {"client_lr": 0}]}
+    assert result.document["methods"]["b"]["inactive"] == rules
     own = "a weights clients equally in training (its own weighting); all metrics have the study's weighting."
     assert own in " ".join(table(result.document).split())
     assert own in html.unescape(result.file("frontier.html").decode())

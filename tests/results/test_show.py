@@ -17,8 +17,9 @@ from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.picture import _figure, frontier_png, frontier_svg
 from driftline.results.show.recommendation_rows import recommendation_rows
 from driftline.results.show.text_table import table
+from driftline.sdk.frontier import Frontier
 
-from .samples import Chosen, curve, study
+from .samples import Chosen, confirmed, curve, study
 
 
 def size(png: bytes) -> tuple[int, int]:
@@ -266,6 +267,23 @@ def test_long_labels_that_differ_at_their_end_stay_apart_in_80_columns() -> None
 def test_values_are_written_as_in_the_study() -> None:
     values = {"server.nesterov": True, "clip_norm": None, "client_lr": 0.1}
     assert hyperparameters_text(values) == "client_lr 0.1, clip_norm null, server.nesterov true"
+
+
+def test_values_that_change_nothing_are_any() -> None:
+    values = {"client_lr": 0.1, "local_steps": 1, "server_lr": 0.3}
+    trials = [replace(trial, hyperparameters=values) for trial in confirmed([[1.0, 0.5, 0.1]] * 3)]
+    result = frontier_document("s", trials, Chosen(), 2)
+    assert "client_lr 0.1, local_steps 1, server_lr 0.3 (delta_lr 3)" in " ".join(table(result).split())
+    result["methods"]["fedavg"]["inactive"] = {"client_lr": [{"local_steps": 1}]}
+    said = "any: another value gives the same curve, to the bit."
+    assert "client_lr any, local_steps 1, server_lr 0.3" in " ".join(table(result).split())
+    assert said in table(result)
+    page = frontier_html(result, trials)
+    assert said in page
+    assert data(page)["inactive"] == {"0": ["client_lr"], "1": ["client_lr"]}
+    best = Frontier(result).best()
+    assert (best.inactive, best.hyperparameters) == (("client_lr",), values)
+    assert ">any</td>" in best._repr_html_()
 
 
 def test_cross_fitted_qualities_are_drawn_where_somebody_asks() -> None:

@@ -27,6 +27,7 @@ SPACE = {
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
+INACTIVE = {"client_lr": ({"local_steps": 1},)}
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
     "displacement": {"float": [1e-3, 10.0], "log": True},
 }
+INACTIVE = {
+    "client_lr": ({"local_steps": 1},),
+    "prox": ({"client_lr": 0, "displacement_form": "each_step"},),
+}
 
 
 @dataclass(frozen=True)

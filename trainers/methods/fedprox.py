@@ -28,6 +28,10 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
     "prox": {"float": [1e-3, 10.0], "log": True},
 }
+INACTIVE = {
+    "client_lr": ({"local_steps": 1},),
+    "prox": ({"local_steps": 1}, {"client_lr": 0}),
+}
 
 
 @dataclass(frozen=True)

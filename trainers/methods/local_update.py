@@ -34,6 +34,7 @@ SPACE = {
     },
     "prox": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
 }
+INACTIVE = {"prox": ({"client_lr": 0},)}
 
 
 @dataclass(frozen=True)

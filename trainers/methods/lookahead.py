@@ -29,6 +29,7 @@ SPACE = {
     "delta_lr": {"float": [0.1, 1.0], "log": True},
     "local_steps": {"choice": [2, 4, 8, 16, 32]},
 }
+INACTIVE = {"client_lr": ({"local_steps": 1},)}
 
 
 @dataclass(frozen=True)

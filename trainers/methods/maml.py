@@ -33,6 +33,7 @@ SPACE = {
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
     "local_steps": {"choice": [1, 2, 4, 8, 16]},
 }
+INACTIVE = {"prox": ({"client_lr": 0},)}
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
     "momentum": {"float": [0.0, 0.99], "log": True, "complement": True},
 }
+INACTIVE = {"client_lr": ({"local_steps": 1},)}
 
 
 @dataclass(frozen=True)

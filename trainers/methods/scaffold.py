@@ -43,6 +43,11 @@ SPACE = {
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
     "local_steps": {"choice": [2, 4, 8, 16, 32]},
 }
+INACTIVE = {
+    "client_lr": ({"local_steps": 1},),
+    "variate_update": ({"variates": "fresh"},),
+    "displacement_source": ({"variates": "stored", "variate_update": "path"},),
+}
 
 
 @dataclass(frozen=True)

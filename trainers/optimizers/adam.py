@@ -36,6 +36,7 @@ SPACE = {
     "epsilon": {"float": [1e-5, 0.1], "log": True},
 }
 SPACES = {"client": {"epsilon": {"float": [1e-8, 1e-3], "log": True}}}
+INACTIVE = {"initial_accumulator": ({"beta2": 0},)}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from trainers.hyperparameters import tunable
 LINEAR = True
 ABSENT = {"client": ("momentum", "nesterov")}  # the local loop takes plain steps without an optimizer
 SPACE = {"momentum": {"float": [0.0, 0.99], "log": True, "complement": True}}
+INACTIVE = {"nesterov": ({"momentum": 0},)}
 
 
 @dataclass(frozen=True)

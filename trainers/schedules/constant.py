@@ -9,6 +9,7 @@ from torch import Tensor
 
 LOSS_DATA = "batches"
 SPACE: dict[str, Any] = {}
+RATES = "kept"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from trainers.hyperparameters import tunable
 from trainers.values import shown
 
 LOSS_DATA = "batches"
+RATES = "replaced"
 FOLLOWS = {"local_steps": 1}  # default: the method's local_steps; 1 for methods without local steps
 SPACE = {
     "strong_convexity": {"float": [0.1, 1.0], "log": True},

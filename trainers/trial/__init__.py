@@ -3,6 +3,7 @@
     document                     reads a whole document: `parse`, `TrialSpec`
     members                      several values of hyperparameters in one document: the members of a pack
     parts, roles                 method, optimizers and schedule; which optimizers a method takes
+    inactive                     where hyperparameters change nothing
     server_units                 what a server optimizer steps along, and the unit of its settings
     mixed_values                 rules between the hyperparameters of mixed methods
     adaptation, held_out_sample  how held-out clients adapt; on how many of them a model is evaluated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 WHOLE = frozenset({"rounds", "bytes", "client_gradients", "examples"})
@@ -54,17 +54,24 @@ def plain(value: Any) -> str:
     return number(value) if isinstance(value, int | float) else str(value)
 
 
-def hyperparameters_text(values: Mapping[str, Any]) -> str:
+def hyperparameters_text(values: Mapping[str, Any], inactive: Collection[str] = ()) -> str:
     """The values, sorted by name; beside ``server_lr`` the step on the server in the terms of other frameworks.
+
+    Args:
+        values: A configuration.
+        inactive: Its hyperparameters that change nothing.
 
     Examples:
         >>> hyperparameters_text({"client_lr": 0.5, "server_lr": 2.0, "server.momentum": 0.9})
         'client_lr 0.5, server.momentum 0.9, server_lr 2 (delta_lr 4)'
+        >>> hyperparameters_text({"client_lr": 0.5, "local_steps": 1, "server_lr": 2.0}, {"client_lr"})
+        'client_lr any, local_steps 1, server_lr 2'
     """
-    ratio = delta_lr(values)
+    ratio = None if "client_lr" in inactive else delta_lr(values)
     step = "" if ratio is None else f" (delta_lr {plain(ratio)})"
     return ", ".join(
-        f"{name} {plain(value)}{step if name == 'server_lr' else ''}" for name, value in sorted(values.items())
+        f"{name} any" if name in inactive else f"{name} {plain(value)}{step if name == 'server_lr' else ''}"
+        for name, value in sorted(values.items())
     )
 
 

@@ -32,7 +32,7 @@ from driftline.results.show.page_data import (
 )
 from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.recommendation_rows import final, recommendation_rows
-from driftline.results.show.text_table import area_text, trials_text
+from driftline.results.show.text_table import ANY, area_text, trials_text
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
@@ -212,7 +212,9 @@ def _recommendations(result: Json) -> str:
     ]
     if not rows:
         return '<p class="quiet">Nothing to recommend yet.</p>'
-    return _table(["method", f"{unit(parameters['cost'])} up to", "stop at round", parameters["metric"], "run"], rows)
+    heads = ["method", f"{unit(parameters['cost'])} up to", "stop at round", parameters["metric"], "run"]
+    free = any(row.inactive for label in result["methods"] for row in recommendation_rows(result, label))
+    return _table(heads, rows) + (f'<p class="quiet">{ANY}</p>' if free else "")
 
 
 def _dashed(text: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from driftline.results.curves import COSTS, Array, TrialCurve, unit
 from driftline.results.document import Reading, frontier_document
+from driftline.results.inactive_values import inactive_values
 from driftline.results.ledger import SHARED
 from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
@@ -117,7 +118,8 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
     """What all readings of a study share: its labels, its configurations, and what is copied to run one again.
 
     ``"rows"`` are ``[label, phase, configuration, seeds, diverged, shape, values]``: the names of the values are
-    ``shapes[shape]``. ``"stopped"`` has the round at which a rung stopped the trial of a row.
+    ``shapes[shape]``. ``"stopped"`` has the round at which a rung stopped the trial of a row,
+    ``"inactive"`` the names of its values that change nothing.
     """
     labels = {label: index for index, label in enumerate(result["methods"])}
     shapes: dict[tuple[str, ...], int] = {}
@@ -143,6 +145,11 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
         "shapes": list(shapes),
         "rows": listed,
         "stopped": {index: stops[key] for index, key in enumerate(rows) if key in stops},
+        "inactive": {
+            index: sorted(free)
+            for index, (key, row) in enumerate(rows.items())
+            if (free := inactive_values(result["methods"][key[0]], row["hyperparameters"]))
+        },
         "copies": _copies(result),
     }
 

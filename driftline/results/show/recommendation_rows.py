@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from driftline.results.inactive_values import inactive_values
 from driftline.results.show.number_text import WHOLE, hyperparameters_text, number
 
 Json = Mapping[str, Any]
@@ -27,6 +28,7 @@ class RecommendationRow:
         stop: Round to stop at, for the largest of these costs.
         configuration: Its row in the result's `configurations`; None if it diverged on every seed.
         quality: What to expect of this run: promise, lowest and highest of its seeds.
+        inactive: Hyperparameters of the configuration that change nothing.
     """
 
     start: float
@@ -34,13 +36,14 @@ class RecommendationRow:
     stop: int
     configuration: Json | None
     quality: tuple[float, float, float]
+    inactive: frozenset[str] = frozenset()
 
     @property
     def run(self) -> str:
         """What to run, in words."""
         if self.configuration is None:
             return "a configuration that diverged later on every seed"
-        return hyperparameters_text(self.configuration["hyperparameters"])
+        return hyperparameters_text(self.configuration["hyperparameters"], self.inactive)
 
     @property
     def end_text(self) -> str:
@@ -66,7 +69,8 @@ def recommendation_rows(result: Json, label: str) -> list[RecommendationRow]:
         below = rows[following]["cost"] if following < len(rows) else math.nextafter(last, math.inf)
         end = _shortest(closing["cost"], below, whole=whole)
         configuration = by_number.get(closing["configuration"])
-        spans.append(RecommendationRow(start, end, closing["round"], configuration, _quality(closing)))
+        free = inactive_values(method, configuration["hyperparameters"]) if configuration else frozenset()
+        spans.append(RecommendationRow(start, end, closing["round"], configuration, _quality(closing), free))
     return spans
 
 

@@ -17,6 +17,7 @@ from driftline.results.show.theory_text import agreement
 from driftline.results.space_edges import space_edges
 
 Json = Mapping[str, Any]
+ANY = "any: another value gives the same curve, to the bit."
 _WIDTH = 80
 
 
@@ -50,6 +51,8 @@ def table(result: Json) -> str:
         ]
     for label in result["methods"]:
         lines += ["", *_recommendations(result, label, metric, cost)]
+    if any(row.inactive for label in result["methods"] for row in recommendation_rows(result, label)):
+        lines += ["", ANY]
     if edges := space_edges(result):
         lines += ["", "At the edge of their space, where a wider one may hold better values:"]
         lines += [row for line in edges for row in textwrap.wrap(line, _WIDTH - 2, initial_indent="  ")]

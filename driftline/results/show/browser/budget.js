@@ -55,7 +55,7 @@ function drawFrontier() {
             `from ${number(cost[at], 15)} to ${ends[label].find(([start]) => start === cost[at])[1]} ${unit}`,
           `gives ${safe(metric)} ${given(at)}${closing > at ? `, later ${given(closing)}` : ""}`,
           `stop at round ${round[at] === round[closing] ? round[at] : `${round[at]} to ${round[closing]}`}`,
-          ...Object.entries(ROWS[row[at]].hyperparameters).map(([key, value]) => `${safe(key)}: ${plain(value)}`),
+          ...valueLines(ROWS[row[at]]),
         ],
       };
     });

@@ -27,7 +27,10 @@ function columns() {
       text: (row) => ((found) => banded(found.ends, found.endsLow, found.endsHigh))(measured(row)),
     },
     { name: "use", value: usedFor },
-    ...[...names].sort().map((name) => ({ name, value: (row) => row.hyperparameters[name] })),
+    ...[...names].sort().map((name) => ({
+      name,
+      value: (row) => (name in row.hyperparameters && !(name in row.active) ? "any" : row.active[name]),
+    })),
     ...(ROWS.some((row) => deltaRate(row) !== undefined) ? [{ name: "delta_lr", value: deltaRate }] : []),
   ];
 }

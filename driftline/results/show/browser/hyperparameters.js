@@ -5,7 +5,7 @@
 function varied(rows) {
   const values = new Map();
   for (const row of rows) {
-    for (const [name, value] of Object.entries(row.hyperparameters)) {
+    for (const [name, value] of Object.entries(row.active)) {
       if (!values.has(name)) values.set(name, new Set());
       values.get(name).add(typeof value === "object" ? JSON.stringify(value) : value);
     }
@@ -29,7 +29,7 @@ function drawParallel(rows) {
   const height = 320,
     top = 40,
     bottom = height - 12;
-  const axes = names.map((name) => ({ name, value: (row) => row.hyperparameters[name] }));
+  const axes = names.map((name) => ({ name, value: (row) => row.active[name] }));
   axes.push(
     { name: "settles", value: (row) => measured(row).settles, type: "log" },
     { name: kind === "error" ? "1 − ends" : "ends", value: (row) => measured(row).ends, type: kind },
@@ -98,7 +98,7 @@ function drawSlices(rows) {
   slices = varied(some).map((name) => {
     const cell = html("div", { class: "chart" });
     host.append(cell);
-    const having = some.filter((row) => row.hyperparameters[name] !== undefined);
+    const having = some.filter((row) => row.active[name] !== undefined);
     const view = chart(cell, {
       height: 190,
       left: 46,
@@ -106,7 +106,7 @@ function drawSlices(rows) {
       name: `Final quality by ${safe(name)}`,
       x: (from, to) =>
         valueScale(
-          having.map((row) => row.hyperparameters[name]),
+          having.map((row) => row.active[name]),
           from,
           to,
         ),
@@ -121,7 +121,7 @@ function drawSlices(rows) {
     scatter(
       view,
       having,
-      (row) => view.x.at(row.hyperparameters[name]),
+      (row) => view.x.at(row.active[name]),
       (row) => view.y.at(measured(row).ends),
     );
     return view;
@@ -186,11 +186,11 @@ function rankCorrelation(one, other) {
 
 // Over these rows, between a hyperparameter and a result; rows without either are left out.
 function correlation(rows, name, result) {
-  const some = rows.filter((row) => typeof row.hyperparameters[name] === "number" && result(row) !== undefined);
+  const some = rows.filter((row) => typeof row.active[name] === "number" && result(row) !== undefined);
   return {
     count: some.length,
     value: rankCorrelation(
-      some.map((row) => row.hyperparameters[name]),
+      some.map((row) => row.active[name]),
       some.map(result),
     ),
   };

@@ -4,17 +4,22 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const LABELS = DATA.labels;
 
-const ROWS = DATA.rows.map(([label, phase, configuration, seeds, diverged, shape, values], index) => ({
-  index,
-  label,
-  phase,
-  configuration,
-  seeds,
-  diverged,
-  hyperparameters: Object.fromEntries(DATA.shapes[shape].map((name, at) => [name, values[at]])),
-  stopped: DATA.stopped[index],
-  key: `${LABELS[label].name}/${phase}/${configuration}`,
-}));
+const ROWS = DATA.rows.map(([label, phase, configuration, seeds, diverged, shape, values], index) => {
+  const pairs = DATA.shapes[shape].map((name, at) => [name, values[at]]),
+    inactive = new Set(DATA.inactive[index]);
+  return {
+    index,
+    label,
+    phase,
+    configuration,
+    seeds,
+    diverged,
+    hyperparameters: Object.fromEntries(pairs),
+    active: Object.fromEntries(pairs.filter(([name]) => !inactive.has(name))), // without what changes nothing
+    stopped: DATA.stopped[index],
+    key: `${LABELS[label].name}/${phase}/${configuration}`,
+  };
+});
 const ONLY_SEARCHED = ROWS.some((row) => row.phase === "confirmation") && ROWS.some((row) => row.phase === "search");
 
 const choice = {
@@ -100,15 +105,19 @@ const recommended = () =>
       .filter((row) => row >= 0),
   );
 
+// A value as tables show it: any other gives the same curve where it changes nothing.
+const valueText = (row, name) => (name in row.active ? plain(row.active[name]) : "any");
+const valueLines = (row) => Object.keys(row.hyperparameters).map((name) => `${safe(name)}: ${valueText(row, name)}`);
+
 function hyperparametersText(row) {
-  return Object.entries(row.hyperparameters)
-    .map(([name, value]) => `${safe(name)} ${plain(value)}${name === "server_lr" ? stepText(row) : ""}`)
+  return Object.keys(row.hyperparameters)
+    .map((name) => `${safe(name)} ${valueText(row, name)}${name === "server_lr" ? stepText(row) : ""}`)
     .join(", ");
 }
 
 // server_lr multiplies a sum of gradients; delta_lr = server_lr / client_lr is the step of other frameworks.
 function deltaRate(row) {
-  const { server_lr: server, client_lr: client, delta_lr: own } = row.hyperparameters;
+  const { server_lr: server, client_lr: client, delta_lr: own } = row.active;
   return own === undefined && typeof server === "number" && client > 0 ? server / client : undefined;
 }
 const stepText = (row) => (deltaRate(row) === undefined ? "" : ` (delta_lr ${plain(deltaRate(row))})`);
@@ -125,7 +134,7 @@ function about(row) {
     lines.push(`settles at ${banded(found.settles, found.settlesLow, found.settlesHigh)} ${reading().unit}`);
     lines.push(`ends at ${safe(reading().metric)} ${banded(found.ends, found.endsLow, found.endsHigh)}`);
   }
-  return [...lines, ...Object.entries(row.hyperparameters).map(([name, value]) => `${safe(name)}: ${plain(value)}`)];
+  return [...lines, ...valueLines(row)];
 }
 
 // ---- copies: a configuration as something to run

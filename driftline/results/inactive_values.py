@@ -1,0 +1,38 @@
+"""Values of a configuration that change nothing: another one gives the same curve, so results show "any"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.study.spec import Study
+from trainers import REGISTRIES, inactive, inactive_rules
+
+Json = Mapping[str, Any]
+
+
+def stated_rules(study: Study) -> dict[str, Json]:
+    """Label -> hyperparameter -> conditions, of the entries whose parts state any; see `trainers.inactive_rules`.
+
+    An entry of a plug-in that is not installed here has none.
+    """
+    rules: dict[str, Json] = {}
+    for entry in study.methods:
+        parts = entry.parts()
+        names = {"method": entry.name} | {kind: part.name for kind, part in parts.items()}
+        if any(name not in REGISTRIES[kind]() for kind, name in names.items()):
+            continue
+        given = [*entry.space, *(f"{kind}.{name}" for kind, part in parts.items() for name in part.space)]
+        if found := inactive_rules(names, given):
+            rules[entry.label] = found
+    return rules
+
+
+def inactive_values(method: Json, hyperparameters: Json) -> frozenset[str]:
+    """The hyperparameters of a configuration that change nothing.
+
+    Args:
+        method: The label's part of a result.
+        hyperparameters: The configuration.
+    """
+    return frozenset(inactive(method.get("inactive") or {}, hyperparameters))

@@ -1,0 +1,82 @@
+"""Where hyperparameters change nothing: what method, optimizers and schedule of a trial state, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING
+from typing import Any, cast
+
+from trainers.contracts import Inactive, Method, Schedule
+from trainers.trial.parts import DELTA_LR, REGISTRIES, TIED, offered
+from trainers.trial.server_units import ALONG
+
+RATES = ("client_lr", "server_lr")
+Rules = dict[str, list[dict[str, Any]]]
+
+
+def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
+    """Conditions at which a given hyperparameter changes no curve, whatever its value.
+
+    Args:
+        names: "method", "schedule" and roles of optimizers -> name of the plug-in.
+        given: hyperparameters that configurations have, by dotted name; the others have their defaults.
+
+    Returns:
+        Dotted name -> conditions, each of them values of other given hyperparameters; one without values always holds.
+        They hold only together with what `inactive` adds.
+    """
+    modules = {kind: REGISTRIES[kind]()[name] for kind, name in names.items()}
+    method, schedule = cast(Method, modules["method"]), cast(Schedule, modules["schedule"])
+    stated: dict[str, Inactive] = {kind: cast(Method, modules[kind]).INACTIVE for kind in names if kind != "schedule"}
+    follows = {DELTA_LR.name, TIED.name, f"server.{ALONG.name}"} & set(given)
+    if schedule.RATES != "kept" or method.TIED or follows:
+        stated["method"] = {name: rule for name, rule in method.INACTIVE.items() if name != "client_lr"}
+    rules: Rules = {}
+    if schedule.RATES == "replaced":
+        rules |= {name: [{}] for name in RATES if name in given}
+    for kind, rule in stated.items():
+        defaults = {item.name: item.default for item in offered(modules[kind], kind)}
+        for name, conditions in rule.items():
+            if (dotted := _dotted(kind, name)) in given:
+                found = [_remaining(kind, condition, defaults, given) for condition in conditions]
+                if held := [condition for condition in found if condition is not None]:
+                    rules.setdefault(dotted, []).extend(held)
+    return rules
+
+
+def inactive(rules: Mapping[str, list[dict[str, Any]]], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The hyperparameters of a configuration that change nothing: together they may have any values.
+
+    A condition on a hyperparameter that is itself inactive does not count: of a product of two zeros only one is free.
+
+    Args:
+        rules: from `inactive_rules`.
+        values: the configuration, by dotted name.
+    """
+    free: list[str] = []
+    for name, conditions in rules.items():
+        if name in values and any(
+            all(other not in free and values.get(other) == value for other, value in condition.items())
+            for condition in conditions
+        ):
+            free.append(name)
+    return tuple(free)
+
+
+def _dotted(kind: str, name: str) -> str:
+    return name if kind == "method" else f"{kind}.{name}"
+
+
+def _remaining(
+    kind: str, condition: Mapping[str, Any], defaults: Mapping[str, Any], given: Collection[str]
+) -> dict[str, Any] | None:
+    """A condition without what defaults fulfil; None if they contradict it, or the role has no such steps."""
+    left = {}
+    for name, value in condition.items():
+        steps = name == "local_steps" and kind != "method"
+        dotted = name if steps else _dotted(kind, name)
+        if (steps and kind != "client") or (dotted not in given and defaults.get(name, MISSING) != value):
+            return None
+        if dotted in given:
+            left[dotted] = value
+    return left
