@@ -228,7 +228,10 @@ def revoke_token(
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Revoke a token: the next request with it is rejected."""
+    """Revoke a token: the next request with it is rejected.
+
+    Restoring a backup from before makes it valid again: revoke it again then.
+    """
     from service.cli import token_commands
 
     token_commands.revoke(url, token_file, token, as_json=as_json)

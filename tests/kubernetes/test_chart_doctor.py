@@ -28,6 +28,9 @@ def test_the_settings_and_the_claims_of_a_release_are_checked(helm):
     assert seen["storage r-driftline-postgresql"].status == "ok"
     assert {seen[check].status for check in ("kueue", "metrics")} == {"problem"}
     assert "ns-r-driftline-studies" in seen["rayjob"].text
+    restored = seen["restored backup"]
+    assert "revoked after the backup are valid again" in restored.text
+    assert "driftline token revoke ID" in restored.advice
 
 
 def test_the_rights_of_the_launcher_are_those_of_the_charts_role(helm):

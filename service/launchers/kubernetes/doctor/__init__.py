@@ -7,6 +7,7 @@
     rights          rights of Helm or of the launcher
     storage         storage classes for the chart's claims
     nodes           room for heads and workers, and GPUs
+    backups         what a restored database brings back
     addons          network policies, Kueue, metrics for autoscaling
 
 It imports the launcher, never the reverse.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from driftline.errors import DriftlineError, Forbidden
 from service.launchers.kubernetes.api_server import Api
 from service.launchers.kubernetes.doctor.addons import check_kueue, check_metrics, check_policies
+from service.launchers.kubernetes.doctor.backups import check_backups
 from service.launchers.kubernetes.doctor.chart_release import ChartRelease
 from service.launchers.kubernetes.doctor.cluster_access import ClusterAccess, Finding
 from service.launchers.kubernetes.doctor.kuberay import check_crds, check_kubernetes, check_operator, check_rayjob
@@ -26,6 +27,7 @@ _CHECKS: dict[str, Callable[[ClusterAccess, ChartRelease], Iterator[Finding]]] =
     "network policies": check_policies,
     "kueue": check_kueue,
     "metrics": check_metrics,
+    "restored backup": check_backups,
 }
 
 
