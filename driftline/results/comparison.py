@@ -21,7 +21,7 @@ from driftline.results.curves import Array
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
 from driftline.results.headline import configurations_text, headline, methods_text, not_everywhere
 from driftline.results.own_weighting import weighting_notes
-from driftline.results.paired_tests import LEVEL, Paired, Test, band, holm, paired
+from driftline.results.paired_tests import LEVEL, Paired, Test, band, band_limit, holm, paired
 from driftline.results.search_effort import compared
 from driftline.study.chance import judged_effort
 from driftline.study.spec import LEAST_PAIRS
@@ -39,7 +39,18 @@ MOST_LABELS = 20
 GIVEN = {"start": "starting points", "prior": "a prior"}
 """What searches of a label may share, by its key in an entry; they are then no independent searches of the method."""
 
-Family = dict[str, dict[frozenset[str], tuple[float, float]]]
+
+@dataclass(frozen=True)
+class Family:
+    """Corrections over all pairs of labels of a study.
+
+    Attributes:
+        holm: Claim -> pair -> (p value, level), Holm's correction of the pairs that can be tested.
+        limits: Claim -> limit of the bands along the cost, see `driftline.results.paired_tests.band_limit`.
+    """
+
+    holm: Mapping[str, Mapping[frozenset[str], tuple[float, float]]]
+    limits: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -99,11 +110,11 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     parameters = result["definitions"]["parameters"]
     unfair = _unfair(result, a, b)
     corrected = family_of(result) if family is None else family
-    claims = {claim.name: _claim(result, claim, a, b, unfair, corrected[claim.name]) for claim in CLAIMS}
+    claims = {claim.name: _claim(result, claim, a, b, unfair, corrected.holm[claim.name]) for claim in CLAIMS}
     searches = len(claims["methods"]["pairs"])
     claims["methods"]["why"] = methods_text(a, b, claims["methods"])
     claims["configurations"]["why"] = configurations_text(a, b, claims["configurations"], searches)
-    ranges_of, apart = (None, []) if unfair else ranges(result, a, b)
+    ranges_of, apart = (None, []) if unfair else ranges(result, a, b, corrected)
     why = claims["methods"]["why"] if unfair else " ".join(claims[claim.name]["why"] for claim in CLAIMS)
     winner = claims[ranges_of]["verdict"] if ranges_of else None
     return {
@@ -133,28 +144,25 @@ def study_headline(result: Json) -> str:
 
 
 def family_of(result: Json) -> Family:
-    """Holm's correction over all pairs of labels of a study that can be tested: claim -> pair -> (p value, level)."""
-    family: Family = {}
+    """The corrections over all pairs of labels of a study."""
+    corrected, limits = {}, {}
     for claim in CLAIMS:
-        areas = {
-            label: {row[claim.pair]: row["area"] for row in method["claims"][claim.name]}
-            for label, method in result["methods"].items()
-        }
-        p_values = {}
-        for a, b in itertools.combinations(areas, 2):
-            both = areas[a].keys() & areas[b].keys()
-            test = _effort(result, claim, a, b)[1] or paired([areas[a][key] - areas[b][key] for key in sorted(both)])
-            if test is not None and len(both) >= LEAST_PAIRS:
+        p_values, along = {}, []
+        for a, b in itertools.combinations(result["methods"], 2):
+            rows = _pairs(result, claim, a, b)
+            test = _effort(result, claim, a, b)[1] or paired([row["difference"] for row in rows])
+            if test is not None and len(rows) >= LEAST_PAIRS:
                 p_values[frozenset((a, b))] = test.p
-        family[claim.name] = holm(p_values)
-    return family
+            along.append({row[claim.pair]: _apart(row) for row in rows})
+        corrected[claim.name], limits[claim.name] = holm(p_values), band_limit(along)
+    return Family(corrected, limits)
 
 
-def ranges(result: Json, a: str, b: str) -> tuple[str | None, list[dict[str, Any]]]:
-    """Divides the costs into ranges by which of two labels is better with 95 % confidence for all costs together.
+def ranges(result: Json, a: str, b: str, family: Family) -> tuple[str | None, list[dict[str, Any]]]:
+    """Divides the costs into ranges by which of two labels is better.
 
-    The band is over searches if there are enough, otherwise over seeds. In a deterministic study a difference counts
-    from 1 % of the scale.
+    With 95 % confidence this holds for all costs and all pairs of labels together. The band is over searches if there
+    are enough, otherwise over seeds. In a deterministic study a difference counts from 1 % of the scale.
 
     Returns:
         The claim, and ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None
@@ -165,15 +173,21 @@ def ranges(result: Json, a: str, b: str) -> tuple[str | None, list[dict[str, Any
         rows = _pairs(result, claim, a, b)
         if not rows:
             continue
-        table = np.array([np.subtract(row["along"][0], row["along"][1]) for row in rows])
+        table = np.array([_apart(row) for row in rows])
         if result["deterministic"] and claim.name == "configurations":
             mean = table.mean(axis=0)
             known = np.where(np.abs(mean) < TIE, 0.0, mean)
             return claim.name, _ranges(scale, a, b, known, known)
-        bounds = band(table)
+        bounds = band(table, family.limits[claim.name])
         if bounds is not None:
             return claim.name, _ranges(scale, a, b, *bounds)
     return None, []
+
+
+def _apart(row: Json) -> Array:
+    """The difference along the cost."""
+    difference: Array = np.subtract(*row["along"])
+    return difference
 
 
 def _ranges(scale: Json, a: str, b: str, low: Array, high: Array) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "nothing is random and all seeds give equal curves, areas are compared as they are, and a difference below "
         f"{tie} of the scale is a tie. Seconds give no verdict",
         "ranges": "costs at which a band of the difference excludes 0, from the largest statistic over "
-        "all costs under sign flips of the pairs",
+        "all costs and all pairs of labels under sign flips of the searches or seeds",
         "parameters": {
             "metric": metric,
             "direction": direction(metric),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -106,15 +106,15 @@ def holm(p_values: Mapping[_Key, float]) -> dict[_Key, tuple[float, float]]:
     return corrected
 
 
-def band(differences: Array) -> tuple[Array, Array] | None:
+def band(differences: Array, limit: float | None = None) -> tuple[Array, Array] | None:
     """A simultaneous band for the mean difference along a grid, from the largest statistic under sign flips.
 
-    The statistic at a point is |sum of d| / sqrt(sum of d^2); its largest value over the grid is compared with that
-    of the same differences with random signs (all of them up to `MOST_FLIPS`, otherwise `MOST_FLIPS` drawn with a
-    fixed seed). Where the band excludes 0, the labels differ at 5 % for the whole grid.
+    The statistic at a point is |sum of d| / sqrt(sum of d^2). Where the band excludes 0, the labels differ at 5 % for
+    the whole grid, and for all comparisons of the limit.
 
     Args:
         differences: (pairs, points).
+        limit: From `band_limit` of all comparisons; of this one alone by default.
 
     Returns:
         (low, high), (points,) each; None with fewer than `LEAST_PAIRS` pairs.
@@ -122,15 +122,38 @@ def band(differences: Array) -> tuple[Array, Array] | None:
     pairs = len(differences)
     if pairs < LEAST_PAIRS:
         return None
-    signs = _signs(pairs)
-    size = np.sqrt((differences**2).sum(axis=0))
-    shares = np.divide(differences, size, out=np.zeros_like(differences), where=size > 0)
-    largest = np.sort(np.abs(signs @ shares).max(axis=1))
-    limit = float(largest[int(np.ceil(LEVEL * len(largest))) - 1]) * (1 + ROUNDING)  # equal statistics are not rarer
+    if limit is None:
+        limit = band_limit([dict(enumerate(differences))])
     mean, error = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(pairs)
     rest = pairs - limit**2
     half = np.sqrt((pairs - 1) / rest) * limit * error if rest > 1e-9 else np.where(error > 0, np.inf, 0.0)
     return mean - half, mean + half
+
+
+def band_limit(comparisons: Iterable[Mapping[Any, Array]]) -> float:
+    """What the statistic of `band` exceeds nowhere, in 95 % of cases in which no label of any comparison is better.
+
+    The largest statistic over all comparisons and points is compared with that of the same differences with random
+    signs, one sign for a search or seed in all comparisons (all signs up to `MOST_FLIPS`, otherwise `MOST_FLIPS` drawn
+    with a fixed seed).
+
+    Args:
+        comparisons: For each of them the differences, (points,), by search or by seed.
+    """
+    tested = [rows for rows in comparisons if len(rows) >= LEAST_PAIRS]
+    keys = sorted({key for rows in tested for key in rows})
+    if not keys:
+        return 0.0
+    signs = _signs(len(keys))
+    largest = np.zeros(len(signs))
+    for rows in tested:
+        table = np.array([rows[key] for key in keys if key in rows])
+        size = np.sqrt((table**2).sum(axis=0))
+        shares = np.divide(table, size, out=np.zeros_like(table), where=size > 0)
+        own = signs[:, [key in rows for key in keys]]
+        largest = np.maximum(largest, np.abs(own @ shares).max(axis=1))
+    limit = np.sort(largest)[int(np.ceil(LEVEL * len(largest))) - 1]
+    return float(limit) * (1 + ROUNDING)  # equal statistics are not rarer
 
 
 @lru_cache(maxsize=4)

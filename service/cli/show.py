@@ -77,7 +77,8 @@ def show_comparison(
     counted = frontier.data["definitions"]["parameters"]["cost"]
     neither = "neither (a tie)" if frontier.data["deterministic"] else "neither (the band of the difference holds 0)"
     if verdict["ranges"]:
-        echo(f"{RANGES[verdict['ranges_of']]}, at 95 % for all costs together:")
+        pairs = " and pairs of labels" if len(frontier.labels) > 2 else ""
+        echo(f"{RANGES[verdict['ranges_of']]}, at 95 % for all costs{pairs} together:")
     for span, better in ranges_text(verdict["ranges"], counted):
         echo(f"  {span} {unit(counted)}: {better or neither}")
     if verdict["efforts"]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from driftline.results.paired_tests import band, holm, paired
+from driftline.results.paired_tests import band, band_limit, holm, paired
 
 DIFFERENCES = st.lists(st.floats(-5, 5), min_size=3, max_size=12).filter(lambda d: np.std(d) > 1e-3)
 
@@ -85,6 +85,22 @@ def test_the_band_excludes_0_for_at_most_5_percent_of_all_signs(pairs: int, poin
         assert found is not None
         excluded += bool(((found[0] > 0) | (found[1] < 0)).any())
     assert excluded <= 0.05 * 2**pairs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_labels_that_are_all_equal_at_most_5_percent_of_all_signs_name_a_range(seed: int) -> None:
+    """Bands of single pairs name one more often: the limit is that of all pairs together."""
+    random = np.random.default_rng(seed)
+    pairs = [dict(enumerate(random.standard_normal((6, 3)))) for _ in range(3)]
+    pairs.append({number + 1: row for number, row in pairs[0].items()})  # another search at its end
+    named = {True: 0, False: 0}
+    for signs in itertools.product((1.0, -1.0), repeat=7):
+        flipped = [{key: signs[key] * row for key, row in rows.items()} for rows in pairs]
+        limit = band_limit(flipped)
+        for joint in named:
+            bands = [band(np.array(list(rows.values())), limit if joint else None) for rows in flipped]
+            named[joint] += any(found and bool(((found[0] > 0) | (found[1] < 0)).any()) for found in bands)
+    assert named[True] <= 0.05 * 2**7 < named[False]
 
 
 def test_the_band_finds_a_clear_difference_where_it_is() -> None:
