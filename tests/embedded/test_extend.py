@@ -83,8 +83,8 @@ def test_an_extended_study_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
         again = attempts(job)
         assert {trial: again[trial] for trial in taken} == taken  # none was trained again
         assert shown(tmp_path / "small") - before == len(second) - len(first)
-        before, after = (data["methods"]["fedavg"]["reported"]["trials"] for data in (curves, job.frontier().data))
-        assert after > before
+        before, after = (data["methods"]["fedavg"]["granted"] for data in (curves, job.frontier().data))
+        assert after["trials"] >= before["trials"] + 2  # and more, if one of them is better and is confirmed
     with Client(out=tmp_path) as client:  # and another day, in another process
         job = client.job("small")
         assert isinstance(job, EmbeddedJob)
