@@ -81,8 +81,8 @@ class Client:
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Checks a study in full and estimates its cost; starts nothing.
 
-        A service estimates from measurements of the project's earlier studies. Without a service, two processes on
-        this computer train for about 5 seconds.
+        A service knows trials, packs and rounds only. Without a service, two processes on this computer train for
+        about 5 seconds.
 
         Args:
             study: The study.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -45,32 +44,22 @@ class Retry(Record):
 
 
 class StudyEstimate(Record):
-    """The estimated cost of a study; None where earlier studies of the project give no estimate.
+    """The estimated cost of a study; a service knows no times.
 
     Attributes:
         trials: Search trials and confirmation trials together.
         packs: Packs they run in; more if structural values (`server.nesterov`, ...) split them.
         rounds: Rounds over all trials.
-        client_gradients: Gradients that clients evaluate, if no trial diverges.
-        bytes_up: Bytes that clients send.
-        bytes_down: Bytes that clients receive.
-        gpu_hours: GPUs times hours.
         cpu_hours: CPU cores times hours.
         seconds: Seconds from start to end.
-        finish: When it ends, if all unfinished studies run before it.
         rests_on: Where the numbers come from, and what is unknown and why, one line each.
     """
 
     trials: int
     packs: int
     rounds: int
-    client_gradients: int | None = None
-    bytes_up: int | None = None
-    bytes_down: int | None = None
-    gpu_hours: float | None = None
     cpu_hours: float | None = None
     seconds: float | None = None
-    finish: datetime | None = None
     rests_on: list[str] = Field(default_factory=list)
 
 

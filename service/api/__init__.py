@@ -7,7 +7,7 @@
     request_bodies, rate_limits, pagination  bound what a request may cost
     allowed_files                            which files a study may name
     study_checks, check_process              check studies before they are stored; in separate processes
-    study_estimate                           estimates a study's cost from earlier ones
+    study_estimate                           what a study's budget says of its cost
     computed_results, result_process         computes results; those of large studies in a process of its own
     response_cache                           keeps answers until something new is stored
     event_streams, study_polls               sends events; reads the store once for all streams of a study

@@ -37,7 +37,7 @@ def validate_study(
         return
     _print_plan(file, study, checked.remarks, checked.outlook)
     if checked.estimate is not None:
-        _print_estimate(checked.estimate, "on this computer" if client.local else "on the service")
+        _print_estimate(checked.estimate)
 
 
 def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Iterable[str]) -> None:
@@ -54,14 +54,11 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
         echo(fact)
 
 
-def _print_estimate(estimate: StudyEstimate, place: str) -> None:
+def _print_estimate(estimate: StudyEstimate) -> None:
     """Prints the known costs, then what the estimate is based on."""
     if estimate.seconds is not None:
-        finish = "" if estimate.finish is None else f", until about {estimate.finish:%Y-%m-%d %H:%M} UTC"
-        echo(f"About {clock_text(estimate.seconds)} {place}{finish}.")
-    for name in ("client_gradients", "bytes_up", "bytes_down", "cpu_hours", "gpu_hours"):
-        value = getattr(estimate, name)
-        if value is not None:
-            echo(f"  {name:<18}{value:.6g}")
+        echo(f"About {clock_text(estimate.seconds)} on this computer.")
+    if estimate.cpu_hours is not None:
+        echo(f"  {'cpu_hours':<18}{estimate.cpu_hours:.6g}")
     for line in estimate.rests_on:
         echo(f"  {line}")

@@ -17,7 +17,7 @@
     locks, facts                   locks between processes; facts about the database
     recorder_state                 what the recorder has written to MLflow
     progress, stats                counts of a study's trials by label; counts over the whole store
-    sizes, speeds                  sizes of stored curves; what a round took in earlier studies
+    sizes                          sizes of stored curves
 
 No other package of the service uses SQL.
 """

@@ -29,7 +29,6 @@ from service.store.recorder_state import RecorderState
 from service.store.retries import Retries
 from service.store.session import Session
 from service.store.sizes import Sizes
-from service.store.speeds import Speeds
 from service.store.stats import Stats
 from service.store.stored_events import Events
 from service.store.stored_logs import Logs
@@ -70,7 +69,6 @@ class Store:
         self.locks = Locks(session)
         self.facts = Facts(session)
         self.sizes = Sizes(session)
-        self.speeds = Speeds(session)
         self.stats = Stats(session)
 
     def ready(self) -> None:

@@ -79,12 +79,8 @@ def test_a_service_validates_and_estimates(service: Service, run: Run, study_fil
     done = run("validate", study_file)
     assert done.exit_code == 0, done.output
     assert "2 methods (fedavg, fedsgd), each 3 search trials and 3 confirmation trials on 3 fresh seeds" in done.stdout
-    assert "time: unknown, no earlier study of this project trained fedavg, fedsgd on this task" in done.stdout
-    run("submit", study_file, "--wait")
-    known = run("validate", study_file).stdout
-    assert " on the service, until about " in known
-    assert "unknown" not in known
-    assert "on the service" not in run("validate", study_file, "--no-estimate").stdout
+    assert "time: unknown; without a service, driftline validate measures it" in done.stdout
+    assert "time:" not in run("validate", study_file, "--no-estimate").stdout
     with Client() as client:
         checked = client.validate(Study.from_yaml(study_file))
         assert checked.estimate is not None
@@ -93,7 +89,7 @@ def test_a_service_validates_and_estimates(service: Service, run: Run, study_fil
             12 * Study.from_json(checked.spec).budget.rounds,
         )
         assert client.validate(Study.from_yaml(study_file), estimate=False).estimate is None
-    assert len(json.loads(run("list", "--json").stdout)) == 1
+    assert json.loads(run("list", "--json").stdout) == []
 
 
 def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: Path, gate: threading.Event) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from driftline.study.spec import Study
 from driftline.wire.budgets import Extension
 from service.api.study_checks import check, extended
-from service.store.speeds import Measured
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_search import Bench, curves
 
@@ -94,19 +93,3 @@ def test_a_study_extended_while_it_runs_goes_on_under_another_driver(client: Sto
     drive(client, study_id, larger, tmp_path)
     assert len(client.store.trials.find(study_id)) == 8
     assert client.store.studies.get(study_id).state == "SUCCEEDED"
-
-
-def test_packs_are_stored_with_what_they_used(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(budget={"trials_per_method": 3, "rounds": 10, "seeds": 0})
-    study_id = client.submit(study)
-    drive(client, study_id, study, tmp_path)
-    measured = client.store.speeds.measured("default", study.to_json())
-    assert list(measured) == ["short", "long"]
-    for one in measured.values():
-        assert one.speed is not None
-        assert one.speed.pack_seconds_a_round > 0
-        assert (one.speed.gpus, one.speed.studies, one.study) == (0.0, (study_id,), study_id)
-        assert one.counters is not None
-        assert min(one.counters.values()) > 0
-    other = study.to_json() | {"task": {"name": "digits"}}
-    assert client.store.speeds.measured("default", other) == {"short": Measured(), "long": Measured()}

@@ -278,14 +278,6 @@ def test_a_study_that_goes_on_does_not_expire(store: Store, clock: Clock, monkey
     assert store.deletions.expire(Quota(retention_days=0.5), 9) == [study]
 
 
-def test_deleted_studies_no_longer_say_how_fast_trials_are(store: Store, clock: Clock) -> None:
-    study = finished(store, clock, seconds=60.0)
-    spec = {**SPEC, "task": {"name": "digits"}}
-    assert study in str(store.speeds.measured("default", spec))
-    store.deletions.request(study)
-    assert study not in str(store.speeds.measured("default", spec))
-
-
 def test_new_trials_of_a_deleted_study_are_refused(store: Store) -> None:
     study, attempt, _ = driven(store)
     store.leases.release(study, attempt, "FAILED", "no")

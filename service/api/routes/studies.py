@@ -64,8 +64,7 @@ def _checked(asked: Context, allowed: Access, body: dict[str, Any]) -> CheckedSt
 
 def _validated(asked: Context, allowed: Access, body: dict[str, Any]) -> Response:
     checked = _checked(asked, allowed, body)
-    cost = estimate(asked.store, allowed.project, checked.spec)
-    return _json(checked.estimated(cost))
+    return _json(checked.estimated(estimate(checked.spec)))
 
 
 def _created(asked: Context, allowed: Access, body: dict[str, Any], key: str | None) -> Response:
