@@ -1,6 +1,6 @@
 """What a round of FedAvg costs a trial, by the width of its pack and by the size of its cohort, as a picture.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.round_costs [--repeats 5] [--out docs/benchmarks/round-costs.png]
+    OMP_NUM_THREADS=1 python -m benchmarks.round_costs [--repeats 5] [--out benchmarks/round-costs.png]
 
 The task of benchmarks/engine.py, whose cohorts have 10 clients. The trials of a pack differ in their client rates.
 Times are processor milliseconds of one trial: medians of the repeats, in which all packs take turns, with their
