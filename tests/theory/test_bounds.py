@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.errors import SpecError
-from trainers.theory.bound_checks import BoundCheck, BoundViolation, bound_checks, require_sound_bounds
 from trainers.theory.clients import client_quadratics
 from trainers.theory.condition import exact, mean_extremes
 from trainers.theory.counterexamples import COUNTEREXAMPLES
@@ -35,6 +34,8 @@ from trainers.theory.interval import Curvature, log_condition_number
 from trainers.theory.spectrum import phi
 from trainers.theory.surrogate import surrogate
 from trainers.theory.weights import all_steps, last_step, listed
+
+from .bound_checks import BoundCheck, BoundViolation, bound_checks, require_sound_bounds
 
 STEPS = (2, 5, 30, 300, 10**4)
 PROBLEMS = 2000  # for each number of steps: 10,000 for each dimension
@@ -203,7 +204,7 @@ def test_bound_checks_report_false_statements_without_an_error():
 
 def test_a_broken_sound_bound_is_an_error(monkeypatch):
     wrong = BoundCheck("Theorem 17", bound=1.0, distance=2.0, sound=True, kept=False)
-    monkeypatch.setattr("trainers.theory.bound_checks.bound_checks", lambda *_: [wrong])
+    monkeypatch.setattr("tests.theory.bound_checks.bound_checks", lambda *_: [wrong])
     with pytest.raises(BoundViolation, match="Theorem 17 must bound the distance 2, got bound 1"):
         require_sound_bounds(two_clients(), 0.25, all_steps(5))
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trainers.theory.one_way_bounds import (
+from .one_way_bounds import (
     OneWay,
     best_convex_step,
     best_non_convex_step,

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.theory.client_savings import MovieRecommendation
 from trainers.engine.evaluation.flops import counted, gradient_flops
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
-from trainers.theory.client_savings import MovieRecommendation
 from trainers.trial.document import parse
 
 from .methods.mixed import DIGITS, METHODS, problem, train

@@ -40,7 +40,6 @@ class Hyper(ServerSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     gradients = cohort.gradients(state.params, weight_decay=hyper.weight_decay)
     total = cohort.clients * cohort.mean(gradients)
     halfway = cohort.gradients(

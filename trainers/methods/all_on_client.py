@@ -51,7 +51,6 @@ class Hyper(MixedLoss, LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     weights = (hyper.federated_weight, hyper.central_weight)
     done = cohort.joined(state.params, hyper.work(), weights, hyper.central_batch_size)
     return state.step(cohort.mean(done))

@@ -61,7 +61,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     gone = cohort.stored["gone"]
     work = hyper.work(prox=hyper.prox, correction=-hyper.prox * gone)
     pseudo_gradients = cohort.local(state.params, work).pseudo_gradient

@@ -46,7 +46,6 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     pseudo_gradients = cohort.local(state.params, hyper.work()).pseudo_gradient
     mean = cohort.mean(pseudo_gradients)
     square = hyper.client_lr**2

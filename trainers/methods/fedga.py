@@ -77,7 +77,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     full = hyper.displacement_source == "full"
     if not hyper.reuse_mean_gradient:
         gradients = cohort.gradients(state.params, full=full)

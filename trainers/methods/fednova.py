@@ -71,7 +71,6 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     done = cohort.local(state.params, hyper.work(prox=hyper.prox))
     norms = sums_of_ones(hyper, cohort.optimizer, done.steps, state.params)
     effective = cohort.mean(norms[..., 0]).view(-1, 1, 1)

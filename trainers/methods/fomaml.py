@@ -44,6 +44,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     work = hyper.work(gradient_weights=last_step_only(hyper.local_steps), prox=hyper.prox)
     return state.step(cohort.mean(cohort.local(state.params, work)))

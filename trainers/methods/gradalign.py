@@ -45,7 +45,6 @@ class Hyper(ServerSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     gradients = cohort.gradients(state.params, full=hyper.displacement_source == "full")
     mean = cohort.mean(gradients)
     displaced = cohort.gradients(

@@ -53,6 +53,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     work = hyper.work(gradient_weights=hyper.gradient_weights, prox=hyper.prox)
     return state.step(cohort.mean(cohort.local(state.params, work)))

@@ -50,6 +50,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     done = cohort.meta_gradients(state.params, hyper.work(prox=hyper.prox), unbiased=hyper.unbiased)
     return state.step(cohort.mean(done))

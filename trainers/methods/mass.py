@@ -146,7 +146,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     rounds = _two_sequences if hyper.sync.startswith("momentum") else _three_sequences
     return rounds(hyper, state, cohort)
 

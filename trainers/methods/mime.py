@@ -58,7 +58,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     x, held = state.params, state.memory["momentum"]
     full = hyper.gradient_source == "full"
     mean = cohort.mean(cohort.gradients(x, weight_decay=hyper.weight_decay, full=full))

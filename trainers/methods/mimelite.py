@@ -55,7 +55,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     x, held = state.params, state.memory["momentum"]
     work = hyper.work(gradient_scale=1 - hyper.momentum, correction=hyper.momentum * held)
     done = cohort.local(x, work, down=[held], up=2)

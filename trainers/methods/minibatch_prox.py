@@ -44,6 +44,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     done = cohort.local(state.params, hyper.work(prox=hyper.prox))
     return state.step(cohort.mean(done))

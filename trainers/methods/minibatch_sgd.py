@@ -27,6 +27,5 @@ class Hyper(ServerSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     gradients = cohort.gradients(state.params, weight_decay=hyper.weight_decay, clip_norm=hyper.clip_norm)
     return state.step(cohort.mean(gradients))

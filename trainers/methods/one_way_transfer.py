@@ -59,7 +59,6 @@ class Hyper(MixedLoss, LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     size = hyper.central_batch_size
     batches = hyper.local_steps if size is None else None
     central = cohort.central.gradient(state.params, hyper.central_weight, size, batches)

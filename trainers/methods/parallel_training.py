@@ -55,7 +55,6 @@ class Hyper(Branches):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     clients = cohort.local(state.params, hyper.work(gradient_scale=hyper.federated_weight))
     server = server_branch(cohort.central, hyper, state)
     return merge(hyper, state, state.step(cohort.mean(clients)), server)

@@ -63,7 +63,6 @@ class Hyper(MixedLoss, LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     steps = hyper.local_steps.cpu().numpy().reshape(-1)
     params, total = state.params, torch.zeros_like(state.params)
     for number in range(int(np.where(cohort.central.alive, steps, 0).max(initial=0))):

@@ -48,7 +48,6 @@ class Hyper(ServerSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     full = hyper.displacement_source == "full"
     gradients = cohort.gradients(state.params, full=full)
     mean = cohort.mean(gradients)

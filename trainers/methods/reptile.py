@@ -33,6 +33,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     done = cohort.local(state.params, hyper.work())
     return state.step(cohort.mean(done))

@@ -80,7 +80,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     if hyper.variates == "stored":
         return _stored(hyper, state, cohort)
     variates = cohort.gradients(state.params, full=hyper.displacement_source == "full")

@@ -71,7 +71,6 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    """The state after one round."""
     x, size = state.params, hyper.central_batch_size
     central, federated = state.memory["central_correction"], state.memory["federated_correction"]
     if hyper.warm_start and not bool(state.memory["begun"].any()):

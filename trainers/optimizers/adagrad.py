@@ -52,13 +52,11 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The sum of squares before the first step, and the mean unless beta1 is None."""
     square = {"square": first_square(hyper, like)}
     return square if hyper.beta1 is None else {"mean": torch.zeros_like(like), **square}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The gradient, or its mean, divided by the root of the sum."""
     root = memory["square"].addcmul_(gradient, gradient).sqrt().add_(hyper.epsilon)
     if hyper.beta1 is None:
         return gradient.div_(root)
@@ -66,7 +64,6 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
 
 
 def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
-    """Moves models by -rate times the direction."""
     if hyper.beta1 is None:
         adagrad_step_(models, gradient, memory["square"], float(hyper.epsilon), rate)
     else:

@@ -53,12 +53,10 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """Both means before the first step."""
     return {"mean": torch.zeros_like(like), "square": first_square(hyper, like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The corrected mean divided by the corrected root."""
     mean = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1)
     square = memory["square"].mul_(hyper.beta2).addcmul_(gradient.square_(), 1 - hyper.beta2)
     if not hyper.bias_correction:
@@ -69,7 +67,6 @@ def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: 
 
 
 def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
-    """Moves models by -rate times the direction."""
     betas = float(hyper.beta1), float(hyper.beta2)
     count = step if hyper.bias_correction else math.inf
     adam_step_(models, gradient, memory["mean"], memory["square"], betas, float(hyper.epsilon), rate, count)

@@ -34,17 +34,14 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The velocity before the first step."""
     return {"velocity": torch.zeros_like(like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The velocity."""
     return memory["velocity"].mul_(hyper.momentum).add_(gradient)
 
 
 def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
-    """Moves models by -rate times the direction."""
     velocity = memory["velocity"]
     if gradient is velocity:
         models.sub_(velocity, alpha=rate)
@@ -53,5 +50,4 @@ def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: in
 
 
 def accumulator_(hyper: Hyper, memory: dict[str, Tensor]) -> Tensor:
-    """The velocity, to which the next gradient is added."""
     return memory["velocity"].mul_(hyper.momentum)

@@ -35,16 +35,13 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The velocity before the first step."""
     return {"velocity": torch.zeros_like(like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The gradient plus momentum times the new velocity."""
     velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
     return gradient.addcmul_(velocity, hyper.momentum)
 
 
 def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
-    """Moves models by -rate times the direction."""
     momentum_step_(models, gradient, memory["velocity"], float(hyper.momentum), rate, nesterov=True)

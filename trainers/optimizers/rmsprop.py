@@ -39,17 +39,14 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The mean square before the first step."""
     return {"square": torch.zeros_like(like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The gradient divided by the root."""
     squares = gradient.square()
     square = memory["square"].mul_(hyper.beta2).addcmul_(squares, 1 - hyper.beta2)
     return gradient.div_(torch.sqrt(square, out=squares).add_(hyper.epsilon))
 
 
 def descend_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: int, models: Tensor, rate: float) -> None:
-    """Moves models by -rate times the direction."""
     rms_step_(models, gradient, memory["square"], float(hyper.beta2), float(hyper.epsilon), rate)

@@ -40,11 +40,9 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The velocity before the first step."""
     return {"velocity": torch.zeros_like(like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The velocity, or Nesterov's look-ahead of it."""
     velocity = memory["velocity"].mul_(hyper.momentum).add_(gradient)
     return gradient.add_(hyper.momentum * velocity) if hyper.nesterov else velocity

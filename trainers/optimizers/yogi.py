@@ -49,12 +49,10 @@ class Hyper:
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:
-    """The mean and the running square before the first step."""
     return {"mean": torch.zeros_like(like), "square": first_square(hyper, like)}
 
 
 def direction_(hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any) -> Tensor:
-    """The mean divided by the root, times the factor of the correction."""
     mean, square = memory["mean"].mul_(hyper.beta1).addcmul_(gradient, 1 - hyper.beta1), memory["square"]
     new = gradient.square_()
     square.addcmul_((new - square).sign_().mul_(new), 1 - hyper.beta2)

@@ -75,11 +75,6 @@ class Hyper:
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of one member with defaults filled in: patience and cooldown default to the window.
-
-    Args:
-        values: name -> value, one for each field of Hyper.
-    """
     window = values["window"]
     follow = {name: window for name in ("patience", "cooldown") if values[name] is None}
     return {**values, **follow}
@@ -117,21 +112,10 @@ def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor
 
 
 def rates(state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(client_lr, server_lr) of the next round, (T,) each."""
     return state["client_lr"], state["server_lr"]
 
 
 def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
-    """The state after a round.
-
-    Args:
-        hyper: as in `init`.
-        state: from `init` or `update`; not changed.
-        monitored: (T,) loss (or accuracy) of the broadcast model in this round; NaN counts as the worst value.
-
-    Returns:
-        A new state; the state of a member does not depend on the other members.
-    """
     window = hyper.window.to(torch.int64)
     patience = window if hyper.patience is None else hyper.patience.to(torch.int64)
     cooldown = window if hyper.cooldown is None else hyper.cooldown.to(torch.int64)

@@ -45,14 +45,6 @@ class Hyper:
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of one member, unchanged, after a check against each other.
-
-    Args:
-        values: name -> value, one for each field of Hyper.
-
-    Raises:
-        SpecError: smoothness below strong_convexity.
-    """
     convexity, smoothness = values["strong_convexity"], values["smoothness"]
     if smoothness < convexity:
         raise SpecError(
@@ -64,29 +56,14 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
-    """The state before the first round.
-
-    Args:
-        hyper: (T,) tensors.
-        client_lr: (T,), used only for type and device.
-        server_lr: (T,), used only for type and device.
-    """
     return _at(hyper, torch.ones_like(client_lr, dtype=torch.int64), client_lr)
 
 
 def rates(state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(client_lr, server_lr) of the next round, (T,) each."""
     return state["client_lr"], state["server_lr"]
 
 
 def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
-    """The state after a round.
-
-    Args:
-        hyper: as in `init`.
-        state: from `init` or `update`; not changed.
-        monitored: (T,) the round's value, not used.
-    """
     return _at(hyper, state["next_round"] + 1, state["client_lr"])
 
 

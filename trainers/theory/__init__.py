@@ -9,9 +9,8 @@
     rounds                         a round of every method as an affine map
     prediction, setting_point      loss and distance of a trial, after every round and in the limit
     mass_constants, mass_settings  constants of MaSS; its hyperparameters from them
-    mixed_limits, one_way_bounds   step sizes and bounds of mixed federated learning
-    client_savings                 what mixed federated learning saves on clients
-    bound_checks, counterexamples  checks the papers' bounds; statements that do not hold
+    mixed_limits                   step sizes of mixed federated learning
+    counterexamples                statements of the papers that do not hold
     figures                        the papers' figures
     warning, __main__              the warning of the theory; the command line
 
