@@ -10,7 +10,6 @@
     remote                   submits studies to a service and finds them again
     progress, progress_view  shows the progress of a study; what is shown at one moment
     sparklines               the frontiers of a running study as one line of bars for each label
-    reference                prints docs/python.md
 
 The studies of this process come from the entry point group ``driftline.local``. Imports client, results, wire and
 study.

@@ -6,14 +6,14 @@ from pathlib import Path
 import typer
 
 import driftline
-from driftline.sdk import reference
+from docs import python_reference as reference
 from service.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def test_the_page_of_python_is_up_to_date() -> None:
-    command = "python -m driftline.sdk.reference > docs/python.md"
+    command = "python -m docs.python_reference > docs/python.md"
     assert PAGE.read_text(encoding="utf-8") == reference.page(), f"run: {command}"
 
 

@@ -1,6 +1,6 @@
 """Prints docs/python.md: what `driftline` offers in Python, from its docstrings.
 
-python -m driftline.sdk.reference > docs/python.md
+python -m docs.python_reference > docs/python.md
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from search_spaces.parameters import Choice, Float, Int
 
 _HEAD = """# Python
 
-<!-- Made by `python -m driftline.sdk.reference > docs/python.md`; do not edit. -->
+<!-- Made by `python -m docs.python_reference > docs/python.md`; do not edit. -->
 
 Everything that `driftline` offers in Python, from its docstrings. The same code runs a study in
 this process or, with an address, in a service:
@@ -152,13 +152,22 @@ class _Annotation(str):
 def page() -> str:
     """The whole page, ending with a newline."""
     names = ", ".join(f"`{name}`" for name in driftline.__all__)
-    parts = [_HEAD, _filled(f"These names are imported from `driftline`, with their types: {names}."), ""]
+    parts = [_HEAD, *_contents(), _filled(f"These names are imported from `driftline`, with their types: {names}."), ""]
     for section in _SECTIONS:
         parts += [f"## {section.title}", "", *([section.about, ""] if section.about else [])]
         for member in section.members:
             parts += _class(member, section) if inspect.isclass(member) else _function(member, "driftline.", "###")
     parts += ["## Errors", "", f"```text\n{inspect.cleandoc(errors.__doc__ or '')}\n```"]
     return "\n".join(parts) + "\n"
+
+
+def _contents() -> Iterator[str]:
+    """A link to each chapter, with the names that it describes."""
+    for section in (*_SECTIONS, _Section("Errors", "", ())):
+        names = ", ".join(f"`{member.__name__}`" for member in section.members)
+        line = f"- [{section.title}](#{section.title.lower().replace(' ', '-')}){': ' if names else ''}{names}"
+        yield textwrap.fill(line, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    yield ""
 
 
 def _class(member: type, section: _Section) -> Iterator[str]:
