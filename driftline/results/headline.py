@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from driftline.results.curves import unit
@@ -72,6 +73,32 @@ def efforts_text(a: str, b: str, efforts: Sequence[Json]) -> list[str]:
         size = f"{turn * row['difference']:.3f} ({low:.3f} to {high:.3f})"
         rows.append(f"after {_count(row['trials'], 'trial')}: {a if turn > 0 else b} by {size}")
     return rows
+
+
+def order_text(a: str, b: str, efforts: Sequence[Json]) -> str:
+    """Which label is ahead after how many trials of a search, and whether this is more than luck.
+
+    Examples:
+        >>> rows = [(1, 0.2, 0.1, 0.3), (4, 0.02, -0.1, 0.14), (8, -0.3, -0.4, -0.2)]
+        >>> keys = ("trials", "difference", "low", "high")
+        >>> order_text("prox", "avg", [dict(zip(keys, row)) for row in rows])
+        'prox is ahead of avg after 1 and 4 trials (beyond luck after 1 trial), then avg after 8 trials (beyond luck).'
+    """
+    said: list[str] = []
+    for leader, group in groupby(efforts, key=lambda row: a if row["difference"] >= 0 else b):
+        rows = list(group)
+        sure = [row["trials"] for row in rows if row["low"] > 0 or row["high"] < 0]
+        luck = "beyond luck" if sure else "which may be luck"
+        after = f" after {_trials(sure)}" if 0 < len(sure) < len(rows) else ""
+        ahead = f"then {leader}" if said else f"{leader} is ahead of {b if leader == a else a}"
+        said.append(f"{ahead} after {_trials([row['trials'] for row in rows])} ({luck}{after})")
+    return f"{', '.join(said)}."
+
+
+def _trials(counts: Sequence[int]) -> str:
+    *others, last = counts
+    listed = f"{', '.join(map(str, others))} and " if others else ""
+    return f"{listed}{_count(last, 'trial')}"
 
 
 def headline(labels: Sequence[str], comparisons: Sequence[Json]) -> str:

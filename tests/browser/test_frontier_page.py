@@ -270,6 +270,38 @@ def test_values_that_change_nothing_are_any(seen: Callable[..., Any]) -> None:
     assert (found["text"], found["cells"], found["slice"], found["copied"]) == (True, found["free"], 0, True)
 
 
+def test_the_effort_curve_shows_where_the_order_changes(seen: Callable[..., Any]) -> None:
+    def efforts(*areas: float) -> dict[str, Any]:
+        rows = [
+            {
+                "trials": k,
+                "area": area,
+                "low": area - 0.1,
+                "high": area + 0.1,
+                "influence": [0.0, 0.001, 0.0, -area / 99],
+            }
+            for k, area in zip((1, 8), areas, strict=True)
+        ]
+        return {"configurations": [0, 1, 2, 3], "searches": [0, 0, 1, 1], "rows": rows}
+
+    own = {"fedavg": efforts(0.5, 0.6), "scaffold": efforts(0.2, 0.7)}
+    methods = {label: {**method, "efforts": own[label]} for label, method in RESULT["methods"].items()}
+    script = """
+        const section = document.getElementById("efforts-section");
+        found.hidden = section.hidden;
+        found.said = [...section.querySelectorAll("li")].map((item) => item.textContent);
+        found.ticks = [...section.querySelectorAll("svg text[text-anchor=middle]")].map((text) => text.textContent);
+        """
+    found = seen(script, text=frontier_html({**RESULT, "methods": methods}, TRIALS))
+    assert not found["hidden"]
+    (said,) = found["said"]
+    assert re.fullmatch(
+        r"fedavg is ahead of scaffold after 1 trial \(.*\), then scaffold after 8 trials \(.*\)\.", said
+    )
+    assert found["ticks"][:2] == ["1", "8"]
+    assert seen(script)["hidden"]  # without numbers
+
+
 def test_quality_and_cost_can_be_chosen(seen: Callable[..., Any]) -> None:
     found = seen(
         """
@@ -332,9 +364,11 @@ def test_a_phone_needs_no_sideways_scrolling_and_a_keyboard_no_mouse(seen: Calla
         press(speedView.root, "Escape");
         found.hidden = tip.hidden;
         found.reachable = all("svg[tabindex]").length;
+        found.cut = all("table:has(td.run)").some((table) => table.scrollWidth > table.parentElement.clientWidth);
         """,
         width=390,
     )
+    assert not found["cut"]
     assert found["width"] == [390, 0]
     first, second = found["told"]
     assert first != second

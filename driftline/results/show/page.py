@@ -15,7 +15,7 @@ from typing import Any
 
 from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve, unit
-from driftline.results.headline import headline
+from driftline.results.headline import headline, order_text
 from driftline.results.own_weighting import weighting_notes
 from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text, time_text
@@ -36,7 +36,7 @@ from driftline.results.show.text_table import ANY, area_text, trials_text
 from driftline.results.show.theory_text import agreement
 
 Json = Mapping[str, Any]
-SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "page.js")
+SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "efforts.js", "page.js")
 LARGEST = 1_400_000  # bytes of a page's contents: further readings and learning curves are left out beyond
 FOR_CURVES = 300_000  # of these bytes, which other readings leave to the learning curves
 MOST_PAIRS = 100  # comparisons; of more pairs, only those with a verdict
@@ -157,6 +157,7 @@ def _fragments(result: Json) -> dict[str, str]:
         if (said := headline(list(result["methods"]), comparisons))
         else "",
         "recommendations": _recommendations(result),
+        "efforts": _efforts(comparisons),
         "comparisons": _comparisons(comparisons),
         "ledger": _ledger(result),
         "theory": _theory(result),
@@ -258,6 +259,14 @@ def _theory(result: Json) -> str:
     said = "".join(f"<li>{_text(line)}</li>" for line in agreement(result))
     heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over configurations.</p>'
     return f"{heading}<ul>{said}</ul>" if said else ""
+
+
+def _efforts(comparisons: Sequence[Json]) -> str:
+    """Which label is ahead after how many trials, and where that changes."""
+    said = [order_text(one["a"], one["b"], one["efforts"]) for one in comparisons if one["efforts"]]
+    shown = said[:MOST_PAIRS]
+    left_out = f"<p>{len(shown)} of {len(said)} pairs: driftline compare has all.</p>" if shown != said else ""
+    return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in shown)}</ul>{left_out}" if said else ""
 
 
 def _comparisons(comparisons: Sequence[Json]) -> str:

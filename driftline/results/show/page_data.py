@@ -192,7 +192,8 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
         ``"values"`` has ``[settles, ends, pareto, settles_low, settles_high, ends_low, ends_high]`` for each row, the
         last four only for several seeds, and nothing where there is no value. ``"frontiers"`` has for each label the
         columns of its frontier: cost, quality, low, high, row, round. ``"ends"`` has first and last cost of each
-        row of the table "What to run", ``"wins"`` how often one label is better than another.
+        row of the table "What to run", ``"wins"`` how often one label is better than another, ``"efforts"`` for each
+        label ``[trials, area, low, high]``.
     """
     parameters = result["definitions"]["parameters"]
     number = {key: index for index, key in enumerate(keys)}
@@ -214,6 +215,7 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
             for label in result["methods"]
         ],
         "wins": _wins(result),
+        "efforts": [_efforts(method) for method in result["methods"].values()],
         "theory": [_theory(method, most) for method in result["methods"].values()],
         "values": [_values(rows.get(key)) for key in keys],
         "predicted": [
@@ -273,6 +275,11 @@ def _wins(result: Json) -> dict[str, Json]:
                 rows.append([_exact(cost), *counts])
         found[f"{i},{j}"] = {"of": [pairs[0][0].of_seeds, pairs[0][0].of_searches], "rows": rows}
     return found
+
+
+def _efforts(method: Json) -> list[list[float]]:
+    rows = (method["efforts"] or {"rows": []})["rows"]
+    return [[row["trials"], *(_short(row[name]) for name in ("area", "low", "high"))] for row in rows]
 
 
 def _theory(method: Json, most: int) -> list[list[Any]]:

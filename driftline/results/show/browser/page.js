@@ -184,6 +184,7 @@ function drawAll() {
   drawConfigurations();
   drawDetail();
   drawLearning();
+  drawEfforts();
 }
 
 // Changes what is chosen and redraws what depends on it. The keyboard stays where it was, also where that is drawn anew.
