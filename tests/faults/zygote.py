@@ -106,7 +106,8 @@ class Supervisor:
         def wish(
             command: list[str], *, env: dict[str, str], pass_fds: tuple[int, ...] = (), **_: Any
         ) -> components.Elsewhere:
-            socket.send_fds(theirs, [json.dumps([command[3:], env["DRIFTLINE_TOKEN"]]).encode()], list(pass_fds))
+            arguments = command[command.index("service.driver") + 1 :]
+            socket.send_fds(theirs, [json.dumps([arguments, env["DRIFTLINE_TOKEN"]]).encode()], list(pass_fds))
             return components.Elsewhere(int(theirs.recv(100)))
 
         ours.setblocking(False)
