@@ -4,7 +4,7 @@
     python -m trainers.run - --checkpoint trial.ckpt < trial.json
 
 trainers/trial/document.py describes the document. Exit codes: 0 finished; 1 error while training; 2 invalid document,
-missing data or unsuitable checkpoint, with one line on stderr; 130 or 143 interrupted; 141 output closed.
+missing data or unsuitable checkpoint, with a line on stderr for each error; 130 or 143 interrupted; 141 output closed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from trainers.errors import CheckpointError, SpecError, TrainerError
 from trainers.own_files import put
 from trainers.trial.document import TrialSpec, parse
+from trainers.trial.every_error import every_error
 from trainers.values import digits, shown, step
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         document = read(options.trial)
         with _Signals() as signals:
-            spec = parse(document)
+            try:
+                spec = parse(document)
+            except SpecError as error:
+                for one in every_error(document, error):
+                    print(f"error: {one}", file=sys.stderr)
+                return 2
             for warning in spec.warnings:
                 print(f"warning: {warning}", file=sys.stderr)
             return _train(spec, _start(spec, options.device, checkpoint), checkpoint, signals)
