@@ -16,6 +16,7 @@ from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
 from driftline.results.study_result import drawn
+from driftline.sdk.compared_labels import ComparedLabels
 from driftline.sdk.frames import frame
 from driftline.study.directions import sign
 from driftline.study.notebook import html_table, html_title
@@ -266,7 +267,7 @@ class Frontier:
             NotFound: No such label.
             InvalidSpec: The same label twice.
         """
-        return compare(self.data, first, second)
+        return ComparedLabels(compare(self.data, first, second))
 
     @overload
     def plot(self, path: str | Path, *, cross_fitted: bool = False) -> Path: ...

@@ -16,6 +16,7 @@ from driftline.results.recorded_table import RecordedTable, study_table
 from driftline.results.show.escaped_text import escaped
 from driftline.results.study_result import StudyResult, joined_result, study_result
 from driftline.results.trial_list import first_difference
+from driftline.sdk.compared_labels import ComparedLabels
 from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.job_notebook import job_html
@@ -232,7 +233,7 @@ class Job:
             NotFound: No such label.
             InvalidSpec: The same label twice.
         """
-        return self._api.compare(self.id, first, second)
+        return ComparedLabels(self._api.compare(self.id, first, second))
 
     def first_difference(self, other: Job) -> str | None:
         """The first trial that differs from another study's, and in what; None if both have the same trials."""

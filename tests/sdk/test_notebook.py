@@ -2,10 +2,14 @@
 
 from typing import Any
 
+from driftline.results.comparison import compare
+from driftline.results.document import frontier_document
 from driftline.sdk.frames import CurvesByTrial, TrialRecords
+from driftline.sdk.frontier import Frontier
 from driftline.sdk.job_notebook import job_html
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import LabelProgress, StudyRecord, TrialRecord
+from tests.results.samples import Chosen, study
 
 
 def record(**changes: Any) -> StudyRecord:
@@ -59,3 +63,15 @@ def test_trials_curves_and_checked_studies_are_short() -> None:
     assert repr(checked) == "CheckedStudy('a<b', 1 remarks)"
     assert "a&lt;b" in checked._repr_html_()
     assert "look &amp; see" in checked._repr_html_()
+
+
+def test_a_comparison_is_a_dict_and_a_page() -> None:
+    result = frontier_document("s", study(("fedavg", "<b>"), 8, confirm=2), Chosen(), 200)
+    compared = Frontier(result).compare("fedavg", "<b>")
+    assert compared == compare(result, "fedavg", "<b>")
+    page = compared._repr_html_()
+    assert "fedavg or &lt;b&gt;? Not decided: one search each" in page
+    assert "<b>" not in page.removeprefix("<p><b>")
+    compared["efforts"] = [{"trials": 8, "difference": 0.05, "low": 0.01, "high": 0.09}]
+    assert ">after 8 trials</td>" in compared._repr_html_()
+    assert ">fedavg by 0.050 (0.010 to 0.090)</td>" in compared._repr_html_()
