@@ -16,6 +16,7 @@ from service.settings import ServiceSettings
 from service.store.store import Store
 from tests.recorder.stored import Stored
 from tests.results.samples import curve
+from trainers import plugin
 from trainers.registry import methods
 from trainers.trial.document import parse
 
@@ -203,3 +204,30 @@ def test_the_example_of_all_methods_has_every_method() -> None:
     alone = {name for name, module in methods().items() if getattr(module, "CLIENTS_PER_ROUND", None) == 1}
     assert {entry.name for entry in entries} == {*methods()} - alone
     assert alone == {"lookahead"}
+
+
+DOORS = r"(\.(plugin|run|registry|theory)\b.*)?"
+"""What recipes and examples may name behind `trainers`: everything that an author of a plug-in needs is in `plugin`."""
+
+
+def test_recipes_and_examples_use_the_doors_of_trainers() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md", *(ROOT / "examples").rglob("*.py")]
+    found = [
+        (page.name, module)
+        for page in pages
+        for module in re.findall(
+            r"^\s*(?:from|import) (trainers[\w.]*)", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    ]
+    inside = {pair for pair in found if not re.fullmatch(f"trainers{DOORS}", pair[1])}
+    assert inside == {("optimizer.md", "trainers.optimizers")}  # the test of the optimizer that the page adds
+    assert {name for name, module in found if module == "trainers.plugin"} >= {
+        *("method.md", "optimizer.md", "schedule.md", "report.md", "task.md", "model.md"),
+        *("task.py", "model.py"),
+    }
+
+
+def test_the_door_of_plug_ins_says_what_it_has() -> None:
+    listed = re.findall(r"\w+", (plugin.__doc__ or "").split("\n\n")[1])
+    assert set(plugin.__all__) <= set(listed)
+    assert len(plugin.__all__) > 40

@@ -12,6 +12,7 @@ The public interface, and all that `service`, `driftline` and `search_spaces` ne
 
 Modules and packages, each line above those that it uses; the plug-ins have a module each:
 
+    plugin                        all that plug-ins of other packages import
     run, catalogue, curvature     trains a document; prints docs/methods.md; measures curvature and gradient noise
     methods, models, reports      plug-ins: what clients and server do; models; optional metrics of report lines
     engine                        trains packs

@@ -21,21 +21,22 @@ from driftline import Study, frontier
 from driftline.results.curves import smooth
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settling_cost
-from trainers.data.digits_images import CLASSES
-from trainers.tasks import digits
+from trainers import evaluation_grid
+from trainers.registry import tasks
 from trainers.theory.clients import ClientQuadratics, client_quadratics
 from trainers.theory.surrogate import surrogate
 from trainers.theory.warning import TheoryWarning
 from trainers.theory.weights import all_steps
-from trainers.trial.evaluation_rounds import evaluation_grid
 
 Array = NDArray[np.float64]
+CLASSES = 10
 
 
 class Softmax:
     """Softmax regression of the study's clients, with weight decay; parameters are (classes x (inputs + 1),)."""
 
     def __init__(self, task: Mapping[str, Any], weight_decay: float) -> None:
+        digits = tasks()["digits"]
         train = digits.build(digits.parse(task, "task"), "float64").train
         inputs = np.hstack([train.inputs.reshape(len(train.inputs), -1), np.ones((len(train.inputs), 1))])
         wanted = np.eye(CLASSES)[train.targets]

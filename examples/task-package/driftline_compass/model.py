@@ -15,10 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainers.hyperparameters import tunable
-from trainers.models._affine import Affine
-from trainers.models.softmax import CrossEntropy
-from trainers.problem import Examples, Problem
+from trainers.plugin import Affine, CrossEntropy, Examples, Problem, tunable
 
 TARGETS = "classes"  # or "numbers"
 

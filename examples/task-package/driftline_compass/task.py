@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.federated import Federated, choose_model, examples
-from trainers.data.partitions import Rows
-from trainers.hyperparameters import check, describe, join, tunable
-from trainers.problem import Problem
+from trainers.plugin import Federated, Problem, Rows, check, choose_model, describe, examples, join, tunable
 
 DTYPE = "float32"  # of parameters and inputs, unless the trial says otherwise
 BATCHING = "shuffled"  # how batches are drawn, unless the trial says otherwise
