@@ -37,6 +37,7 @@ import numpy as np
 
 from search_spaces.parameters import Choice, Float, Space
 from trainers import SpecError, hint
+from trainers.registry import methods, optimizers
 from trainers.theory.rates import best_parameters
 from trainers.theory.spectrum import phi, psi
 from trainers.theory.stochastic_rates import Noise
@@ -45,16 +46,19 @@ if TYPE_CHECKING:  # its import loads torch
     from trainers import LossEstimate
 
 MARGIN = 4.0
-SUMMED = ("fedavg", "fedga", "fedprox", "fedsgd", "minibatch_sgd", "reptile", "scaffold")
-"""Methods whose pseudo-gradient is the sum of a client's gradients."""
-
-LAST = ("fomaml", "maml")
-"""Methods whose pseudo-gradient is the last one of a client's gradients."""
-
-SERVERS = {"sgd": "heavy_ball", "momentum": "heavy_ball", "nesterov": "nesterov"}
-"""Server optimizers with a closed form, as `trainers.theory.rates` calls them."""
-
 DIGITS = 2
+
+
+def closed_form(optimizer: str) -> str | None:
+    """The rates of an optimizer on quadratics, as `trainers.theory.rates` calls them; None if it has none."""
+    form: str | None = optimizers().constant(optimizer, "CLOSED_FORM")
+    return form
+
+
+def pseudo_gradient(method: str) -> str | None:
+    """What the clients of a method return: the "sum" of their gradients or the "last" one; None without theory."""
+    returned: str | None = methods().constant(method, "PSEUDO_GRADIENT")
+    return returned
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,9 @@ class TheoryPrior:
     """What theory says of a method on a task.
 
     Args:
-        method: name of the method, in `SUMMED` or `LAST`.
+        method: name of the method; it has a `pseudo_gradient`.
         client: name of the clients' optimizer, "sgd".
-        server: name of the server's optimizer. For one that is not in `SERVERS`, server_lr keeps its default range.
+        server: name of the server's optimizer. For one without a `closed_form`, server_lr keeps its default range.
         measured: curvature and noise of the task.
         rounds: budget of a trial.
         clients_per_round: size of a cohort; None is all clients, whose noise is averaged over those measured.
@@ -81,8 +85,8 @@ class TheoryPrior:
     clients_per_round: int | None = None
 
     def __post_init__(self) -> None:
-        known = (*SUMMED, *LAST)
-        if self.method not in known:
+        if pseudo_gradient(self.method) is None:
+            known = [name for name in methods() if pseudo_gradient(name)]
             raise SpecError(f"theory has no rates for {self.method}: use default ({hint(self.method, known)})", "space")
         if self.client != "sgd":
             raise SpecError(f"theory needs plain sgd on the clients, got {self.client}: use default", "space")
@@ -98,16 +102,17 @@ class TheoryPrior:
         if "client_lr" in default:
             least = self._half(max(self._steps(space)))
             space["client_lr"] = Float(_rounded(least), _rounded(MARGIN * 2 / smooth), log=True)
-        if "server_lr" in default and self.server in SERVERS:
+        if "server_lr" in default and closed_form(self.server):
             largest = max(self._curvature(smooth, 0.0, count) for count in self._steps(space))
             space["server_lr"] = Float(_rounded(0.5 / largest), _rounded(MARGIN * 2 / smooth), log=True)
         return space
 
     def server_space(self, default: Space) -> Space:
         """The default space of the server's optimizer, with the range of momentum from theory."""
-        if self.server not in SERVERS or "momentum" not in default:
+        form = closed_form(self.server)
+        if form is None or "momentum" not in default:
             return default
-        best = best_parameters(SERVERS[self.server], self.measured.useful_curvature, self.measured.smoothness).momentum
+        best = best_parameters(form, self.measured.useful_curvature, self.measured.smoothness).momentum
         high = min(0.99, _rounded(1 - (1 - best) / 2))
         return {**default, "momentum": Float(0.0, high, log=True, complement=True)}
 
@@ -131,9 +136,9 @@ class TheoryPrior:
     def _point(self, space: Space, server: Space, client_lr: float, count: int, exact: bool) -> dict[str, Any]:
         allowed = {**space, **{f"server.{name}": parameter for name, parameter in server.items()}}
         values: dict[str, Any] = {"client_lr": client_lr}
-        if self.server in SERVERS:
+        if closed := closed_form(self.server):
             low, high = (self._curvature(e, client_lr, count) for e in self._ends())
-            form = SERVERS[self.server] if exact and "momentum" in server else "sgd"
+            form = closed if exact and "momentum" in server else "sgd"
             best = best_parameters(form, min(low, high), max(low, high))
             values["server_lr"] = best.server_lr if exact else self._server_lr(low, count, best.server_lr)
             values["server.momentum"] = best.momentum
@@ -148,7 +153,8 @@ class TheoryPrior:
         """The rate up to `largest` that minimizes the final excess loss; see the module."""
         useful, distance = self.measured.useful_curvature, self.measured.distance
         cohort = self.clients_per_round or self.measured.clients
-        variance = Noise(self.measured.gradient_noise, cohort).variance(count if self.method in SUMMED else 1)
+        summed = count if pseudo_gradient(self.method) == "sum" else 1
+        variance = Noise(self.measured.gradient_noise, cohort).variance(summed)
         rates = largest * np.geomspace(1e-4, 1.0, 400)
         start = 0.5 * useful * distance**2 * np.exp(-2 * self.rounds * rates * slowest)
         return float(rates[np.argmin(start + rates * variance * useful / (4 * slowest))])
@@ -163,7 +169,7 @@ class TheoryPrior:
     def _curvature(self, eigenvalue: float, client_lr: float, count: int) -> float:
         """Curvature of the surrogate where the loss has this one; above 1 / eigenvalue, client_lr counts as that."""
         rate = min(client_lr, (1 - 1e-9) / self.measured.smoothness)
-        if self.method in LAST:
+        if pseudo_gradient(self.method) == "last":
             return max(float(psi(eigenvalue, min(rate, 0.5 / self.measured.smoothness), count)), 1e-3 * eigenvalue)
         return float(phi(eigenvalue, rate, count))
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from tests.conftest import TESTS
+from trainers.registry import methods, models, optimizers, reports, schedules, tasks
 
 PACKAGES = ("driftline", "service", "trainers", "search_spaces")
 FIXED = {"Config", "Hyper", "Sampler", "Settings"}
@@ -103,3 +104,45 @@ def defined(module: Path) -> set[str]:
     if module.name == "__init__.py":
         names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
     return names
+
+
+WORDS = {"digits", "linear", "lookahead", "lyapunov", "momentum", "drift"}
+"""Names of plug-ins that are also other words."""
+
+BY_NAME = {
+    "driftline/study/all_errors.py": {"fedavg"},  # a valid entry for what cannot be read
+    "driftline/study/check.py": {"fedavg"},
+    "driftline/study/entries.py": {"sgd", "constant"},  # defaults of entries and trials, here and in the next four
+    "driftline/study/theory_spaces.py": {"sgd"},
+    "driftline/study/warm_start.py": {"sgd"},
+    "search_spaces/from_theory.py": {"sgd"},
+    "trainers/contracts.py": {"nesterov"},  # a closed form of `trainers.theory.rates`
+    "trainers/engine/packs/lane.py": {"sgd"},
+    "trainers/trial/members.py": {"sgd", "constant"},
+    "trainers/trial/mixed_warnings.py": {"sgd", "one_way_transfer"},  # a theorem about one method
+    "search_spaces/presets.py": {"fedavg"},  # presets are entries by another name
+    "search_spaces/spaces.py": {"sgd", "adam", "yogi", "adagrad"},
+    "service/api/routes/studies.py": {"fedavg"},  # an example in the API's documents
+    "service/cli/theory.py": {"sgd"},
+    "trainers/data/federated.py": {"softmax"},  # the default model
+    "trainers/problem.py": {"softmax"},
+    "trainers/registry.py": {"adam", "yogi", "adagrad"},  # spellings of servers
+}
+"""Where plug-ins may be named outside their folders; `trainers/theory` states theorems about methods by name."""
+
+
+def test_plug_ins_are_named_in_their_folders_only() -> None:
+    """What a plug-in is, it says itself, as a constant of its module: `Registry.constant`."""
+    kinds = (methods, optimizers, schedules, tasks, models, reports)
+    names = {name for kind in kinds for name in kind() if kind().built_in(name)} - WORDS
+    assert len(names) > 50
+    found: dict[str, set[str]] = defaultdict(set)
+    for package in PACKAGES:
+        for file in sorted((TESTS.parent / package).rglob("*.py")):
+            place = str(file.relative_to(TESTS.parent))
+            if place.startswith("trainers/theory/") or str(Path(place).parent).replace("/", ".") in OPEN:
+                continue
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                    found[place].add(node.value)
+    assert found == BY_NAME

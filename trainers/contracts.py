@@ -36,6 +36,8 @@ class Method(Configured, Protocol):
         TIED: server_lr follows client_lr and is not a hyperparameter.
         CENTRAL: it also trains on data of the server.
         CLIENTS_PER_ROUND: the only size of a cohort that it supports; None supports any.
+        PSEUDO_GRADIENT: what a client returns: the "sum" of the gradients along its local steps, or the "last" one;
+            `space: theory` derives rates from it, and has none for None.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
         INACTIVE: where its hyperparameters change nothing. One for client_lr holds where nothing else uses client_lr:
@@ -46,6 +48,7 @@ class Method(Configured, Protocol):
     TIED: bool = False
     CENTRAL: bool = False
     CLIENTS_PER_ROUND: int | None = None
+    PSEUDO_GRADIENT: Literal["sum", "last"] | None = None
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
     INACTIVE: Inactive = MappingProxyType({})
 
@@ -91,6 +94,7 @@ class Optimizer(Configured, Protocol):
         DECOUPLED: weight decay is added to the directions, not to the gradients.
         INACTIVE: where its settings change nothing. In a condition `local_steps` is the number of steps that a client
             takes in a round, each time with new memory; such a condition does not hold in other roles.
+        CLOSED_FORM: its rates on quadratics, in `trainers.theory.rates`; None has none.
         descend_: (hyper, memory, gradient, step, models, rate) moves models (T, M, P) by -rate times the direction of
             `direction_`, in fewer passes over memory. Clients on a CPU use it if all trials have the same settings:
             `hyper` then has traced fields (1, 1, 1), and step and rate are numbers.
@@ -105,6 +109,7 @@ class Optimizer(Configured, Protocol):
     LINEAR: bool = False
     DECOUPLED: bool = False
     INACTIVE: Inactive = MappingProxyType({})
+    CLOSED_FORM: Literal["heavy_ball", "nesterov"] | None = None
     descend_: Callable[[Any, dict[str, Any], Any, int, Any, float], None] | None = None
     accumulator_: Callable[[Any, dict[str, Any]], Any] | None = None
 

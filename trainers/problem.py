@@ -140,6 +140,9 @@ class Task(Protocol):
         BATCHING: default way to draw batches.
         WEIGHTING: default weighting of the clients, where examples can be counted; always uniform where they cannot.
         METRICS: metrics of an evaluation.
+        QUALITY: the metric that studies compare, unless they name another.
+        MODEL: name of the model, unless a document names another.
+        AFFINE: rounds with exact gradients are affine maps of the model, so that results also show predicted curves.
         SETTINGS: settings in a document, for documentation.
     """
 
@@ -147,6 +150,9 @@ class Task(Protocol):
     BATCHING: Literal["with_replacement", "shuffled"]
     METRICS: tuple[str, ...]
     WEIGHTING: Literal["uniform", "examples"] = "examples"
+    QUALITY: str = "test_accuracy"
+    MODEL: str = "softmax"
+    AFFINE: bool = False
     SETTINGS: tuple[Hyperparameter, ...] = ()
 
     @abstractmethod

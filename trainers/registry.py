@@ -12,7 +12,7 @@ import ast
 import importlib
 import pkgutil
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.abc import InspectLoader
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -55,14 +55,18 @@ class Registry(Mapping[str, P]):
         self.group = f"driftline.{package.rpartition('.')[2]}"
         self.word = word
         folder = importlib.import_module(package)
-        place, _, name = kind.rpartition(".")
-        self._kind: type = getattr(importlib.import_module(place), name)
+        self._protocol = kind
         public = {module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_")}
         self._own = public if names is None else set(names)
         self._loaded: dict[str, P] = {}
         self._added: dict[str, EntryPoint] = {
             point.name: point for point in entry_points(group=self.group) if point.name not in self._own
         }
+
+    @cached_property
+    def _kind(self) -> type:
+        place, _, name = self._protocol.rpartition(".")
+        return cast(type, getattr(importlib.import_module(place), name))
 
     def __getitem__(self, name: str) -> P:
         if name not in self._loaded:
@@ -102,20 +106,21 @@ class Registry(Mapping[str, P]):
             raise SpecError(f"{path}: no {self.word} {shown(name)}: {what}", path)
         return self[name]
 
-    def constant(self, name: str, attribute: str) -> Any:
+    def constant(self, name: object, attribute: str, default: Any = None) -> Any:
         """A literal that a plug-in assigns to an attribute, read from its source without importing it and torch.
 
         Args:
             name: of the plug-in.
             attribute: its attribute, such as "SPACE".
-
-        Returns:
-            The value; None if the plug-in does not assign one.
+            default: value for a plug-in that does not assign one, and for a name without a plug-in.
 
         Raises:
             PluginError: what it assigns is not a literal.
         """
-        return _literal(f"{self.package}.{name}" if name in self._own else self._added[name].module, attribute)
+        if not isinstance(name, str) or name not in self:
+            return default
+        value = _literal(f"{self.package}.{name}" if name in self._own else self._added[name].module, attribute)
+        return default if value is None else value
 
     def _module(self, name: str) -> ModuleType:
         if name in self._own:

@@ -23,6 +23,7 @@ from driftline.study.chance import independent_draws, nothing_random
 from driftline.study.spec import FixedScale, Study
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import hint, shown
+from trainers.registry import tasks
 
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
@@ -173,7 +174,7 @@ def study_result(
         document["methods"][label]["inactive"] = rules
     for entry in whole.methods:
         document["methods"][entry.label]["given"] = {"start": entry.start, "prior": entry.prior}
-    if whole.task["name"] == "quadratic":
+    if tasks().constant(whole.task["name"], "AFFINE"):
         from driftline.results.theory import with_theory
 
         document = with_theory(document, whole, curves, reading, rounds)

@@ -1,8 +1,8 @@
-"""Predicted beside measured results, for studies on quadratic tasks.
+"""Predicted beside measured results, for studies on tasks whose rounds are affine maps (`Task.AFFINE`).
 
 A round with exact gradients and all clients is an affine map, so a trial's curve can be predicted without training.
 Predicted curves then take the place of measured ones in the same functions: the two differ by noise, sampled clients,
-rounding, or a mistake. Imported only for studies on quadratic tasks; needs numpy, not torch.
+rounding, or a mistake. Imported only for these studies; needs numpy, not torch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from driftline.results.settling import settled
 from driftline.study.entries import MethodEntry
 from driftline.study.spec import Study
 from trainers import ROLES, SpecError
-from trainers.tasks import quadratic
+from trainers.registry import methods, tasks
 from trainers.theory.prediction import METRICS, Predictor, Setting, predictor
-from trainers.theory.rounds.methods import ONE_CLIENT
 
 Json = dict[str, Any]
 ROUNDING = 1e-6
@@ -53,7 +52,7 @@ def with_theory(
 
     Args:
         document: The study's document from `frontier_document`.
-        study: The study, with a quadratic task.
+        study: The study, whose task says AFFINE.
         curves: Its trials.
         reading: Metric and cost of the document.
         rounds: Budget of a trial in rounds.
@@ -69,17 +68,18 @@ def with_theory(
         if curve.state == "COMPLETE":
             complete.setdefault((curve.label, curve.phase, curve.configuration), []).append(curve)
     axis = stored_axis(document)
-    task = quadratic.parse(study.task, "task")
-    known = predictor(quadratic.build(task, "float64"))
-    methods = {}
+    module = tasks()[str(study.task["name"])]
+    task = module.parse(study.task, "task")
+    known = predictor(module.build(task, "float64"))
+    labels = {}
     for label, method in document["methods"].items():
         entry = study.entry(label)
         theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry.name, task))
         phase = method["reported"]["phase"]
         ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}
-        methods[label] = method | theory.label(method, entry, ended)
+        labels[label] = method | theory.label(method, entry, ended)
     words = {"theory": THEORY, "disagreement": DISAGREEMENT}
-    return {**document, "definitions": {**document["definitions"], **words}, "methods": methods}
+    return {**document, "definitions": {**document["definitions"], **words}, "methods": labels}
 
 
 @dataclass(frozen=True)
@@ -195,9 +195,9 @@ def _parts(entry: MethodEntry, hyperparameters: Mapping[str, Any]) -> dict[str, 
     return parts
 
 
-def _left_out(study: Study, method: str, task: quadratic.Settings) -> str:
+def _left_out(study: Study, method: str, task: Any) -> str:
     """A sentence that says what the prediction leaves out; "" if nothing."""
-    sampled = 1 if method in ONE_CLIENT else study.clients_per_round
+    sampled = methods().constant(method, "CLIENTS_PER_ROUND", study.clients_per_round)
     noise = task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
     said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []

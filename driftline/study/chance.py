@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from driftline.study.sampler import name_of
+from driftline.study.task_facts import model_of
 from trainers import REGISTRIES
-from trainers.registry import tasks
+from trainers.registry import methods, models, tasks
 
 if TYPE_CHECKING:
     from driftline.study.entries import MethodEntry, PartEntry
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 LEAST_SEARCHES = 12
 """Least number of disjoint searches of k trials for a verdict about searches of k trials."""
-
-_FIXED_START = ("softmax", "linear")  # models that start from 0
-_ONE_CLIENT = ("lookahead",)  # methods that draw one client a round
-_EXACT_TASKS = ("quadratic", "linear_regression")
 
 
 def nothing_random(study: Study) -> bool:
@@ -29,9 +25,7 @@ def nothing_random(study: Study) -> bool:
     installed packages.
     """
     task = study.task
-    model = task.get("model", "softmax")
-    name = model.get("name") if isinstance(model, Mapping) else model
-    fixed = task["name"] in _EXACT_TASKS or name in _FIXED_START
+    fixed = models().constant(model_of(task), "FIXED_START")
     whole = study.clients_per_round is None and study.batch_size is None and not task.get("gradient_noise")
     whole = whole and study.evaluation is None
     return bool(fixed and whole and tasks().built_in(task["name"]) and not any(map(_draws, study.methods)))
@@ -73,6 +67,7 @@ def judged_effort(count: int, searches: int) -> int:
 def _draws(entry: MethodEntry) -> bool:
     """Whether an entry draws clients or the server's examples, or may draw something because it is no built-in one."""
     batches = entry.space.get("central_batch_size")
-    drawn = entry.name in _ONE_CLIENT or (batches is not None and any(size is not None for size in batches.ends()))
+    drawn = batches is not None and any(size is not None for size in batches.ends())
+    drawn = drawn or methods().constant(entry.name, "CLIENTS_PER_ROUND") is not None
     named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
     return drawn or not all(REGISTRIES[kind]().built_in(part.name) for kind, part in named.items())

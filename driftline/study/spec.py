@@ -46,6 +46,7 @@ from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField, name_of
+from driftline.study.task_facts import default_quality
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
 from search_spaces.values import is_json
@@ -95,7 +96,7 @@ class Objective(Section):
     """What is traded against what.
 
     Attributes:
-        quality: A metric that the task reports; test_accuracy by default (excess_loss for quadratics).
+        quality: A metric that the task reports; the task's own by default, such as test_accuracy.
         cost: "rounds", "bytes", "client_gradients", "examples" or "seconds".
         optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
         scale: Scale of the areas; None takes the study's own.
@@ -318,8 +319,7 @@ class Study(Section):
         objective = values.get("objective", {})
         task = values.get("task")
         if isinstance(objective, dict):  # without a task, the task alone is reported
-            quadratic = isinstance(task, dict) and task.get("name") == "quadratic"
-            quality = "excess_loss" if quadratic else "test_accuracy"
+            quality = default_quality(task if isinstance(task, dict) else {})
             values = values | {"objective": {"quality": quality, **objective}}
         return values
 

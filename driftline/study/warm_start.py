@@ -24,7 +24,7 @@ from driftline.study.entries import MethodEntry
 from driftline.study.sampler import learns
 from driftline.study.spec import Study
 from driftline.study.starting_points import broken_by
-from search_spaces.from_theory import LAST, SERVERS, SUMMED
+from search_spaces.from_theory import closed_form, pseudo_gradient
 from search_spaces.parameters import Choice, Float, Parameter
 from search_spaces.values import is_real, plain
 from trainers import ROLES
@@ -96,8 +96,8 @@ def _carried(configuration: Mapping[str, Any], entry: MethodEntry, factor: float
     """The configuration with its rates of gradient descent multiplied by a factor, to three digits."""
     method, client, server, *_ = _algorithm(entry)
     rates = []
-    if method in (*SUMMED, *LAST) and client in SERVERS:
-        rates = ["client_lr", "server_lr"] if server in SERVERS else ["client_lr"]
+    if pseudo_gradient(method) and closed_form(client):
+        rates = ["client_lr", "server_lr"] if closed_form(server) else ["client_lr"]
     moved = {rate: float(f"{factor * configuration[rate]:.3g}") for rate in rates if rate in configuration}
     return {**configuration, **moved}
 

@@ -10,7 +10,7 @@ from driftline.study.check import _readable, corners
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from trainers.errors import SpecError
-from trainers.registry import methods
+from trainers.registry import methods, tasks
 
 TEXT = """\
 name: check
@@ -341,3 +341,13 @@ def test_optimizers_that_an_entry_cannot_have_are_refused(entry, message):
     with pytest.raises(InvalidSpec) as caught:
         study.check()
     assert str(caught.value).startswith(message)
+
+
+def test_a_study_that_names_no_quality_compares_one_that_its_task_reports() -> None:
+    entry = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
+    budget = {"trials_per_method": 4, "rounds": 5}
+    assert Study(name="a", task="linear_regression", methods=["fedavg"], budget=budget).check() == []
+    for name, task in tasks().items():
+        study = Study(name="a", task=name, methods=[entry], budget=budget)
+        assert study.objective.quality == task.QUALITY
+        assert study.objective.quality in task.METRICS

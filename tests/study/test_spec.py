@@ -161,6 +161,7 @@ def test_objective_follows_the_task():
     text = TEXT.replace("objective: {quality: test_accuracy, cost: bytes}\n", "")
     assert study(text).objective == Objective(quality="test_accuracy")
     assert study(text.replace("name: digits,", "name: quadratic,")).objective.quality == "excess_loss"
+    assert study(text.replace("name: digits,", "name: npz, model: {name: linear},")).objective.quality == "test_loss"
     assert study(TEXT.replace("cost: bytes", "optimize: speed")).objective.objectives == ("speed",)
 
 

@@ -73,6 +73,20 @@ def test_every_function_has_the_parameters_of_the_contract(word: str) -> None:
             assert list(inspect.signature(function).parameters) == wanted, (name, part)
 
 
+def test_facts_are_read_from_the_source_as_from_the_plug_in() -> None:
+    for registry, facts in (
+        (tasks(), ("QUALITY", "MODEL", "AFFINE")),
+        (models(), ("FIXED_START", "TARGETS")),
+        (methods(), ("CLIENTS_PER_ROUND", "PSEUDO_GRADIENT", "TIED")),
+        (optimizers(), ("CLOSED_FORM",)),
+    ):
+        for name, plugin in registry.items():
+            for fact in facts:
+                default = vars(registry._kind)[fact]
+                assert registry.constant(name, fact, default) == getattr(plugin, fact), (name, fact)
+        assert registry.constant("nothing", facts[0], "default") == registry.constant([], facts[0], "default") == "default"
+
+
 def test_what_a_module_leaves_out_has_its_default() -> None:
     plain, tied = methods()["minibatch_sgd"], methods()["local_sgd"]
     assert (plain.TIED, plain.CENTRAL, plain.CLIENTS_PER_ROUND) == (False, False, None)

@@ -28,6 +28,7 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
 INACTIVE = {"client_lr": ({"local_steps": 1},)}
+PSEUDO_GRADIENT = "sum"
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ INACTIVE = {
     "client_lr": ({"local_steps": 1},),
     "prox": ({"client_lr": 0, "displacement_form": "each_step"},),
 }
+PSEUDO_GRADIENT = "sum"
 
 
 @dataclass(frozen=True)

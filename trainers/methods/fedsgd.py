@@ -25,6 +25,7 @@ SPACE = {
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
+PSEUDO_GRADIENT = "sum"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ INACTIVE = {
     "client_lr": ({"local_steps": 1},),
     "prox": ({"local_steps": 1}, {"client_lr": 0}),
 }
+PSEUDO_GRADIENT = "last"
 
 
 @dataclass(frozen=True)

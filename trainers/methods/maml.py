@@ -34,6 +34,7 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16]},
 }
 INACTIVE = {"prox": ({"client_lr": 0},)}
+PSEUDO_GRADIENT = "last"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 
 SPACE = {"server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9}}
+PSEUDO_GRADIENT = "sum"
 
 
 @dataclass(frozen=True)

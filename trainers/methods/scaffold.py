@@ -48,6 +48,7 @@ INACTIVE = {
     "variate_update": ({"variates": "fresh"},),
     "displacement_source": ({"variates": "stored", "variate_update": "path"},),
 }
+PSEUDO_GRADIENT = "sum"
 
 
 @dataclass(frozen=True)

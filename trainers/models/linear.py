@@ -14,6 +14,7 @@ from trainers.models._affine import Affine
 from trainers.problem import Examples, Problem
 
 TARGETS = "numbers"
+FIXED_START = True
 
 
 class _HalfSquares:

@@ -23,6 +23,7 @@ from trainers.problem import Problem, Quadratics
 __all__ = ["Quadratic"]
 
 TARGETS = "none"
+FIXED_START = True
 
 
 class Quadratic:

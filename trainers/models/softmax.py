@@ -15,6 +15,7 @@ from trainers.trial.sizes import MOST_NUMBERS
 
 __all__ = ["CrossEntropy"]
 
+FIXED_START = True
 _FEW_CLASSES = 16
 
 

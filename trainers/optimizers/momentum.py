@@ -22,6 +22,7 @@ from trainers.hyperparameters import tunable
 LINEAR = True
 SPACE = {"momentum": {"float": [0.0, 0.99], "log": True, "complement": True}}
 INACTIVE = {"momentum": ({"local_steps": 1},)}
+CLOSED_FORM = "heavy_ball"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from trainers.hyperparameters import tunable
 
 LINEAR = True
 SPACE = {"momentum": {"float": [0.0, 0.99], "log": True, "complement": True}}
+CLOSED_FORM = "nesterov"
 
 
 @dataclass(frozen=True)

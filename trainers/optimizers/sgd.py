@@ -24,6 +24,7 @@ from torch import Tensor
 from trainers.hyperparameters import tunable
 
 LINEAR = True
+CLOSED_FORM = "heavy_ball"
 ABSENT = {"client": ("momentum", "nesterov")}  # the local loop takes plain steps without an optimizer
 SPACE = {"momentum": {"float": [0.0, 0.99], "log": True, "complement": True}}
 INACTIVE = {"nesterov": ({"momentum": 0},)}

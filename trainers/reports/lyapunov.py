@@ -17,10 +17,12 @@ from torch import Tensor
 
 from trainers.contracts import Method
 from trainers.engine.evaluation.views import RoundView
+from trainers.hyperparameters import describe
 from trainers.trial.parts import Part
 
 METRICS = ("lyapunov",)
 NEEDS = ("distance",)  # tasks with this metric have w*
+_OF_MASS = {"sync", "mixing", "batch_statistical_condition_number"}  # hyperparameters of methods with an auxiliary
 
 
 def refuse(method: Part[Method]) -> str | None:
@@ -29,7 +31,8 @@ def refuse(method: Part[Method]) -> str | None:
     Args:
         method: the method of the trial.
     """
-    return None if method.name == "mass" else f"the method {method.name}, which has no auxiliary sequence"
+    has = {item.name for item in describe(method.module.Hyper)} >= _OF_MASS
+    return None if has else f"the method {method.name}, which has no auxiliary sequence"
 
 
 def of_round(view: RoundView) -> dict[str, Tensor]:

@@ -40,7 +40,8 @@ DTYPE = "float64"
 BATCHING = "with_replacement"
 WEIGHTING = "uniform"
 METRICS = ("loss", "distance")
-_MODEL = "linear"
+QUALITY = "loss"
+MODEL = "linear"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Settings:
     sizes: tuple[int, ...]
     eigenvalues: NDArray[np.float64]
     client_weights: NDArray[np.float64] | None = None
-    model: str = field(default=_MODEL)
+    model: str = field(default=MODEL)
 
     @property
     def clients(self) -> int:

@@ -41,7 +41,9 @@ DTYPE = "float64"
 BATCHING = "with_replacement"
 WEIGHTING = "uniform"
 METRICS = ("loss", "excess_loss", "distance")
-_MODEL = "quadratic"
+QUALITY = "excess_loss"
+MODEL = "quadratic"
+AFFINE = True
 _SHARED = ("name", "problem", "client_weights", "gradient_noise", "central")
 
 
@@ -140,7 +142,7 @@ class Settings:
     draw: Callable[[], Quadratics]
     client_weights: NDArray[np.float64] | None = None
     central: Quadratics | None = None
-    model: str = field(default=_MODEL)
+    model: str = field(default=MODEL)
 
     @cached_property
     def losses(self) -> Quadratics:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trainers.errors import SpecError
 from trainers.hyperparameters import describe
 from trainers.problem import Problem, Quadratics
-from trainers.registry import optimizers
+from trainers.registry import methods, optimizers
 from trainers.spelling import hint
 from trainers.theory.clients import ClientQuadratics, client_quadratics, clients_of
 from trainers.theory.rounds import aligned, local, mixed, remembered
@@ -58,9 +58,6 @@ MIXED: Mapping[str, Callable[..., AffineRound]] = {
 FIXED_POINT_NEEDS_RATE = ("parallel_training", "two_way_transfer")
 COUNTS = ("local_steps", "central_steps")
 AS_THEY_ARE = ("gradient_weights", "warm_start", "variates", "variate_update", "reuse_mean_gradient")
-TIED = ("local_sgd",)
-ONE_CLIENT = ("lookahead",)
-"""Methods with one client per round: if the task has several clients, the closed form is that of their mean."""
 SHARED = ("name", "server_lr", "delta_lr", "tied", "weight_decay", "merge_by", "federated_weight", "central_weight")
 WITHOUT_EFFECT = (
     "displacement_form",
@@ -194,7 +191,7 @@ def server_rate(method: Mapping[str, Any]) -> float:
         SpecError: none or both are given, one is given with tied, or client_lr is 0 with delta_lr.
     """
     server_lr, delta_lr = method.get("server_lr"), method.get("delta_lr")
-    if server_lr is None and delta_lr is None and (method.get("tied") or method.get("name") in TIED):
+    if server_lr is None and delta_lr is None and (method.get("tied") or methods().constant(method.get("name"), "TIED")):
         return number(method.get("client_lr", 0.0), "method.client_lr")
     if method.get("tied"):
         raise SpecError("method.server_lr and delta_lr must be left out with tied: true", "method.tied")
