@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from search_spaces.parameters import Space
 from search_spaces.values import is_real
-from trainers import SpecError, hint, number, shown
+from trainers import REPORTED, SpecError, hint, number, shown
 
 LONGEST = 200
 """Most characters of a constraint."""
@@ -29,9 +29,6 @@ SLACK = 1e-9
 
 DRAWS = 4096
 """Random configurations from which the allowed share of a space is estimated."""
-
-COSTS = ("rounds", "bytes", "client_gradients", "examples", "seconds")
-"""Costs of a trial, which constraints cannot limit."""
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -86,7 +83,7 @@ class Constraint:
         """Raises a SpecError if a name is not in a space, or can be anything but a number."""
         for name in self.names:
             if name not in space:
-                if name in COSTS:
+                if name in REPORTED:
                     raise _of_cost(name)
                 raise SpecError(f"{shown(name)} is not in the entry's search space: {hint(name, space)}")
             for value in space[name].ends():
@@ -186,7 +183,7 @@ def _dotted(node: ast.expr, text: str = "") -> str:
 
 
 def _wrong(text: str) -> SpecError:
-    costs = [name for name in COSTS if re.search(rf"(?<![\w.]){name}(?![\w.])", text)]
+    costs = [name for name in REPORTED if re.search(rf"(?<![\w.]){name}(?![\w.])", text)]
     if costs:
         return _of_cost(costs[0])  # as in bytes <= 1GB
     form = "must be one comparison (<= or >=) of numbers and hyperparameters with +, -, *, / and brackets"

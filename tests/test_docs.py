@@ -16,7 +16,7 @@ from service.settings import ServiceSettings
 from service.store.store import Store
 from tests.recorder.stored import Stored
 from tests.results.samples import curve
-from trainers import plugin
+from trainers import COSTS, plugin
 from trainers.registry import methods
 from trainers.trial.document import parse
 
@@ -231,3 +231,10 @@ def test_the_door_of_plug_ins_says_what_it_has() -> None:
     listed = re.findall(r"\w+", (plugin.__doc__ or "").split("\n\n")[1])
     assert set(plugin.__all__) <= set(listed)
     assert len(plugin.__all__) > 40
+
+
+def test_the_page_of_results_has_every_cost() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    table = page.partition("| cost | what it counts | comparisons |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| (yes|no verdicts).* \|$", table, re.MULTILINE)
+    assert rows == [(name, "yes" if cost.repeatable else "no verdicts") for name, cost in COSTS.items()]

@@ -24,6 +24,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     plugins, problem              loads and checks plug-ins; the contract of a task
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
     first_square                  the squared gradients that adaptive optimizers start from
+    costs                         the costs of training and their counters
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
     own_files                     writes files through no link
@@ -41,6 +42,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainers.costs import ADVICE, COSTS, COUNTERS, REPORTED
     from trainers.curvature import LossEstimate, estimate_curvature
     from trainers.data.folder import data_dir
     from trainers.engine.memory import total_memory
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from trainers.values import digits, integer, number, shown, step
 
 _PLACES = {
+    "costs": ("ADVICE", "COSTS", "COUNTERS", "REPORTED"),
     "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
@@ -85,7 +88,11 @@ _PLACES = {
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
+    "ADVICE",
+    "COSTS",
+    "COUNTERS",
     "REGISTRIES",
+    "REPORTED",
     "ROLES",
     "CheckpointError",
     "Configured",

@@ -25,7 +25,7 @@ from driftline.results.paired_tests import LEVEL, Paired, Test, band, band_limit
 from driftline.results.search_effort import compared
 from driftline.study.chance import judged_effort
 from driftline.study.spec import LEAST_PAIRS
-from trainers import nearest, shown
+from trainers import ADVICE, COSTS, nearest, shown
 
 Json = Mapping[str, Any]
 _HOLDS_0 = "the interval of the difference holds 0"
@@ -274,8 +274,9 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
     reasons = []
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
-    if result["definitions"]["parameters"]["cost"] == "seconds":
-        reasons.append("seconds depend on the machine and its load: choose rounds, bytes, client_gradients or time")
+    cost = result["definitions"]["parameters"]["cost"]
+    if not COSTS[cost].repeatable:
+        reasons.append(f"{cost} {ADVICE}")
     for name in ("trials", "rounds"):
         left, right = first["granted"][name], second["granted"][name]
         if not max(left, right):

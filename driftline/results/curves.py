@@ -11,37 +11,17 @@ from numpy.typing import NDArray
 
 from driftline.errors import InvalidSpec
 from driftline.wire.records import TrialRecord
-from trainers import nearest, shown
+from trainers import COSTS, nearest, shown
 
 Array = NDArray[np.float64]
 _Value = TypeVar("_Value")
 _NO_ROUNDS: Array = np.zeros(0)
-
-COSTS: dict[str, tuple[str, ...]] = {
-    "rounds": ("round",),
-    "bytes": ("bytes_up", "bytes_down"),
-    "client_gradients": ("client_gradients",),
-    "examples": ("examples",),
-    "time": ("modelled_seconds",),
-    "seconds": ("wall_seconds",),
-}
-"""The costs that a result can use, and the columns whose sum is each cost. All count from the start of a trial;
-`driftline.results.modelled_time` computes `modelled_seconds` from the other counters."""
 
 WINDOW = 0.1
 """The window of `smooth` at round t spans the last max(1, t / 10) rounds."""
 
 LARGEST = 1e100
 """The largest absolute value of a metric that counts as finite, so that sums and squares of values are finite too."""
-
-UNITS: dict[str, str] = {
-    "rounds": "rounds",
-    "bytes": "bytes, up and down",
-    "client_gradients": "client gradients",
-    "examples": "examples, of client gradients",
-    "time": "seconds, modelled",
-    "seconds": "seconds",
-}
 
 
 @dataclass(frozen=True)
@@ -152,7 +132,7 @@ class TrialCurve:
         """Cost of the trial up to each of these rounds.
 
         Args:
-            name: One of `COSTS`.
+            name: One of `trainers.COSTS`.
             rounds: Reported rounds; all of them by default.
 
         Returns:
@@ -203,20 +183,20 @@ def costs(curves: Sequence[TrialCurve], name: str) -> Array:
 
     Args:
         curves: The trials, with at least one report.
-        name: One of `COSTS`.
+        name: One of `trainers.COSTS`.
 
     Raises:
         InvalidSpec: A trial did not count it.
     """
     for curve in curves:
-        for column in COSTS[name]:
+        for column in COSTS[name].counters:
             if not curve.counts(column):
                 raise InvalidSpec(
                     "objective.cost",
                     f"trial {curve.trial} must report {column} for cost={name}; choose cost=rounds, or run the study "
                     "again with this version",
                 )
-    parts = [finite(np.stack([curve.columns[column] for curve in curves])) for column in COSTS[name]]
+    parts = [finite(np.stack([curve.columns[column] for curve in curves])) for column in COSTS[name].counters]
     return np.asarray(np.maximum.accumulate(np.sum(parts, axis=0), axis=1))
 
 
@@ -254,7 +234,7 @@ def finite(values: Array) -> Array:
 
 
 def check_cost(name: str) -> str:
-    """Returns the name if it is one of `COSTS`.
+    """Returns the name if it is one of `trainers.COSTS`.
 
     Raises:
         InvalidSpec: Unknown cost; the message names the nearest.
@@ -273,7 +253,7 @@ def unit(cost: str) -> str:
         >>> unit("client_gradients"), unit("time")
         ('client gradients', 'seconds')
     """
-    return UNITS[cost].partition(",")[0]
+    return COSTS[cost].unit.partition(",")[0]
 
 
 def cost_per_round(curve: TrialCurve, cost: str) -> float | None:

@@ -33,7 +33,6 @@ from driftline.results.definitions import definitions
 from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs, tried_runs
 from driftline.results.ledger import granted, ledger
 from driftline.results.modelled_time import Time
-from driftline.results.objectives import FIRST_COST
 from driftline.results.paired_tests import LEVEL
 from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
@@ -44,6 +43,7 @@ from driftline.results.settling import Settled, settled_all
 from driftline.study.chance import efforts
 from driftline.study.directions import sign
 from driftline.study.spec import FixedScale
+from trainers import COSTS
 
 Json = dict[str, Any]
 GRID = 64
@@ -56,7 +56,7 @@ class Reading:
 
     Attributes:
         quality: A metric that trials report.
-        cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or "time".
+        cost: One of `trainers.COSTS`.
         time: How "time" is modelled; None for other costs.
     """
 
@@ -152,7 +152,8 @@ def _span(labels: Sequence[LabelRuns], cost: str) -> Span:
     trained = [[each for each in label.runs if len(each.rounds)] for label in labels]
     whole = [runs for runs in trained if any((each.diverged == len(each.rounds)).any() for each in runs)]
     ends = [max(float(each.cost[:, -1].mean()) for each in runs) for runs in whole or trained if runs]
-    first = max(min(firsts, default=FIRST_COST[cost]), FIRST_COST[cost])
+    least = COSTS[cost].first
+    first = max(min(firsts, default=least), least)
     last = min(ends, default=first)
     return Span(first, max(last, first))
 

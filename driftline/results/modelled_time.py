@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from driftline.errors import InvalidSpec
-from driftline.results.curves import COSTS, Array, TrialCurve, finite
-from trainers import shown
+from driftline.results.curves import Array, TrialCurve, finite
+from trainers import COSTS, shown
 
 COUNTERS = ("exchanges", "bytes_up", "bytes_down", "slowest_examples")
 """The columns that modelled time is computed from."""
@@ -116,7 +116,7 @@ class Time:
             _require_counters(curve)
         time = self._with_operations([curve.plan for curve in curves if curve.rounds.size])
         return time, tuple(
-            replace(curve, columns={**curve.columns, COSTS["time"][0]: time._seconds(curve)}, _cache={})
+            replace(curve, columns={**curve.columns, COSTS["time"].counters[0]: time._seconds(curve)}, _cache={})
             if curve.rounds.size
             else curve
             for curve in curves

@@ -7,14 +7,7 @@ import numpy as np
 from driftline.errors import InvalidSpec
 from driftline.results.curves import Array, TrialCurve
 from driftline.study.directions import sign
-from trainers import shown
-
-FIRST_COST: dict[str, float] = {
-    "rounds": 1.0, "bytes": 1.0, "client_gradients": 1.0, "examples": 1.0,
-    "time": 1e-6, "seconds": 1e-3,
-}  # fmt: skip
-"""The cost from which speed counts: one round, byte, gradient or example, a modelled microsecond, a millisecond. It is
-the same for all trials, so that of two trials with equal curves over rounds, the one with cheaper rounds is faster."""
+from trainers import COSTS, shown
 
 
 def quality(curve: TrialCurve, metric: str) -> float:
@@ -33,14 +26,14 @@ def quality(curve: TrialCurve, metric: str) -> float:
 def speed(curve: TrialCurve, metric: str, cost: str) -> float:
     """Mean smoothed quality over log10 cost.
 
-    (1 / (log10 c_end - log10 c_first)) · integral of the quality over log10 cost from c_first (`FIRST_COST`) to c_end,
+    (1 / (log10 c_end - log10 c_first)) · integral of the quality over log10 cost from c_first (`Cost.first`) to c_end,
     the cost at the last evaluation; between two evaluations the quality is the earlier one's. The settling cost would
     not do as an objective, because a frozen trial minimises it; a frozen trial's speed is its initial quality.
 
     Args:
         curve: A trial that did not diverge.
         metric: Metric chosen as quality.
-        cost: Chosen cost, one of `curves.COSTS`.
+        cost: Chosen cost, one of `trainers.COSTS`.
 
     Returns:
         A value in the range of the oriented quality. With a single evaluation, its quality.
@@ -50,7 +43,7 @@ def speed(curve: TrialCurve, metric: str, cost: str) -> float:
     """
     at, values = _smoothed(curve, metric)
     costs = curve.cost(cost, at)
-    first, end = FIRST_COST[cost], float(costs[-1])
+    first, end = COSTS[cost].first, float(costs[-1])
     if end <= first:
         return float(values[-1])
     edges = np.log10(np.append(np.maximum(costs, first), end))

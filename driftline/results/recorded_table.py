@@ -18,17 +18,17 @@ from typing import Any, Literal
 import numpy as np
 
 from driftline.errors import InvalidSpec, NotFound
-from driftline.results.curves import COSTS, Array, TrialCurve
+from driftline.results.curves import Array, TrialCurve
 from driftline.results.definitions import definitions
 from driftline.results.runs import WHOLE
 from driftline.study.directions import direction
 from driftline.study.spec import Study
 from driftline.wire.records import StudyRecord, TrialRecord
-from trainers import hint, shown
+from trainers import COSTS, hint, shown
 from trainers.own_files import put
 
 VERSION = 1
-COUNTERS = tuple(column for cost in ("bytes", "client_gradients") for column in COSTS[cost])
+COUNTERS = tuple(column for cost in ("bytes", "client_gradients") for column in COSTS[cost].counters)
 """Counters that a table keeps. Seconds are left out: they depend on the machine."""
 
 Precision = Literal["float16", "float64"]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftline.results.curves import Array, TrialCurve, costs, numbers, smooth
-from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import Axis, axis_of
+from trainers import COSTS
 
 WHOLE: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 """States of trials that were trained to their end."""
@@ -159,7 +159,7 @@ def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> 
             table[:, seed] += rate[:, None] * np.maximum(rounds - done[seed], 0)
     if not all(known):
         table[:, np.logical_not(known)] = table[:, known].mean(axis=1, keepdims=True) if any(known) else rounds
-    return np.maximum(table, FIRST_COST[cost])
+    return np.maximum(table, COSTS[cost].first)
 
 
 def common(by_configuration: Mapping[int, Mapping[int, object]]) -> tuple[list[int], list[int]]:

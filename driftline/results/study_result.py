@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from driftline.errors import InvalidSpec
-from driftline.results.curves import COSTS, Array, TrialCurve
+from driftline.results.curves import Array, TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.inactive_values import stated_rules
 from driftline.results.ledger import SHARED
@@ -22,7 +22,7 @@ from driftline.results.trial_list import trial_list
 from driftline.study.chance import independent_draws, nothing_random
 from driftline.study.spec import FixedScale, Study
 from driftline.wire.records import StudyRecord, TrialRecord
-from trainers import hint, shown
+from trainers import COSTS, hint, shown
 from trainers.registry import tasks
 
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
@@ -123,7 +123,7 @@ def document_columns(quality: str) -> frozenset[str]:
     Args:
         quality: Metric of the result.
     """
-    return frozenset({"round", quality, SHARED, *(column for columns in COSTS.values() for column in columns)})
+    return frozenset({"round", quality, SHARED, *(column for kind in COSTS.values() for column in kind.counters)})
 
 
 def study_result(
@@ -141,7 +141,7 @@ def study_result(
         trials: All its trials.
         columns: Their curves by trial id; a missing trial has reported nothing.
         quality: Metric to use instead of the study's objective.
-        cost: Cost to use instead of the study's objective: one of `COSTS`, or how time is modelled.
+        cost: Cost to use instead of the study's objective: one of `trainers.COSTS`, or how time is modelled.
 
     Raises:
         InvalidSpec: Unknown cost, or trials did not count it.

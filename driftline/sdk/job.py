@@ -197,8 +197,8 @@ class Job:
             others: Further studies on the same task, to be compared with this one: the result has one scale and one
                 range of costs for the labels of all. Labels that two studies share become ``NAME/LABEL``.
             quality: Any metric that the trials reported; the study's objective by default.
-            cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or a `driftline.Time` for modelled time;
-                the study's objective by default.
+            cost: A cost that the trials counted, such as "bytes", or a `driftline.Time` for modelled time; the study's
+                objective by default.
 
         Raises:
             InvalidSpec: Unknown cost, or no trial reported the metric; or the other studies differ in what they train,

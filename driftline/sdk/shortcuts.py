@@ -44,8 +44,8 @@ def frontier(folder: str | Path, *, quality: str | None = None, cost: str | Time
     Args:
         folder: The output folder.
         quality: Any metric that the trials reported; the study's objective by default.
-        cost: "rounds", "bytes", "client_gradients", "examples", "seconds", or a `driftline.Time` for modelled time;
-            the study's objective by default.
+        cost: A cost that the trials counted, such as "bytes", or a `driftline.Time` for modelled time; the study's
+            objective by default.
 
     Raises:
         NotFound: The folder holds no study.

@@ -17,7 +17,7 @@ from driftline.study.theory_spaces import theory_facts
 from driftline.study.trial_document import trial_document
 from search_spaces.constraints import allowed_on_grid, allowed_share
 from search_spaces.parameters import fixed
-from trainers import evaluation_grid, evaluation_work
+from trainers import ADVICE, COSTS, evaluation_grid, evaluation_work
 
 SHARE = 0.15
 """Share of the time above which evaluations get a remark."""
@@ -118,10 +118,9 @@ def _branches(study: Study) -> list[str]:
 
 def cost_remark(study: Study) -> list[str]:
     """A remark if the cost depends on the machine, so that `compare` gives no verdict."""
-    if study.objective.cost != "seconds":
+    if COSTS[study.objective.cost].repeatable:
         return []
-    why = "seconds depend on the machine and its load, so that compare gives no verdict"
-    return [f"objective.cost: {why}: choose rounds, bytes, client_gradients or examples"]
+    return [f"objective.cost: compare gives no verdict, because {study.objective.cost} {ADVICE}"]
 
 
 def _claims(study: Study) -> list[str]:

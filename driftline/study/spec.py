@@ -50,9 +50,12 @@ from driftline.study.task_facts import default_quality
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
 from search_spaces.values import is_json
-from trainers import hint, shown
+from trainers import REPORTED, hint, shown
 
-Cost = Literal["rounds", "bytes", "client_gradients", "examples", "seconds"]
+if TYPE_CHECKING:
+    Cost = str
+else:
+    Cost = Literal[REPORTED]
 MOST_TRIALS = 1_000_000
 MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000
@@ -97,7 +100,7 @@ class Objective(Section):
 
     Attributes:
         quality: A metric that the task reports; the task's own by default, such as test_accuracy.
-        cost: "rounds", "bytes", "client_gradients", "examples" or "seconds".
+        cost: One of `trainers.COSTS` that trials report, such as "bytes".
         optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
         scale: Scale of the areas; None takes the study's own.
     """

@@ -41,9 +41,9 @@ def example_names(incomplete: str) -> list[str]:
 
 def costs(incomplete: str) -> list[str]:
     """The values of --cost."""
-    from driftline.study.spec import Cost
+    from trainers import COSTS
 
-    return _starting(incomplete, [*get_args(Cost), "time"])
+    return _starting(incomplete, COSTS)
 
 
 def states(incomplete: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from service.cli import completion
+from trainers import COSTS
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of the service; DRIFTLINE_URL by default.")]
 TokenFile = Annotated[
@@ -41,7 +42,7 @@ Cores = Annotated[
 Cost = Annotated[
     str | None,
     typer.Option(
-        help="Cost, instead of the study's own: rounds, bytes, client_gradients, examples, time, seconds.",
+        help=f"Cost, instead of the study's own: {', '.join(COSTS)}.",
         autocompletion=completion.costs,
     ),
 ]

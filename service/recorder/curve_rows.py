@@ -12,22 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from driftline.results.curves import Array
+from trainers import COUNTERS
 
 ROUNDS_SHOWN = 64
-COUNTERS = frozenset(
-    {
-        "exchanges",
-        "bytes_up",
-        "bytes_down",
-        "client_gradients",
-        "shared_gradients",
-        "examples",
-        "slowest_examples",
-        "wall_seconds",
-    }
-)
-"""Columns that grow evenly: only their last value is shown, when the trial has finished."""
-_NOT_SHOWN = frozenset({"round", "diverged"})
+_NOT_SHOWN = frozenset({"round", "diverged", *COUNTERS})
 _NOT_ALLOWED = re.compile(r"[^\w\-. :/]")
 
 
@@ -73,7 +61,7 @@ def rows(
     grid = [shown for shown in shown_rounds(rounds) if shown <= until] + ([until] if finished else [])
     written = np.searchsorted(grid, after, side="right")  # grid points that were written before
     for name, values in columns.items():
-        if name in _NOT_SHOWN or name in COUNTERS:
+        if name in _NOT_SHOWN:
             continue
         there = np.flatnonzero(np.isfinite(values))
         at = columns["round"][there]
@@ -89,9 +77,9 @@ def rows(
 
 
 def totals(columns: Mapping[str, Array]) -> dict[str, float]:
-    """The last value of each of `COUNTERS` that was reported."""
+    """The last value of each counter that was reported: counters grow evenly, and nothing else of them is shown."""
     last = {}
-    for name in sorted(COUNTERS & columns.keys()):
+    for name in sorted(columns.keys() & COUNTERS):
         values = columns[name][np.isfinite(columns[name])]
         if values.size:
             last[name] = float(values[-1])

@@ -101,7 +101,7 @@ def test_seconds_get_a_remark_and_no_claim() -> None:
     objective = {"quality": "test_accuracy", "cost": "seconds"}
     (remark,) = Study.from_json(STUDY | TWO | {"objective": objective}).check()
     assert remark == (
-        "objective.cost: seconds depend on the machine and its load, so that compare gives no verdict: "
+        "objective.cost: compare gives no verdict, because seconds depend on the machine and its load: "
         "choose rounds, bytes, client_gradients or examples"
     )
     assert claims(objective=objective) == []

@@ -12,20 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from driftline.results.curves import COSTS, Array, TrialCurve, unit
+from driftline.results.curves import Array, TrialCurve, unit
 from driftline.results.document import Reading, frontier_document
 from driftline.results.inactive_values import inactive_values
-from driftline.results.ledger import SHARED
 from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settled
 from driftline.results.show.advice import wins
 from driftline.results.show.axes import cost_title, quality_scale, quality_title
-from driftline.results.show.number_text import WHOLE
 from driftline.results.show.palette import styles
 from driftline.results.show.recommendation_rows import recommendation_rows
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
+from trainers import COSTS, COUNTERS
 
 Json = Mapping[str, Any]
 Key = tuple[str, str, int]  # label, phase, configuration
@@ -37,7 +36,7 @@ MOST_ROUNDS = 64  # of a learning curve
 MOST_ROWS = 5_000  # configurations; the best of those that only the search has run
 MOST_READINGS = 8
 MOST_REPORTS = 1_000_000  # of a study's trials, for readings beside its own: each reads all curves again
-_COUNTERS = {"round", "exchanges", "slowest_examples", SHARED, "diverged"}.union(*COSTS.values())
+_NO_QUALITY = {"diverged", *COUNTERS}.union(*(cost.counters for cost in COSTS.values()))
 
 
 def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple[Json, list[TrialCurve]]]:
@@ -55,7 +54,7 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
     begun = [curve for curve in curves if curve.rounds.size]
     if not begun or sum(curve.rounds.size for curve in begun) > MOST_REPORTS:
         return
-    costs = [name for name in COSTS if all(curve.counts(column) for curve in begun for column in COSTS[name])]
+    costs = [name for name in COSTS if all(curve.counts(column) for curve in begun for column in COSTS[name].counters)]
     choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun)]
     for quality, cost in [choice for choice in choices if choice != own and choice[1] != "time"][: MOST_READINGS - 1]:
         fresh = [replace(curve, _cache={}) for curve in curves]  # what this reading caches goes with it
@@ -75,7 +74,7 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
 
 def _qualities(begun: Sequence[TrialCurve]) -> list[str]:
     """The metrics that every trial has reported of its untrained model."""
-    names = set.intersection(*(set(curve.columns) for curve in begun)) - _COUNTERS
+    names = set.intersection(*(set(curve.columns) for curve in begun)) - _NO_QUALITY
     return sorted(
         name
         for name in names
@@ -202,7 +201,7 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
         "metric": parameters["metric"],
         "cost": parameters["cost"],
         "unit": unit(parameters["cost"]),
-        "whole": parameters["cost"] in WHOLE,
+        "whole": COSTS[parameters["cost"]].whole,
         "rising": parameters["direction"] == "rises",
         "scale": quality_scale(result),
         "costTitle": cost_title(result),

@@ -14,15 +14,15 @@ from driftline.results.runs import runs_of
 from driftline.results.scale import Axis, stored_axis
 from driftline.results.settling import settled
 from driftline.results.show.escaped_text import spreadsheet_cell
+from trainers import COUNTERS
 
 FIELDS = (
     "trial", "label", "phase", "number", "seed", "configuration", "state", "rounds_done", "settles", "ends",
-    "speed", "recommended", "pareto", "exchanges", "bytes_up", "bytes_down", "client_gradients",
-    "shared_gradients", "examples", "wall_seconds", "error",
+    "speed", "recommended", "pareto", *COUNTERS, "error",
 )  # fmt: skip
 """The first columns; `recommended` and `pareto` are about the trial's configuration, `wall_seconds` about its pack."""
 
-_NO_QUALITY = frozenset({"round", "diverged", "update_norm", "slowest_examples", *FIELDS})
+_NO_QUALITY = frozenset({"round", "diverged", "update_norm", *FIELDS})
 
 
 def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading: Reading) -> str:

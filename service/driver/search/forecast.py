@@ -22,9 +22,9 @@ from itertools import combinations
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
-from driftline.results.objectives import FIRST_COST
 from driftline.results.scale import axis_of
 from driftline.study.spec import Objective
+from trainers import COSTS
 
 RATES = ("client_lr", "server_lr")
 CUT = 0.9
@@ -151,12 +151,12 @@ def _grid(rounds: int) -> Array:
 
 
 def _costs(curve: TrialCurve, name: str, rounds: Array) -> Array:
-    """Cost up to each of these rounds, at least `FIRST_COST`; it grows beyond the curve as it did on average."""
+    """Cost up to each of these rounds, at least `Cost.first`; it grows beyond the curve as it did on average."""
     counted = curve.cost(name)
     there = counted[np.maximum(np.searchsorted(curve.rounds, rounds, side="right") - 1, 0)]
     done = max(curve.rounds_done, 1)
     whole = np.where(rounds <= done, there, counted[-1] * rounds / done)
-    return np.asarray(np.maximum.accumulate(np.maximum(whole, FIRST_COST[name])))
+    return np.asarray(np.maximum.accumulate(np.maximum(whole, COSTS[name].first)))
 
 
 def _cut(curve: TrialCurve) -> float:

@@ -7,18 +7,19 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results import objectives
-from driftline.results.curves import COSTS, LARGEST
+from driftline.results.curves import LARGEST
 from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import Values
 from service.driver.search.forecast import RATES
 from service.driver.search.study_rows import Row
+from trainers import COSTS
 
 
 def needed(study: Study) -> frozenset[str]:
     """The columns from which `trial_result` and prospects at rungs are computed."""
     forecast = RATES if study.budget.rung_rule == "extrapolation" else ()
-    return frozenset({"round", "diverged", study.objective.quality, *COSTS[study.objective.cost], *forecast})
+    return frozenset({"round", "diverged", study.objective.quality, *COSTS[study.objective.cost].counters, *forecast})
 
 
 def trial_result(study: Study, row: Row, columns: Mapping[str, Sequence[Any]]) -> TrialResult:

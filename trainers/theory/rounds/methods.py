@@ -191,7 +191,8 @@ def server_rate(method: Mapping[str, Any]) -> float:
         SpecError: none or both are given, one is given with tied, or client_lr is 0 with delta_lr.
     """
     server_lr, delta_lr = method.get("server_lr"), method.get("delta_lr")
-    if server_lr is None and delta_lr is None and (method.get("tied") or methods().constant(method.get("name"), "TIED")):
+    tied = method.get("tied") or methods().constant(method.get("name"), "TIED")
+    if server_lr is None and delta_lr is None and tied:
         return number(method.get("client_lr", 0.0), "method.client_lr")
     if method.get("tied"):
         raise SpecError("method.server_lr and delta_lr must be left out with tied: true", "method.tied")
