@@ -12,7 +12,7 @@
     scale, settling           the scale of qualities; where a configuration settles and where it ends
     comparison, paired_tests  whether one label is better than another; intervals and corrections
     headline                  the sentence about the methods, and then about the configurations found
-    own_weighting             entries that train with another weighting than the study's
+    own_settings              entries whose trials have settings of their own
     search_effort             what to expect of a search of k trials, from all trials of random searches
     inactive_values           values that change nothing, which results show as "any"
     ledger, trial_list        what a label was granted and has spent; a study's trials, and how two lists differ

@@ -9,9 +9,9 @@
         "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
         "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
         "efforts": {"configurations", "searches", "rows": [{"trials", "area", "low", "high", "influence"}]},
-        "diverged", "failed", "ledger", "granted", "weighting", "inactive"}}}
+        "diverged", "failed", "ledger", "granted", "settings", "inactive"}}}
 
-`weighting` is there for an entry that trains with a weighting of its own, `inactive` where hyperparameters may change
+`settings` is there for an entry whose trials have settings of their own, `inactive` where hyperparameters may change
 nothing: {HYPERPARAMETER: [{OTHER: value}]}, conditions of which one holds. `efforts` is null unless every configuration
 was drawn independently of all results and has been confirmed.
 

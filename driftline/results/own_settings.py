@@ -1,4 +1,4 @@
-"""Entries that train with a weighting of their own, which results and comparisons say."""
+"""Entries whose trials have settings of their own, which results and comparisons say."""
 
 from __future__ import annotations
 
@@ -6,28 +6,40 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from driftline.study.spec import Study
+from driftline.study.trial_settings import OWN
 
 Json = Mapping[str, Any]
 _WORDS = {"examples": "by their examples", "uniform": "equally"}
 
 
-def own_weightings(study: Study) -> dict[str, str]:
-    """Label -> weighting, of the entries that set another one than the study."""
-    entries = ((entry.label, entry.weighting) for entry in study.methods)
-    return {label: own for label, own in entries if own is not None and own != study.weighting}
+def own_settings(study: Study) -> dict[str, dict[str, Any]]:
+    """Label -> settings, of the entries that set others than the study."""
+    found = {}
+    for entry in study.methods:
+        own = {name: getattr(entry, name) for name in OWN}
+        found[entry.label] = {
+            name: value for name, value in own.items() if value is not None and value != getattr(study, name)
+        }
+    return {label: own for label, own in found.items() if own}
 
 
-def weighting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[str]:
-    """A sentence for each label that trains with a weighting of its own.
+def setting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[str]:
+    """A sentence or two for each label whose trials have settings of their own.
 
     Args:
         methods: The labels' parts of a result.
         labels: The labels that count; all by default.
     """
-    own = {label: methods[label].get("weighting") for label in labels or methods}
-    return [
-        f"{label} weights clients {_WORDS.get(said, said)} in training (its own weighting); "
-        "all metrics have the study's weighting."
-        for label, said in own.items()
-        if said
-    ]
+    notes = []
+    for label in labels or methods:
+        own = dict(methods[label].get("settings", {}))
+        weighting = own.pop("weighting", None)
+        if own:
+            said = " and ".join(f"{name} {value}" for name, value in own.items())
+            notes.append(f"{label} has {said} (its own).")
+        if weighting:
+            notes.append(
+                f"{label} weights clients {_WORDS.get(weighting, weighting)} in training (its own weighting); "
+                "all metrics have the study's weighting."
+            )
+    return notes

@@ -14,7 +14,7 @@ from driftline.results.document import Reading, frontier_document
 from driftline.results.inactive_values import stated_rules
 from driftline.results.ledger import SHARED
 from driftline.results.modelled_time import Time
-from driftline.results.own_weighting import own_weightings
+from driftline.results.own_settings import own_settings
 from driftline.results.recorded_table import require_agreement
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
@@ -28,7 +28,7 @@ from trainers.registry import tasks
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
 
-_STUDYS = ("granted", "weighting", "given", "inactive")
+_STUDYS = ("granted", "settings", "given", "inactive")
 """Keys of a label's part of a joined result that its own study knows."""
 
 FORMAT = 2
@@ -168,8 +168,8 @@ def study_result(
         rungs=whole.budget.rung_rounds,
         drawn=independent_draws(whole),
     )
-    for label, weighting in own_weightings(whole).items():
-        document["methods"][label]["weighting"] = weighting
+    for label, settings in own_settings(whole).items():
+        document["methods"][label]["settings"] = settings
     for label, rules in stated_rules(whole).items():
         document["methods"][label]["inactive"] = rules
     for entry in whole.methods:

@@ -74,7 +74,7 @@ def with_theory(
     labels = {}
     for label, method in document["methods"].items():
         entry = study.entry(label)
-        theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry.name, task))
+        theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry, task))
         phase = method["reported"]["phase"]
         ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}
         labels[label] = method | theory.label(method, entry, ended)
@@ -195,9 +195,9 @@ def _parts(entry: MethodEntry, hyperparameters: Mapping[str, Any]) -> dict[str, 
     return parts
 
 
-def _left_out(study: Study, method: str, task: Any) -> str:
+def _left_out(study: Study, entry: MethodEntry, task: Any) -> str:
     """A sentence that says what the prediction leaves out; "" if nothing."""
-    sampled = methods().constant(method, "CLIENTS_PER_ROUND", study.clients_per_round)
+    sampled = methods().constant(entry.name, "CLIENTS_PER_ROUND", study.settings_of(entry).clients_per_round)
     noise = task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
     said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []

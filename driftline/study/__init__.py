@@ -1,6 +1,7 @@
 """Studies as users write them, in YAML or Python: entries, budgets and samplers.
 
     spec, entries              `Study`, and its entries: methods, optimizers and schedules with their search spaces
+    trial_settings             settings that a study gives its trials, and those of an entry's own
     task_facts                 what the plug-ins of a task's document say of themselves
     sampler, starting_points   the keys ``sampler`` of a study and ``start`` of an entry
     validation                 base of the parts of a study: errors name the keys as the user wrote them

@@ -26,8 +26,9 @@ def nothing_random(study: Study) -> bool:
     """
     task = study.task
     fixed = models().constant(model_of(task), "FIXED_START")
-    whole = study.clients_per_round is None and study.batch_size is None and not task.get("gradient_noise")
-    whole = whole and study.evaluation is None
+    settings = [study.settings_of(entry) for entry in study.methods]
+    whole = all(own.clients_per_round is None and own.batch_size is None for own in settings)
+    whole = whole and study.evaluation is None and not task.get("gradient_noise")
     return bool(fixed and whole and tasks().built_in(task["name"]) and not any(map(_draws, study.methods)))
 
 

@@ -21,6 +21,7 @@ from driftline.study.outlook import cost_remark, sample_remark, share_left, shar
 from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
+from driftline.study.trial_settings import OWN
 from driftline.study.validation import Errors, from_spec_error
 from search_spaces.parameters import Space
 from search_spaces.spaces import check as check_space
@@ -73,34 +74,33 @@ def check(study: Study) -> list[str]:
 def _checked(study: Study) -> list[str]:
     """As `check`, but each part ends at its first error."""
     remarks = []
-    first: trainers.TrialSpec | None = None
-    passes = False
+    trials: dict[int, trainers.TrialSpec] = {}  # one of each entry
     errors = Errors()
     _check_sizes(study)
     for index, entry in enumerate(study.methods):
         with errors.collected():
             _check_spaces(entry, f"methods[{index}]")
             read = _corners_read(study, index)
-            first = first or read[0]
-            passes = passes or read[0].pass_end != "joined"
+            trials[index] = read[0]
             path = f"methods[{index}]"
             remarks += [*_rates(study, index), *_step_sizes(read[:2], path), *_weighting(read[0], path)]
             _check_constraints(study, index)
             remarks += [*_start(study, index), *_grid(study, index)]
             _check_sampler(study, index)
-    if first is None:  # no entry could be read: the task and the quality are checked with one that fits every task
+    if not trials:  # no entry could be read: the task and the quality are checked with one that fits every task
         with errors.collected():
             plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": "fedavg"})]})
-            first = _corners_read(plain, 0)[0]
-    if first is not None:
+            trials[-1] = _corners_read(plain, 0)[0]
+    if trials:
+        first = next(iter(trials.values()))
         with errors.collected():
-            _check_packs(study, first)
+            _check_packs(study, list(trials.values()))
         with errors.collected():
             _check_quality(study, first)
             _check_scale(study)
-        remarks += [*trainers.data_remarks(first.task, vars(first)), *sample_remark(study, first)]
+        remarks += [*_data(study, trials), *sample_remark(study, first)]
     errors.raise_any()
-    if study.drop_last and not passes:
+    if study.drop_last and all(trial.pass_end == "joined" for trial in trials.values()):
         remarks.append("drop_last: no entry has local_epochs, without which it changes nothing")
     remarks += [*cost_remark(study), *share_remark(study)]
     return [*remarks, *_confirmation(study.budget)]
@@ -115,8 +115,24 @@ def _corners_read(study: Study, index: int) -> list[trainers.TrialSpec]:
         try:
             read.append(trainers.parse(trial_document(study, label, [hyperparameters], study.seed)))
         except SpecError as error:
-            raise from_spec_error(error, _study_path(error.path, index)) from error
+            raise from_spec_error(error, _entry_path(study, error.path, index)) from error
     return read
+
+
+def _data(study: Study, trials: Mapping[int, trainers.TrialSpec]) -> list[str]:
+    """Remarks on the data and what each entry draws from it, those on its own batch_size under its own key."""
+    said: dict[str, None] = {}
+    for index, trial in trials.items():
+        own = "batch_size" if index >= 0 and study.methods[index].batch_size is not None else "nothing"
+        texts = trainers.data_remarks(trial.task, vars(trial))
+        said |= dict.fromkeys(f"methods[{index}].{text}" if text.startswith(own) else text for text in texts)
+    return list(said)
+
+
+def _entry_path(study: Study, path: str, index: int) -> str:
+    """The study's key for a place in a trial document of an entry: under the entry if the setting is its own."""
+    own = path in OWN and path != "weighting" and getattr(study.methods[index], path) is not None
+    return f"methods[{index}].{path}" if own else _study_path(path, index)
 
 
 def _confirmation(budget: Budget) -> list[str]:
@@ -196,14 +212,15 @@ def _check_sizes(study: Study) -> None:
         raise InvalidSpec("methods", f"all spaces together must have at most {MOST_CHOICES} choices, got {choices}")
 
 
-def _check_packs(study: Study, first: trainers.TrialSpec) -> None:
+def _check_packs(study: Study, trials: Sequence[trainers.TrialSpec]) -> None:
     """Refuses a number of trials in a pack that is too large for any machine."""
     packs = study.resources.packs
     if not isinstance(packs, int):
         return
-    clients = first.clients_per_round or first.task.clients
+    task = trials[0].task
+    clients = max(trial.clients_per_round or task.clients for trial in trials)
     try:
-        check_models(first.task, clients, min(packs, study.budget.trials_per_method), "resources.packs")
+        check_models(task, clients, min(packs, study.budget.trials_per_method), "resources.packs")
     except SpecError as error:
         raise from_spec_error(error) from error
 

@@ -11,6 +11,7 @@ from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
+from driftline.study.trial_settings import EntrySettings
 from driftline.study.validation import Errors, Section, from_spec_error
 from search_spaces import parameters, presets, spaces
 from search_spaces.constraints import Constraint
@@ -193,7 +194,7 @@ class ScheduleEntry(PartEntry):
     kind = "schedules"
 
 
-class MethodEntry(Section):
+class MethodEntry(EntrySettings):
     """A method with its optimizers, schedule and spaces, under a label.
 
     Attributes:
@@ -205,11 +206,12 @@ class MethodEntry(Section):
         central: The optimizer of the server's branch, for methods with one; sgd by default.
         merge: The optimizer of the merge, for the same methods; sgd by default.
         schedule: The schedule of the rates; constant by default.
-        weighting: How its clients are weighted in training; the study's by default, which all metrics keep.
         constraints: What every configuration satisfies, see `search_spaces.constraints`; nothing by default.
         start: Configurations to try first, see `driftline.study.starting_points`; none by default.
         prior: Configurations near which good ones are believed to be; none by default.
         theory: Where the spaces come from if they were given as "theory"; never written by hand.
+
+    Settings of `EntrySettings` that it has replace the study's for its trials.
     """
 
     label: Annotated[str, AfterValidator(_label)]
@@ -220,7 +222,6 @@ class MethodEntry(Section):
     central: CentralOptimizerEntry | None = None
     merge: MergeOptimizerEntry | None = None
     schedule: ScheduleEntry = ScheduleEntry(name="constant")
-    weighting: str | None = None
     constraints: list[ConstraintField] = Key(default_factory=list, max_length=MOST_CONSTRAINTS)
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
     prior: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)

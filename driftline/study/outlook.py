@@ -164,7 +164,17 @@ def _judged(study: Study) -> int:
 
 def _rounds(study: Study) -> str:
     """The rounds after which trials are evaluated, in words."""
-    every = study.eval_every
+    grids: dict[int | str | None, list[str]] = {}
+    for entry in study.methods:
+        every = study.settings_of(entry).eval_every
+        grids.setdefault(None if every == "auto" else every, []).append(entry.label)
+    return "; ".join(
+        _evaluated(every, study) + (f" ({', '.join(labels)})" if len(grids) > 1 else "")
+        for every, labels in grids.items()
+    )
+
+
+def _evaluated(every: int | str | None, study: Study) -> str:
     if isinstance(every, int):
         known = f"(costs are known to {every} rounds)"
         return f"every {every} rounds and after the last {known}" if every > 1 else "after every round"

@@ -47,6 +47,7 @@ from driftline.study.notebook import study_html
 from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField, name_of
 from driftline.study.task_facts import default_quality
+from driftline.study.trial_settings import LARGEST, OWN, SHARED, TrialSettings
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
 from search_spaces.values import is_json
@@ -60,8 +61,7 @@ MOST_TRIALS = 1_000_000
 MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000
 MOST_ENTRIES = 200
-LARGEST = 2**53
-"""Limits far above any real study, which every database, sampler and random generator can represent."""
+"""Limits far above any real study, which every database and sampler can represent."""
 
 LEAST_PAIRS = 6
 """Seeds, or searches, that a verdict of `compare` needs."""
@@ -246,7 +246,7 @@ class Resources(Section):
     pool: Annotated[str, AfterValidator(_name)] | None = None
 
 
-class Study(Section):
+class Study(TrialSettings):
     """Several entries on one task, searched under equal budgets.
 
     Attributes:
@@ -258,10 +258,10 @@ class Study(Section):
         resources: GPUs and CPU cores of each pack, and its size.
         sampler: "tpe", "nsga2", "gp", "cmaes", "random", "grid" or "quasi_random"; or its name and settings.
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
-        clients_per_round, batch_size, batching, drop_last, weighting, dtype, eval_every, loss_data, init, report,
-            adaptation: As in a trial; None leaves them to the task.
         evaluation: Sample of held-out clients that evaluations of search trials measure, as in a trial; confirmation
             trials measure all of them.
+
+    Settings of its trials are those of `TrialSettings`.
     """
 
     name: Annotated[str, AfterValidator(_name)]
@@ -272,17 +272,6 @@ class Study(Section):
     resources: Resources = Resources()
     sampler: SamplerField = "tpe"
     seed: Whole = Key(default=0, ge=0, le=LARGEST)
-    clients_per_round: Annotated[Whole, Key(le=LARGEST)] | None = None
-    batch_size: Annotated[Whole, Key(le=LARGEST)] | None = None
-    batching: str | None = None
-    drop_last: bool | None = None
-    weighting: str | None = None
-    dtype: str | None = None
-    eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
-    loss_data: str | None = None
-    init: JsonValue = None
-    report: list[str] | None = None
-    adaptation: dict[str, JsonValue] | None = None
     evaluation: dict[str, JsonValue] | None = None
 
     if TYPE_CHECKING:  # what users write: for type checkers, the fields say what it becomes
@@ -343,8 +332,9 @@ class Study(Section):
                 whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
                 problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
                 errors.add(InvalidSpec(f"methods[{index}].start", problem))
-        first, every = self.budget.rung_rounds[0], self.eval_every
-        if self.budget.rungs is not None and isinstance(every, int) and first < every:
+        first, grids = self.budget.rung_rounds[0], [self.settings_of(entry).eval_every for entry in self.methods]
+        every = max((grid for grid in grids if isinstance(grid, int)), default=0)
+        if self.budget.rungs is not None and first < every:
             problem = f"must not begin before the first evaluation, after round {every}, got {first}"
             errors.add(InvalidSpec("budget.rungs", problem))
         if self.budget.branches > 1:
@@ -388,6 +378,11 @@ class Study(Section):
                 return entry
         raise InvalidSpec("label", f"no entry {shown(label)} in study {self.name}: {hint(label, self.labels)}")
 
+    def settings_of(self, entry: MethodEntry) -> TrialSettings:
+        """The settings of an entry's trials: its own, otherwise the study's. All metrics have the study's weighting."""
+        own = {name: value for name in OWN if name != "weighting" and (value := getattr(entry, name)) is not None}
+        return TrialSettings.model_construct(**{name: getattr(self, name) for name in SHARED} | own)
+
     @classmethod
     def from_yaml(cls, source: str | Path) -> Self:
         """Reads a study from a YAML file or a YAML string.
@@ -407,7 +402,7 @@ class Study(Section):
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form: default spaces are written out, unset keys are left out."""
-        document: dict[str, Any] = self.model_dump(mode="json", exclude_none=False)
+        document = _settings_last(self.model_dump(mode="json", exclude_none=False))
         optional = [
             name for name, key in type(self).model_fields.items() if not key.is_required() and key.default is None
         ]
@@ -423,8 +418,9 @@ class Study(Section):
         for name, default in (("asking", "generations"), ("searches", 1), ("branches", 1)):
             if document["budget"][name] == default:
                 del document["budget"][name]
+        document["methods"] = [_settings_last(entry) for entry in document["methods"]]
         for entry in document["methods"]:
-            for key in ("weighting", "constraints", "start", "prior", "client", "central", "merge", "theory"):
+            for key in (*OWN, "constraints", "start", "prior", "client", "central", "merge", "theory"):
                 if not entry[key]:
                     del entry[key]
         return document
@@ -460,3 +456,7 @@ class Study(Section):
         from driftline.study.outlook import outlook
 
         return outlook(self)
+
+
+def _settings_last(document: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(document.items(), key=lambda item: item[0] in SHARED))

@@ -1,8 +1,9 @@
 """Spaces from theory (`space: theory`), frozen into a study before it runs.
 
-A study with `space: theory` begins with the default space. `derived` measures the task once, at the initial model of
-the first search, and returns the study with the ranges of `search_spaces.from_theory`, first points under `start`, and
-what was measured under `theory`. That study is stored and run, so it can be repeated without measuring again.
+A study with `space: theory` begins with the default space. `derived` measures the task once for each batch size, at the
+initial model of the first search, and returns the study with the ranges of `search_spaces.from_theory`, first points
+under `start`, and what was measured under `theory`. That study is stored and run, so it can be repeated without
+measuring again.
 """
 
 from __future__ import annotations
@@ -45,20 +46,23 @@ def derived(study: Study) -> Study:
     indices = pending(study)
     if not indices:
         return study
-    try:
-        trial = _trial(study, study.methods[indices[0]])
-    except SpecError:
-        return study
-    try:
-        measured = trainers.estimate_curvature(trial)
-    except SpecError as error:
-        raise InvalidSpec(f"methods[{indices[0]}].space", f"theory cannot be used: {error}") from error
     document = study.to_json()
+    measured: dict[int | None, LossEstimate] = {}  # by batch size, on which the noise depends
     for index in indices:
+        entry, path = study.methods[index], f"methods[{index}].space"
+        size = study.settings_of(entry).batch_size
         try:
-            _derive(study, index, document["methods"][index], measured)
+            trial = _trial(study, entry)
+        except SpecError:
+            return study
+        try:
+            measured[size] = measured.get(size) or trainers.estimate_curvature(trial)
         except SpecError as error:
-            raise from_spec_error(error, f"methods[{index}].space") from error
+            raise InvalidSpec(path, f"theory cannot be used: {error}") from error
+        try:
+            _derive(study, index, document["methods"][index], measured[size])
+        except SpecError as error:
+            raise from_spec_error(error, path) from error
     return Study.from_json(document)
 
 
@@ -134,7 +138,9 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
     entry = study.methods[index]
     assert entry.theory is not None
     client = "sgd" if entry.client is None else entry.client.name
-    prior = TheoryPrior(entry.name, client, entry.server.name, measured, study.budget.rounds, study.clients_per_round)
+    prior = TheoryPrior(
+        entry.name, client, entry.server.name, measured, study.budget.rounds, study.settings_of(entry).clients_per_round
+    )
     space, server = prior.space(entry.space), entry.server.space
     space = {name: _with(parameter, _values(entry, name), entry.space[name]) for name, parameter in space.items()}
     if "server" in entry.theory.parts:

@@ -11,12 +11,6 @@ from driftline.study.entries import MethodEntry, PartEntry
 from driftline.study.spec import Study
 from trainers import REGISTRIES, offered, shown
 
-SHARED = (
-    "clients_per_round", "batch_size", "batching", "drop_last", "weighting", "dtype", "eval_every", "loss_data", "init",
-    "report", "adaptation",
-)  # fmt: skip
-"""Keys that a study passes on to its trials unchanged."""
-
 
 def trial_document(
     study: Study,
@@ -56,7 +50,7 @@ def trial_document(
             raise ValueError(f"configurations of one pack must share {dotted}, got {shown(values)}")
         parts[kind][name] = values[0]
     document: dict[str, Any] = {"task": dict(study.task), **parts}
-    document |= {key: value for key in SHARED if (value := getattr(study, key)) is not None}
+    document |= {key: value for key, value in study.settings_of(entry) if value is not None}
     document |= {} if entry.weighting is None else {"training_weighting": entry.weighting}
     if phase == "search" and study.evaluation is not None:
         document["evaluation"] = study.evaluation

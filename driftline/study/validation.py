@@ -46,9 +46,10 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Leaves the types out of the signature, where `help` would show how they are checked."""
+        """Leaves the types out of the signature, where `help` would show how they are checked; own keys come first."""
         signature = inspect.signature(cls)
         plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+        plain.sort(key=lambda parameter: parameter.name not in cls.__annotations__)
         cls.__signature__ = signature.replace(parameters=plain, return_annotation=signature.empty)
 
     def __init__(self, **values: Any) -> None:

@@ -193,9 +193,9 @@ def training_seconds(work: float, number: int, workers: int, alone: int = 0) -> 
     return work / number * (alone - (alone - number) // workers) if number else 0.0
 
 
-def evaluations(study: Study, phase: Phase) -> int:
+def evaluations(study: Study, label: str, phase: Phase) -> int:
     """Evaluations of a label's trials in a phase; with rungs about, because about a third of the trials passes one."""
-    budget, every = study.budget, study.eval_every
+    budget, every = study.budget, study.settings_of(study.entry(label)).eval_every
     grid: Set[int] = evaluation_grid(budget.rounds)
     if every not in (None, "auto"):
         grid = {*range(0, budget.rounds, int(every)), budget.rounds}
@@ -213,10 +213,10 @@ def _training(study: Study, measured: Timings, phase: Phase, packs: int) -> floa
     """Processor seconds in which all packs of a phase are built and trained."""
     budget = study.budget
     rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.rounds
-    speeds = [measured.speed(label, phase) for label in study.labels]
-    trained = rounds * sum(speed.round_s for speed in speeds)
-    evaluated = evaluations(study, phase) * sum(speed.evaluation_s for speed in speeds)
-    return trained + evaluated + packs * fmean(speed.build_s for speed in speeds)
+    speeds = {label: measured.speed(label, phase) for label in study.labels}
+    trained = rounds * sum(speed.round_s for speed in speeds.values())
+    evaluated = sum(evaluations(study, label, phase) * speed.evaluation_s for label, speed in speeds.items())
+    return trained + evaluated + packs * fmean(speed.build_s for speed in speeds.values())
 
 
 def _speed_text(measured: Timings, label: str) -> str:

@@ -92,11 +92,11 @@ def test_evaluations_are_those_of_the_trials() -> None:
         budget = {"trials_per_method": 9, "rounds": 90, "confirm": 2, "seeds": 2, **keys.pop("budget", {})}
         return Study.from_json(digits(4).to_json() | {"budget": budget} | keys)
 
-    assert evaluations(study(eval_every=40), "search") == 9 * 4  # after 0, 40, 80 and 90 rounds
-    assert evaluations(study(eval_every=40), "confirmation") == 4 * 4
-    assert evaluations(study(), "search") == 9 * len(evaluation_grid(90))
+    assert evaluations(study(eval_every=40), "fedavg", "search") == 9 * 4  # after 0, 40, 80 and 90 rounds
+    assert evaluations(study(eval_every=40), "fedavg", "confirmation") == 4 * 4
+    assert evaluations(study(), "fedavg", "search") == 9 * len(evaluation_grid(90))
     # rungs at 10, 30 and 90 rounds: 9 trials are evaluated after 0 and 10, 3 after 20 and 30, 1 after 40, 50, ..., 90
-    assert evaluations(study(eval_every=10, budget={"rungs": "auto"}), "search") == 9 * 2 + 3 * 2 + 6
+    assert evaluations(study(eval_every=10, budget={"rungs": "auto"}), "fedavg", "search") == 9 * 2 + 3 * 2 + 6
 
 
 def test_what_is_timed_breaks_no_constraint() -> None:

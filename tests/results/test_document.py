@@ -480,7 +480,7 @@ def test_result_of_a_stored_study() -> None:
     assert own in html.unescape(result.file("frontier.html").decode())
     assert compare(result.document, "b", "a")["why"].endswith(f" {own}")
     joined = joined_result([(record.study, result)]).document["methods"]
-    assert [method.get("weighting") for method in joined.values()] == ["uniform", None]
+    assert [method.get("settings") for method in joined.values()] == [{"weighting": "uniform"}, None]
 
 
 def test_a_stopped_trial_counts_in_the_search_as_far_as_it_went() -> None:

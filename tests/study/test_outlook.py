@@ -126,6 +126,8 @@ def central(size: object, name: str = "one_way_transfer") -> dict[str, object]:
         ({}, False),
         ({"clients_per_round": 5}, True),
         ({"batch_size": 5}, True),
+        ({"methods": ["fedavg", {"name": "fedavg", "label": "own", "batch_size": 5}]}, True),
+        ({"methods": [{"name": "fedavg", "clients_per_round": 5}]}, True),
         ({"task": STUDY["task"] | {"model": "mlp"}}, True),  # type: ignore[operator]
         ({"task": STUDY["task"] | {"model": {"name": "softmax"}}}, False),  # type: ignore[operator]
         ({"task": QUADRATIC}, False),

@@ -1,9 +1,12 @@
 """The trial documents of a study: what all trials share, and what stands in the members."""
 
+import re
+
 import pytest
 
 import trainers
 from driftline.errors import InvalidSpec
+from driftline.results.own_settings import own_settings
 from driftline.sdk.frontier import Recommendation
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
@@ -143,3 +146,45 @@ def test_an_entry_with_a_weighting_of_its_own_keeps_the_studys_metrics_and_valid
     assert not any("weighting" in line for line in weighted("examples").check())
     with pytest.raises(InvalidSpec, match=r'^methods\[0\]\.weighting: must be one of uniform, examples, got .*"size"'):
         weighted("size").check()
+
+
+def test_an_entry_trains_with_its_own_settings_and_others_with_the_studys():
+    own = {"clients_per_round": 2, "batch_size": 8, "eval_every": 5}
+    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}}
+    whole = {"task": {"name": "digits", "clients": 3}, "clients_per_round": 3, "batch_size": 20}
+    study = Study.from_json(WRITERS | whole | {"methods": [entry, entry | own | {"label": "own"}]})
+    assert Study.from_json(study.to_json()) == study
+    assert {key: study.to_json()["methods"][1][key] for key in own} == own
+    assert not own.keys() & study.to_json()["methods"][0].keys()
+    assert list(study.to_json())[:3] == ["name", "task", "methods"]
+    trials = [trainers.parse(trial_document(study, label, [{"server_lr": 0.5}], 1)) for label in study.labels]
+    assert [(trial.clients_per_round, trial.batch_size) for trial in trials] == [(3, 20), (2, 8)]
+    assert [trial.eval_every for trial in trials] == ["auto", 5]
+    assert own_settings(study) == {"own": own}
+
+
+@pytest.mark.parametrize(
+    ("own", "problem"),
+    [
+        ({"clients_per_round": 4}, "methods[1].clients_per_round: must be at most 3, the clients of the task, got"),
+        ({"clients_per_round": 0}, "methods[1].clients_per_round: must be at least 1, got clients_per_round=0"),
+        ({"eval_every": 5}, "budget.rungs: must not begin before the first evaluation, after round 5, got 2"),
+        ({"dtype": "float32"}, "methods[1].dtype: unknown key: known are "),
+    ],
+)
+def test_each_entry_is_checked_with_its_own_settings(own, problem):
+    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}}
+    whole = {"task": {"name": "digits", "clients": 3}, "clients_per_round": 3}
+    budget = {"trials_per_method": 4, "rounds": 20, "rungs": [2, 8]}
+    document = WRITERS | whole | {"methods": [entry, entry | own | {"label": "own"}], "budget": budget}
+    with pytest.raises(InvalidSpec, match="^" + re.escape(problem)):
+        Study.from_json(document).check()
+
+
+def test_a_batch_size_that_is_too_large_is_named_where_it_is_given():
+    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}}
+    task = {"name": "digits", "clients": 3}
+    for first, second, places in ((None, 5000, ["methods[1].batch_size"]), (5000, None, ["methods[0].batch_size"])):
+        methods = [entry | {"batch_size": first}, entry | {"batch_size": second, "label": "own"}]
+        remarks = Study.from_json(WRITERS | {"task": task, "methods": methods, "batch_size": 9}).check()
+        assert [line.partition(" is ")[0] for line in remarks if "more than most clients have" in line] == places

@@ -16,7 +16,7 @@ from typing import Any
 from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve, unit
 from driftline.results.headline import headline, order_text
-from driftline.results.own_weighting import weighting_notes
+from driftline.results.own_settings import setting_notes
 from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text, time_text
 from driftline.results.show.escaped_text import escaped
@@ -195,7 +195,7 @@ def _summary(result: Json) -> str:
         f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end in the study. Trials: search + "
         "confirmation. In brackets: smallest and largest over seeds."
     )
-    notes = "".join(f'<p class="quiet">{_text(said)}</p>' for said in (note, *weighting_notes(result["methods"])))
+    notes = "".join(f'<p class="quiet">{_text(said)}</p>' for said in (note, *setting_notes(result["methods"])))
     return f"{notes}{_table(heads, rows)}"
 
 

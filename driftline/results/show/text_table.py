@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.results.comparison import study_headline
 from driftline.results.curves import unit
-from driftline.results.own_weighting import weighting_notes
+from driftline.results.own_settings import setting_notes
 from driftline.results.show.axes import search_only, time_text
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.number_text import banded, number
@@ -40,7 +40,7 @@ def table(result: Json) -> str:
     note = f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end. Trials: search + confirmation."
     lines += textwrap.wrap(f"{note} {_seeds(result)}", _WIDTH, break_on_hyphens=False)
     lines += ["", *_columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))]
-    said = [*_shared(result["methods"]), *weighting_notes(result["methods"])]
+    said = [*_shared(result["methods"]), *setting_notes(result["methods"])]
     lines += [row for line in said for row in textwrap.wrap(line, _WIDTH)]
     if compared := agreement(result):
         lines += ["", "Theory against measurement, relative differences (medians):"]

@@ -1,0 +1,47 @@
+"""Settings of trials: those that a study gives all its trials, and those that an entry may set for its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field as Key
+from pydantic import JsonValue
+
+from driftline.study.validation import Section, Whole, auto_or_number
+
+LARGEST = 2**53
+"""Largest seed, cohort and batch, far above any real one: every database and random generator represents it."""
+
+
+class EntrySettings(Section):
+    """Settings that an entry may have of its own; it then trains with them, and others with the study's.
+
+    Attributes:
+        clients_per_round, batch_size, eval_every: As in a trial; None leaves them to the study or the task.
+        weighting: How clients are weighted, in the training of an entry or of all; metrics have the study's.
+    """
+
+    clients_per_round: Annotated[Whole, Key(le=LARGEST)] | None = None
+    batch_size: Annotated[Whole, Key(le=LARGEST)] | None = None
+    weighting: str | None = None
+    eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
+
+
+class TrialSettings(EntrySettings):
+    """Settings that a study passes on to its trials unchanged.
+
+    Attributes:
+        batching, drop_last, dtype, loss_data, init, report, adaptation: As in a trial; None leaves them to the task.
+    """
+
+    batching: str | None = None
+    drop_last: bool | None = None
+    dtype: str | None = None
+    loss_data: str | None = None
+    init: JsonValue = None
+    report: list[str] | None = None
+    adaptation: dict[str, JsonValue] | None = None
+
+
+OWN = tuple(EntrySettings.model_fields)
+SHARED = tuple(TrialSettings.model_fields)
