@@ -313,10 +313,10 @@ def _worker(config: dict[str, Any], folder: Path) -> Worker:
 
     def train_for(_: float) -> list[dict[str, Any]]:
         pack = worker.pack
-        members = ";".join(str(sorted(member.items())) for member in worker.job.document["members"])
+        trials = worker.job.prefix.rpartition("/")[2]  # by what they are: labels may share configurations
         until = min(pack.round + CHUNK, worker.job.until or pack.rounds)
         with (folder / "work").open("a") as log:
-            log.write(f"{worker.job.document['seed']} {members}\t{pack.round}\t{until}\n")
+            log.write(f"{trials}\t{pack.round}\t{until}\n")
         lines: list[dict[str, Any]] = pack.advance(max_rounds=until - pack.round)
         return lines
 
