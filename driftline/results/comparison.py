@@ -19,7 +19,7 @@ import numpy as np
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import Array
 from driftline.results.definitions import LEDGER_TOLERANCE, TIE
-from driftline.results.headline import configurations_text, headline, methods_text, not_everywhere
+from driftline.results.headline import configurations_text, headline, looks_note, methods_text, not_everywhere
 from driftline.results.own_settings import setting_notes
 from driftline.results.paired_tests import LEVEL, Paired, Test, band, band_limit, holm, paired
 from driftline.results.search_effort import compared
@@ -121,7 +121,13 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
         "a": a,
         "b": b,
         "verdict": claims["methods"]["verdict"],
-        "why": " ".join([why + not_everywhere(apart, winner, parameters["cost"]), *setting_notes(methods, (a, b))]),
+        "why": " ".join(
+            [
+                why + not_everywhere(apart, winner, parameters["cost"]),
+                *setting_notes(methods, (a, b)),
+                *looks_note(result),
+            ]
+        ),
         "claims": claims,
         "efforts": [
             {"trials": trials, "difference": test.mean, "low": test.interval(LEVEL)[0], "high": test.interval(LEVEL)[1]}

@@ -64,6 +64,14 @@ def ranges_text(ranges: Sequence[Json], cost: str) -> list[tuple[str, str | None
     return texts
 
 
+def looks_note(result: Json) -> list[str]:
+    """A sentence where a study was extended after its results were there; otherwise none."""
+    looks = result.get("trial_list", {}).get("looks", 1)
+    if looks < 2:
+        return []
+    return [f"The study was extended: this is look {looks} at its results, and 95 % is for one look."]
+
+
 def efforts_text(a: str, b: str, efforts: Sequence[Json]) -> list[str]:
     """``after 8 trials: fedavg by 0.046 (0.012 to 0.080)`` for each number of trials of a search."""
     rows = []

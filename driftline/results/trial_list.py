@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from driftline.study.sampler import learns
@@ -23,9 +24,11 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
         trials: All its trials, in any order.
 
     Returns:
-        ``{"digest", "trials", "asking", "plan", "reproducible", "exceptions"}``. Two studies with the same digest have
-        the same trials: labels, numbers, seeds and hyperparameters. `reproducible` says whether the same study under
-        the same plan has them again; if not, `exceptions` says why, one line each.
+        ``{"digest", "trials", "asking", "plan", "reproducible", "exceptions", "looks"}``. Two studies with the same
+        digest have the same trials: labels, numbers, seeds and hyperparameters. `reproducible` says whether the same
+        study under the same plan has them again; if not, `exceptions` says why, one line each.
+        `looks` counts how often there were confirmed results: 1, and one more for each extension that added search
+        trials after them.
     """
     whole, plan = study.study, study.plan
     lines = [] if plan is None else list(plan.exceptions)
@@ -43,6 +46,7 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
         "plan": None if plan is None else plan.model_dump(exclude={"exceptions"}),
         "reproducible": plan is not None and not lines,
         "exceptions": list(dict.fromkeys(lines)),
+        "looks": _looks(trials, whole.budget),
     }
 
 
@@ -83,6 +87,16 @@ def _extended(trials: Sequence[TrialRecord], budget: Budget) -> list[str]:
         and trial.created_at > first.get((trial.label, budget.search_of(trial.number)), trial.created_at)
     }
     return [f"{label} was extended by search trials after configurations were confirmed" for label in sorted(labels)]
+
+
+def _looks(trials: Sequence[TrialRecord], budget: Budget) -> int:
+    """1, and one more for each time that a search of a label got search trials after confirmation trials."""
+    phases: dict[tuple[str, int], list[str]] = {}
+    for trial in sorted(trials, key=lambda trial: (trial.created_at, trial.phase == "confirmation", trial.number)):
+        phases.setdefault((trial.label, budget.search_of(trial.configuration)), []).append(trial.phase)
+    return 1 + max(
+        (sum(pair == ("confirmation", "search") for pair in pairwise(own)) for own in phases.values()), default=0
+    )
 
 
 def first_difference(one: Iterable[TrialRecord], other: Iterable[TrialRecord]) -> str | None:

@@ -57,6 +57,14 @@ def test_the_configurations_found() -> None:
     assert found["ranges"] == [{"from": 1.0, "to": 2.0, "better": "a"}]
 
 
+def test_a_study_that_was_extended_counts_the_looks() -> None:
+    curves = [*label("a", HIGH), *label("b", LOW)]
+    result = frontier_document("s", curves, Chosen(), 2)
+    whole = {**result, "trial_list": {"looks": 3}}
+    said = " The study was extended: this is look 3 at its results, and 95 % is for one look."
+    assert compare(whole, "a", "b")["why"] == compare(result, "a", "b")["why"] + said
+
+
 def test_the_methods() -> None:
     found = compared(searches("a", HIGH), searches("b", LOW))
     assert (found["verdict"], found["ranges_of"]) == ("a", "methods")

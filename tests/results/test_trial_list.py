@@ -99,6 +99,7 @@ def test_search_trials_added_after_the_confirmation_are_an_exception() -> None:
     late = trial("short", 3).model_copy(update={"created_at": NOW + timedelta(hours=1)})
     extended = trial_list(record(), [*found, late])
     assert not extended["reproducible"]
+    assert (extended["looks"], trial_list(record(), found)["looks"]) == (2, 1)
     assert extended["exceptions"] == ["short was extended by search trials after configurations were confirmed"]
 
 
