@@ -170,6 +170,20 @@ class Schedule(Configured, Protocol):
             state: from `init` or `update`.
         """
 
+    def relative_rates(self, hyper: Any, state: dict[str, Tensor], steps: Tensor) -> Tensor | None:
+        """(T, largest number of steps) float64 rates of the next round's local steps, divided by its client_lr.
+
+        They must be at least 0, also after a trial's last step. A trial's row must not depend on the other trials. The
+        default None is client_lr throughout, which saves a pass over the models in every step.
+
+        Args:
+            hyper: traced fields (T,).
+            state: from `init` or `update`.
+            steps: (T,) integers, the local steps of each trial in this round; with local_epochs those of the client
+                with the most examples.
+        """
+        return None
+
     @abstractmethod
     def update(self, hyper: Any, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
         """The state after a round; the state of a trial must not depend on the other trials.

@@ -2,7 +2,7 @@
 
     every kind  tunable, withdrawn, SpecError, shown, hint
     contracts   Method, Optimizer, Schedule, ReportModule, Task, ModelBuilder: what a module must and may define
-    method      ServerSteps, LocalSteps, LocalWork, Local, last_step_only; Cohort, State
+    method      ServerSteps, LocalSteps, LocalWork, StepPlan, Local, last_step_only; Cohort, State
                 with the server's own data: MixedLoss, Branches, merge, server_branch, mixed_values
     report      ModelView, RoundView
     task        Problem, Examples, Quadratics, TaskSettings; Federated, FederatedKeys, Pool, divide, labelled, examples,
@@ -30,7 +30,8 @@ from trainers.data.federated import (
 from trainers.data.folder import data_dir
 from trainers.data.partitions import Rows
 from trainers.engine.evaluation.views import ModelView, ReportModule, RoundView
-from trainers.engine.local.work import Local, LocalSteps, LocalWork, ServerSteps, last_step_only
+from trainers.engine.local.step_plan import StepPlan, last_step_only
+from trainers.engine.local.work import Local, LocalSteps, LocalWork, ServerSteps
 from trainers.engine.oracles.oracle import Batch, Group, Model, ModelBuilder, Oracle, client_major, replicas
 from trainers.engine.rounds.central_branch import Branches, MixedLoss, merge, server_branch
 from trainers.engine.rounds.cohort import Cohort
@@ -50,9 +51,9 @@ __all__ = [
     "Affine", "Batch", "Branches", "Cohort", "CrossEntropy", "Examples", "Federated", "FederatedKeys", "Group",
     "Local", "LocalSteps", "LocalWork", "Method", "MissingDataError", "MixedLoss", "Model", "ModelBuilder",
     "ModelView", "Network", "Optimizer", "Oracle", "Pool", "Problem", "Quadratics", "ReportModule", "RoundView",
-    "Rows", "Schedule", "ServerSteps", "SpecError", "State", "Task", "TaskSettings", "check", "choose_model",
-    "classes_of", "client_major", "data_dir", "describe", "divide", "examples", "examples_of", "hint", "join",
-    "labelled", "last_step_only", "merge", "mixed_values", "outputs_of", "partitions", "replicas", "server_branch",
-    "settings_from", "settings_of", "shown", "tunable", "withdrawn",
+    "Rows", "Schedule", "ServerSteps", "SpecError", "State", "StepPlan", "Task", "TaskSettings", "check",
+    "choose_model", "classes_of", "client_major", "data_dir", "describe", "divide", "examples", "examples_of", "hint",
+    "join", "labelled", "last_step_only", "merge", "mixed_values", "outputs_of", "partitions", "replicas",
+    "server_branch", "settings_from", "settings_of", "shown", "tunable", "withdrawn",
 ]
 # fmt: on

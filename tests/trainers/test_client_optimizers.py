@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.packs.pack import Pack
@@ -68,7 +69,7 @@ def batches_of(model, batch_size=5):
     return model.source(0, batch_size, "shuffled").round(0, np.arange(len(SIZES)))
 
 
-def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_norm=None, changes=()):
+def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_norm=None, changes=(), relative=None):
     """The end of one client's local work by torch's optimizer, from 0.3 everywhere."""
     maker, names = TORCH[name]
     values = {**SETTINGS, **dict(changes)}
@@ -81,6 +82,8 @@ def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_no
     for step in range(steps):
         group = batches.batch(step, len(SIZES))[0]
         inputs, wanted = group.data["inputs"][client, :, :COLUMNS], group.data["wanted"][client, 0]
+        if relative is not None:
+            optimizer.param_groups[0]["lr"] = client_lr * relative[step]
         optimizer.zero_grad()
         weights = example_weights(group, group.data["inputs"].shape[1], point)[client]
         (0.5 * (inputs @ point - wanted).square() @ weights).backward()
@@ -92,16 +95,17 @@ def torch_run(name, batches, client, client_lr, steps, weight_decay=0.0, clip_no
 
 
 def done(model, work, oracle="stacked", batch_size=5):
-    trials = work.client_lr.shape[0]
-    params = model.layout.row(torch.full((trials, 1, COLUMNS), 0.3, dtype=work.client_lr.dtype))
+    trials = work.plan.client_lr.shape[0]
+    params = model.layout.row(torch.full((trials, 1, COLUMNS), 0.3, dtype=work.plan.client_lr.dtype))
     return run_local_steps(
         model.oracles[oracle], batches_of(model, batch_size), params, work, np.ones(trials, dtype=bool)
     )
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.2])
+@pytest.mark.parametrize("relative", [None, torch.tensor([[1.0, 2, 0.5, 0.25, 0, 1], [1, 0.1, 0, 0, 0, 0], [0.5] * 6])])
 @pytest.mark.parametrize("name", TORCH)
-def test_local_work_is_that_of_torchs_optimizer(name, weight_decay):
+def test_local_work_is_that_of_torchs_optimizer(name, weight_decay, relative):
     """Three trials of different steps, rates and settings in one loop, each against torch alone."""
     model = regression()
     rates, counts, epsilons, momenta = [0.05, 0.2, 0.01], [6, 2, 4], [1e-3, 1e-1, 1e-2], [0.7, 0.2, 0.9]
@@ -109,12 +113,15 @@ def test_local_work_is_that_of_torchs_optimizer(name, weight_decay):
     changes = {"epsilon": epsilons, "momentum": momenta}
     optimizer = optimizer_of(name, 3, **{key: values for key, values in changes.items() if key in has})
     steps = torch.tensor(counts).view(-1, 1, 1)
-    work = LocalWork(column(rates), steps, weight_decay=column([weight_decay] * 3), optimizer=optimizer)
+    plan = StepPlan(column(rates), steps, relative_rates=relative)
+    work = LocalWork(plan, weight_decay=column([weight_decay] * 3), optimizer=optimizer)
     found = done(model, work).pseudo_gradient
     batches = batches_of(model)
     for trial, client in itertools.product(range(3), range(len(SIZES))):
         own = {key: values[trial] for key, values in changes.items() if key in has}
-        end = torch_run(name, batches, client, rates[trial], counts[trial], weight_decay, changes=own.items())
+        factors = None if relative is None else relative[trial].tolist()
+        given = rates[trial], counts[trial], weight_decay
+        end = torch_run(name, batches, client, *given, changes=own.items(), relative=factors)
         mine = 0.3 - rates[trial] * found[trial, client, :COLUMNS].numpy()
         np.testing.assert_allclose(mine, end, rtol=1e-10, atol=1e-12)
     assert (found[..., COLUMNS:] == 0).all()
@@ -125,7 +132,10 @@ def test_clipped_gradients_are_clipped_after_all_pulls(name):
     model = regression()
     optimizer = optimizer_of(name)
     work = LocalWork(
-        column([0.1]), torch.tensor([[[5]]]), weight_decay=column([0.3]), optimizer=optimizer, clip_norm=column([0.4])
+        StepPlan(column([0.1]), torch.tensor([[[5]]])),
+        weight_decay=column([0.3]),
+        optimizer=optimizer,
+        clip_norm=column([0.4]),
     )
     found = done(model, work).pseudo_gradient
     batches = batches_of(model)
@@ -136,9 +146,9 @@ def test_clipped_gradients_are_clipped_after_all_pulls(name):
 
 def test_a_large_clip_norm_changes_nothing_and_a_small_one_bounds_the_sum():
     model = regression()
-    work = LocalWork(column([0.1, 0.1]), torch.tensor([5, 5]).view(-1, 1, 1))
+    work = LocalWork(StepPlan(column([0.1, 0.1]), torch.tensor([5, 5]).view(-1, 1, 1)))
     plain = done(model, work).pseudo_gradient
-    clipped = LocalWork(work.client_lr, work.local_steps, clip_norm=column([1e6, 1e-3]))
+    clipped = LocalWork(StepPlan(work.plan.client_lr, work.plan.local_steps), clip_norm=column([1e6, 1e-3]))
     found = done(model, clipped).pseudo_gradient
     torch.testing.assert_close(found[0], plain[0], rtol=1e-12, atol=1e-12)
     norms = found[1].norm(dim=-1)
@@ -153,7 +163,9 @@ def test_gradients_of_zero_are_not_divided_by_zero():
     batches = model.source(0, None, "shuffled").round(0, np.arange(2))
     params = model.layout.row(torch.zeros(1, 1, COLUMNS, dtype=torch.float64))
     for name in TORCH:
-        work = LocalWork(column([0.1]), torch.tensor([[[3]]]), optimizer=optimizer_of(name), clip_norm=column([1.0]))
+        work = LocalWork(
+            StepPlan(column([0.1]), torch.tensor([[[3]]])), optimizer=optimizer_of(name), clip_norm=column([1.0])
+        )
         found = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True]))
         assert (found.pseudo_gradient == 0).all()
 
@@ -164,7 +176,7 @@ def test_single_precision_keeps_its_digits_however_small_client_lr(name):
         found = {}
         for dtype in (torch.float32, torch.float64):
             optimizer = optimizer_of(name, dtype=dtype)
-            work = LocalWork(column([client_lr], dtype), torch.tensor([[[8]]]), optimizer=optimizer)
+            work = LocalWork(StepPlan(column([client_lr], dtype), torch.tensor([[[8]]])), optimizer=optimizer)
             found[dtype] = done(regression(dtype), work).pseudo_gradient.double()
         error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
         assert error < 2e-5, client_lr  # a difference of models divided by 1e-6 would be wrong by more than 0.01
@@ -175,8 +187,7 @@ def test_all_oracles_do_the_same_local_work(name):
     model = regression()
     optimizer = optimizer_of(name, 2)
     work = LocalWork(
-        column([0.1, 0.0]),
-        torch.tensor([3, 5]).view(-1, 1, 1),
+        StepPlan(column([0.1, 0.0]), torch.tensor([3, 5]).view(-1, 1, 1)),
         prox=column([0.5, 0.1]),
         optimizer=optimizer,
         clip_norm=column([0.7, 2.0]),
@@ -188,7 +199,7 @@ def test_all_oracles_do_the_same_local_work(name):
 
 def test_clients_pass_over_their_own_data():
     model = regression()
-    work = LocalWork(column([0.1]), local_epochs=2, optimizer=optimizer_of("momentum"))
+    work = LocalWork(StepPlan(column([0.1]), local_epochs=2), optimizer=optimizer_of("momentum"))
     found = done(model, work)
     assert found.steps[0].tolist() == [8, 6, 4, 2]
     batches = batches_of(model)

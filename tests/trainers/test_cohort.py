@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import Counters
@@ -90,7 +91,7 @@ def test_control_variates_take_two_exchanges_and_remove_the_drift():
     params = start(model)
     gradients = clients.gradients(params)
     mean = clients.mean(gradients)
-    work = LocalWork(column(0.05, 0.1), torch.tensor([[[4]], [[2]]]), correction=mean - gradients)
+    work = LocalWork(StepPlan(column(0.05, 0.1), torch.tensor([[[4]], [[2]]])), correction=mean - gradients)
     local = clients.local(params, work, down=[mean])
     for trial, (rate, steps) in enumerate([(0.05, 4), (0.1, 2)]):
         x = params[trial, 0, :2].numpy()
@@ -116,7 +117,7 @@ def test_trials_that_rest_use_nothing():
     model, clients, counters = cohort(alive=(False, True))
     params = start(model)
     clients.gradients(params)
-    clients.local(params, LocalWork(column(0.1, 0.1), torch.tensor([[[4]], [[2]]])))
+    clients.local(params, LocalWork(StepPlan(column(0.1, 0.1), torch.tensor([[[4]], [[2]]]))))
     assert all(held[0] == 0 for held in counters.totals.values())
     assert counters.totals["client_gradients"][1] == 3 + 6
 
@@ -124,7 +125,7 @@ def test_trials_that_rest_use_nothing():
 def test_the_loss_is_of_the_model_asked_for():
     model, clients, _ = cohort()
     params = start(model)
-    clients.local(params, LocalWork(column(0.1, 0.1), torch.tensor([[[2]], [[2]]])))
+    clients.local(params, LocalWork(StepPlan(column(0.1, 0.1), torch.tensor([[[2]], [[2]]]))))
     kept = clients.loss(params, "batches")
     other = clients.loss(params + 1, "batches")
     assert kept.tolist() == pytest.approx(clients.loss(params.clone(), "batches").tolist(), rel=1e-14)

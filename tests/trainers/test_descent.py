@@ -11,6 +11,7 @@ from trainers.engine.local.descent import Descent
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.mass_sequences import ThreeSequences, TwoSequences
 from trainers.engine.local.optimizer_steps import Stepped
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.models import cnn, linear, mlp, softmax
@@ -79,10 +80,11 @@ def terms(model, dtype=torch.float64):
 
 
 NAMES = list(terms(model_of("softmax")))
+FALLING = torch.tensor([[0.0, 1.5, 1.0, 0.5, 0.25]], dtype=torch.float64)
 
 
 def done(model, work, batch_size=4, oracle="stacked"):
-    dtype = work.client_lr.dtype
+    dtype = work.plan.client_lr.dtype
     row = torch.randn(model.layout.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     params = model.layout.row(0.5 * row).view(1, 1, -1).to(dtype)
     batches = model.source(0, batch_size, "shuffled").round(0, np.arange(len(SIZES)))
@@ -93,9 +95,9 @@ def done(model, work, batch_size=4, oracle="stacked"):
 @pytest.mark.parametrize("name", MODULES)
 def test_models_that_move_give_the_sums(name, term, monkeypatch):
     model = model_of(name)
-    given = {"client_lr": column(0.05), **terms(model)[term]}
-    for batch_size, many in ((4, {"local_steps": torch.tensor([[[5]]])}), (None, {"local_epochs": 3})):
-        work = LocalWork(**given, **many)
+    given, five = terms(model)[term], {"local_steps": torch.tensor([[[5]]])}
+    for batch_size, many in ((4, five), (None, {"local_epochs": 3}), (4, {**five, "relative_rates": FALLING})):
+        work = LocalWork(StepPlan(column(0.05), **many), **given)
         moved = done(model, work, batch_size)
         with monkeypatch.context() as patch:
             patch.setattr(loop, "_LEAST_RATE", math.inf)
@@ -115,7 +117,7 @@ def test_single_precision_keeps_four_digits_at_any_rate(name, client_lr):
     """At 1e-6 a difference of models over client_lr would be wrong by several per cent."""
     found = {}
     for dtype in (torch.float32, torch.float64):
-        work = LocalWork(column(client_lr, dtype), torch.tensor([[[6]]]))
+        work = LocalWork(StepPlan(column(client_lr, dtype), torch.tensor([[[6]]])))
         found[dtype] = done(model_of(name, dtype), work).pseudo_gradient.double()
     error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
     assert error < 1e-4
@@ -132,14 +134,14 @@ def test_only_single_trials_with_a_rate_move_their_models(monkeypatch):
         monkeypatch.setattr(cls, "add_", add_)
     model = model_of("softmax")
     count = torch.tensor([[[3]]])
-    done(model, LocalWork(column(0.1), count))
-    done(model, LocalWork(column(0.1), count, optimizer=optimizer_of("adam")))
+    done(model, LocalWork(StepPlan(column(0.1), count)))
+    done(model, LocalWork(StepPlan(column(0.1), count), optimizer=optimizer_of("adam")))
     assert [type(frame) for frame in made] == [Descent] * 3 + [Stepped] * 3
     assert made[-1].rate == 0.1
     made.clear()
     weights = torch.tensor([[1.0, 2.0, 1.0]])
-    done(model, LocalWork(column(1e-4), count, optimizer=optimizer_of("adam")))
-    done(model, LocalWork(column(0.1), gradient_weights=weights, optimizer=optimizer_of("adam")))
+    done(model, LocalWork(StepPlan(column(1e-4), count), optimizer=optimizer_of("adam")))
+    done(model, LocalWork(StepPlan(column(0.1), gradient_weights=weights), optimizer=optimizer_of("adam")))
     assert [frame.rate for frame in made] == [None] * 6
 
 
@@ -150,10 +152,10 @@ def test_clients_one_after_another_give_the_same_bits(term, room, monkeypatch):
     monkeypatch.setattr(descent, "_BATCH_BYTES", room)
     for batch_size, many in (
         (4, {"local_steps": torch.tensor([[[5]]])}),
-        (4, {"local_epochs": 3}),
+        (4, {"local_epochs": 3, "relative_rates": torch.linspace(1.2, 0, 20, dtype=torch.float64).view(1, -1)}),
         (None, {"local_epochs": 3}),
     ):
-        work = LocalWork(client_lr=column(0.05), **terms(model)[term], **many)
+        work = LocalWork(StepPlan(column(0.05), **many), **terms(model)[term])
         apart = done(model, work, batch_size, **oracle)
         with monkeypatch.context() as patch:
             patch.setattr(model.oracles["by_hand"], "client_by_client", False)
@@ -178,5 +180,5 @@ def test_a_client_takes_the_steps_whose_batches_fit(room, clients, monkeypatch):
         return own(models, *given)
 
     monkeypatch.setattr(oracle, "descend_", descend_)
-    done(model, LocalWork(column(0.1), torch.tensor([[[4]]])), oracle="by_hand")
+    done(model, LocalWork(StepPlan(column(0.1), torch.tensor([[[4]]]))), oracle="by_hand")
     assert [sorted(set(rows)).index(row) for row in rows] == clients

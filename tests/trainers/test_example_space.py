@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.frame import Motion
 from trainers.models import linear, mlp, softmax
@@ -17,6 +18,7 @@ from trainers.problem import Examples, Problem
 SIZES = np.array([5, 1, 8, 3, 8, 2])
 OFFSETS = np.cumsum(SIZES) - SIZES
 MEANS = torch.tensor([0.1, 0.3, 0.05, 0.25, 0.2, 0.1], dtype=torch.float64)
+FALLING = torch.tensor([[1, 0.5, 0, 2, 0.1], [0.3, 1, 1, 0, 2], [0] * 5, [1] * 5, [2, 1, 0.5, 0.2, 0.1]])
 MODELS = {
     "softmax": (softmax, {"classes": 3}),
     "many classes": (softmax, {"classes": 20}),
@@ -81,13 +83,15 @@ def test_example_space_is_the_same_local_work(
         used = model.oracles["example_space"].frame(batches, motion) is not None
         assert used == (batch_size is not None or (shift is None and not network))
     for work in (
-        LocalWork(rates, steps([1, 5, 2, 5, 3]), correction=shared, **held),
-        LocalWork(rates, gradient_weights=weights, correction=own, displacement=away, **held),
-        LocalWork(rates, local_epochs=3, correction=own, **held),
-        LocalWork(rates, gradient_weights=weights, **held),
-        LocalWork(rates, steps([1, 5, 2, 5, 3]), **held),
-        LocalWork(0 * rates, steps([1, 5, 2, 5, 3]), **held),
-        LocalWork(rates, local_epochs=3, **held),
+        LocalWork(StepPlan(rates, steps([1, 5, 2, 5, 3])), correction=shared, **held),
+        LocalWork(StepPlan(rates, gradient_weights=weights), correction=own, displacement=away, **held),
+        LocalWork(StepPlan(rates, local_epochs=3), correction=own, **held),
+        LocalWork(StepPlan(rates, gradient_weights=weights), **held),
+        LocalWork(StepPlan(rates, steps([1, 5, 2, 5, 3])), **held),
+        LocalWork(StepPlan(0 * rates, steps([1, 5, 2, 5, 3])), **held),
+        LocalWork(StepPlan(rates, local_epochs=3), **held),
+        LocalWork(StepPlan(rates, steps([1, 5, 2, 5, 3]), relative_rates=FALLING), correction=shared, **held),
+        LocalWork(StepPlan(rates, gradient_weights=weights, relative_rates=FALLING), **held),
     ):
         done = {
             oracle: run_local_steps(model.oracles[oracle], batches, params, work, np.ones(5, dtype=bool))
@@ -104,7 +108,7 @@ def test_example_space_is_the_same_local_work(
 def test_asking_for_each_client_changes_no_bit_of_the_mean(name, small_examples):
     model = model_of(name, torch.float32)
     params = model.start(None, 0).expand(3, 1, -1).contiguous()
-    work = LocalWork(column([0.1, 0.2, 0.05]).float(), steps([4, 2, 3]))
+    work = LocalWork(StepPlan(column([0.1, 0.2, 0.05]).float(), steps([4, 2, 3])))
     means = []
     for first in (False, True):
         batches = model.source(0, 3, "shuffled").round(0, np.arange(6))
@@ -149,7 +153,7 @@ def test_example_space_is_left_where_it_does_not_apply_or_pay(monkeypatch):
         data = Examples(inputs, targets, np.array([0, size]), np.array([size, size]))
         model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
         params = model.layout.row(torch.zeros(1, 1, outputs * columns, dtype=torch.float64))
-        given = {"start": params, "client_lr": column([0.1]), "scale": None, "shift": None, "moving": True, **motion}
+        given = {"start": params, "client_lr": column([0.1]), "pull": None, "shift": None, "moving": True, **motion}
         batches = model.source(0, batch_size, "shuffled").round(0, np.arange(2))
         return model.oracles["example_space"].frame(batches, Motion(**given, steps=steps))
 

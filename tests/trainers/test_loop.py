@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.engine.local.loop import run_local_steps
-from trainers.engine.local.work import LocalWork, last_step_only
+from trainers.engine.local.step_plan import StepPlan, last_step_only
+from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.methods import fedavg
@@ -76,7 +77,7 @@ def check(model, params, work, rows, **knobs):
 def test_different_local_steps_in_any_order():
     model = quadratics()
     counts, rates = [3, 1, 7, 2, 7, 1], [0.1, 0.0, 0.05, 0.2, 1e-9, 0.1]
-    work = LocalWork(column(rates), steps(counts))
+    work = LocalWork(StepPlan(column(rates), steps(counts)))
     rows = [(rate, [1] * count, {}) for rate, count in zip(rates, counts, strict=True)]
     done = check(model, start(model, 6), work, rows)
     assert done.steps.tolist() == [[count] * CLIENTS for count in counts]
@@ -88,7 +89,7 @@ def test_weights_of_different_length():
     padded = torch.zeros(5, 9, dtype=torch.float64)
     for trial, weights in enumerate(families):
         padded[trial, : len(weights)] = torch.tensor(weights, dtype=torch.float64)
-    work = LocalWork(column([0.1, 0.05, 0.3, 0.0, 0.07]), gradient_weights=padded)
+    work = LocalWork(StepPlan(column([0.1, 0.05, 0.3, 0.0, 0.07]), gradient_weights=padded))
     rows = [(rate, weights, {}) for rate, weights in zip([0.1, 0.05, 0.3, 0.0, 0.07], families, strict=True)]
     done = check(model, start(model, 5), work, rows)
     assert done.steps[:, 0].tolist() == [3, 5, 1, 8, 8]
@@ -103,8 +104,7 @@ def test_all_pulls_at_once():
     rates, prox, decay = [0.1, 0.0, 0.02], [0.3, 2.0, 0.0], [0.0, 0.1, 0.5]
     pulls = [{"prox": one, "weight_decay": other} for one, other in zip(prox, decay, strict=True)]
     work = LocalWork(
-        column(rates),
-        steps([4, 4, 2]),
+        StepPlan(column(rates), steps([4, 4, 2])),
         prox=column(prox),
         weight_decay=column(decay),
         displacement=displacement,
@@ -113,7 +113,9 @@ def test_all_pulls_at_once():
     rows = [(rate, [1] * count, own) for rate, count, own in zip(rates, [4, 4, 2], pulls, strict=True)]
     check(model, params, work, rows, displacement=displacement, correction=correction)
     shared = correction[:, :1]
-    work = LocalWork(column(rates), steps([4, 4, 2]), prox=column(prox), weight_decay=column(decay), correction=shared)
+    work = LocalWork(
+        StepPlan(column(rates), steps([4, 4, 2])), prox=column(prox), weight_decay=column(decay), correction=shared
+    )
     check(model, params, work, rows, correction=shared)
 
 
@@ -134,7 +136,9 @@ def test_any_weights_any_rates(data):
     padded = torch.zeros(len(data), 6, dtype=torch.float64)
     for trial, (_, weights, _) in enumerate(data):
         padded[trial, : len(weights)] = torch.tensor(weights, dtype=torch.float64)
-    work = LocalWork(column([row[0] for row in data]), gradient_weights=padded, prox=column([row[2] for row in data]))
+    work = LocalWork(
+        StepPlan(column([row[0] for row in data]), gradient_weights=padded), prox=column([row[2] for row in data])
+    )
     check(model, start(model, len(data)), work, [(rate, weights, {"prox": prox}) for rate, weights, prox in data])
 
 
@@ -143,7 +147,7 @@ def test_inputs_are_left_alone():
     params = start(model, 2)
     correction = torch.ones(2, 1, model.layout.size, dtype=torch.float64)
     before = params.clone()
-    run(model, params, LocalWork(column([0.1, 0.2]), steps([3, 2]), correction=correction))
+    run(model, params, LocalWork(StepPlan(column([0.1, 0.2]), steps([3, 2])), correction=correction))
     assert torch.equal(params, before)
     assert (correction == 1).all()
 
@@ -152,7 +156,7 @@ def test_trials_that_are_not_alive_take_no_steps():
     model = quadratics()
     params = start(model, 3)
     params[1] = float("nan")
-    work = LocalWork(column([0.1, 0.1, 0.1]), steps([5, 5, 2]))
+    work = LocalWork(StepPlan(column([0.1, 0.1, 0.1]), steps([5, 5, 2])))
     done = run(model, params, work, alive=np.array([True, False, True]))
     assert done.steps.sum(1).tolist() == [20, 0, 8]
     whole = run(model, start(model, 3), work)
@@ -161,11 +165,11 @@ def test_trials_that_are_not_alive_take_no_steps():
 
 def test_trials_without_steps_have_no_loss():
     model = quadratics()
-    done = run(model, start(model, 6), LocalWork(column([0.1] * 6), steps([2, 1, 0, 0, 0, 0])))
+    done = run(model, start(model, 6), LocalWork(StepPlan(column([0.1] * 6), steps([2, 1, 0, 0, 0, 0]))))
     assert done.first_loss.shape == (6, CLIENTS)
     assert done.first_loss[:2].isfinite().all()
     assert done.first_loss[4:].isnan().all()
-    assert run(model, start(model, 2), LocalWork(column([0.1] * 2), steps([0, 0]))).first_loss.isnan().all()
+    assert run(model, start(model, 2), LocalWork(StepPlan(column([0.1] * 2), steps([0, 0])))).first_loss.isnan().all()
 
 
 def test_settings_give_the_same_work_until_a_term_is_added():
@@ -174,9 +178,11 @@ def test_settings_give_the_same_work_until_a_term_is_added():
     )
     work = hyper.work()
     assert hyper.work() is work
-    assert (work.moves, work.decays, work.rate) == (True, False, pytest.approx(0.1))
-    other = hyper.work(client_lr=column([0.0]), weight_decay=column([1.0]))
-    assert (other.moves, other.decays, other.local_steps) == (False, True, work.local_steps)
+    assert (work.plan.moves, work.decays, work.plan.largest_rate) == (True, False, pytest.approx(0.1))
+    other = hyper.work(weight_decay=column([1.0]))
+    assert (other.decays, other.plan) == (True, work.plan)
+    falling = replace(work.plan, relative_rates=torch.tensor([[0.5, 2.0]]))
+    assert (falling.moves, falling.largest_rate) == (True, pytest.approx(0.2))
 
 
 @pytest.mark.parametrize("client_lr", [1e-2, 1e-4, 1e-6, 1e-8, 0.0])
@@ -189,7 +195,7 @@ def test_single_precision_keeps_its_digits_however_small_client_lr(client_lr):
         model = linear.build(Problem("linear", data), dtype, torch.device("cpu"))
         params = model.layout.row(torch.full((1, 1, 31), 0.7, dtype=torch.float64).to(dtype))
         batches = model.source(0, None, "shuffled").round(0, np.arange(2))
-        work = LocalWork(column([client_lr]).to(dtype), steps([10]))
+        work = LocalWork(StepPlan(column([client_lr]).to(dtype), steps([10])))
         done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True]))
         found[dtype] = done.pseudo_gradient.double()
     error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
@@ -204,7 +210,7 @@ def test_clients_pass_over_their_own_data():
     model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
     params = model.layout.row(torch.zeros(2, 1, 4, dtype=torch.float64))
     batches = model.source(0, 5, "shuffled", "kept").round(0, np.arange(4))
-    work = LocalWork(column([0.1, 0.0]), local_epochs=2)
+    work = LocalWork(StepPlan(column([0.1, 0.0]), local_epochs=2))
     done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True, True]))
     assert batches.clients.tolist() == [1, 3, 0, 2]
     assert done.steps[0].tolist() == [8, 6, 4, 2]  # twice 20, 12, 7 and 1 examples in batches of 5
@@ -233,9 +239,9 @@ def test_full_batches_make_a_pass_one_step():
 def test_what_to_do_must_be_said_once():
     model = quadratics()
     with pytest.raises(ValueError, match="one of local_steps, gradient_weights and local_epochs must be given"):
-        run(model, start(model, 1), LocalWork(column([0.1])))
+        run(model, start(model, 1), LocalWork(StepPlan(column([0.1]))))
     with pytest.raises(ValueError, match="local_epochs must be the only one"):
-        run(model, start(model, 1), LocalWork(column([0.1]), steps([2]), local_epochs=1))
+        run(model, start(model, 1), LocalWork(StepPlan(column([0.1]), steps([2]), local_epochs=1)))
 
 
 def test_the_last_step_only():
@@ -251,7 +257,14 @@ TERMS = {
     "prox": lambda held: column([0.0, 0.5, 0.4]),
     "correction": lambda held: 2 * held,
     "clip_norm": lambda held: column([1.0, np.inf, 0.4]),
-    "gradient_weights": lambda held: torch.tensor([[1.0, 0.0, 2.0, 0.0], [0.5, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 3.0]]),
+}
+PLANNED = {
+    "gradient_weights": torch.tensor(
+        [[1.0, 0.0, 2.0, 0.0], [0.5, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 3.0]], dtype=torch.float64
+    ),
+    "relative_rates": torch.tensor(
+        [[0.0, 1.0, 2.0, 0.5], [1.5, 0.2, 0.0, 0.0], [1.0, 1.0, 0.5, 1.0]], dtype=torch.float64
+    ),
 }
 
 
@@ -263,27 +276,30 @@ def by_definition(model, x, client, client_lr, count, terms):
         return hessian @ (at - center) + terms.get("weight_decay", 0.0) * at
 
     y, total = x + terms.get("displacement", 0.0), np.zeros(DIMENSION)
-    weights = terms.get("gradient_weights", np.ones(count))
-    for weight in np.trim_zeros(weights, "b"):
+    weights, relative = terms.get("gradient_weights", np.ones(count)), terms.get("relative_rates", np.ones(4))
+    for rate, weight in zip(relative, np.trim_zeros(weights, "b"), strict=False):
         step = gradient(y + terms.get("evaluation_offset", 0.0))
         step = step - gradient(terms["anchor"]) if "anchor" in terms else step
         step = terms.get("gradient_scale", 1.0) * step + terms.get("prox", 0.0) * (y - x) + terms.get("correction", 0.0)
         step = step * min(1.0, terms.get("clip_norm", np.inf) / np.linalg.norm(step))
-        total, y = total + weight * step, y - client_lr * step
+        total, y = total + weight * rate * step, y - client_lr * rate * step
     return total
 
 
 @pytest.mark.parametrize(
     "names",
     [
-        *([name] for name in TERMS),
+        *([name] for name in (*TERMS, *PLANNED)),
         ["gradient_scale", "correction"],
         ["gradient_scale", "weight_decay", "anchor", "correction"],
         ["gradient_scale", "weight_decay", "prox", "displacement"],
         ["gradient_scale", "gradient_weights", "correction"],
         ["evaluation_offset", "weight_decay", "anchor"],
-        [name for name in TERMS if name != "clip_norm"],
-        list(TERMS),
+        ["relative_rates", "gradient_scale", "correction"],
+        ["relative_rates", "gradient_weights", "prox", "displacement"],
+        [name for name in (*TERMS, *PLANNED) if name != "clip_norm"],
+        [*TERMS, "gradient_weights"],
+        [*TERMS, *PLANNED],
     ],
     ids="+".join,
 )
@@ -291,13 +307,13 @@ def test_every_term_of_local_work_is_as_defined(names):
     model, rates, counts = quadratics(), [0.1, 0.05, 0.02], [4, 1, 3]
     params = start(model, 3)
     held = torch.randn(3, CLIENTS, DIMENSION, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    terms = {name: TERMS[name](model.layout.row(held)) for name in names}
-    work = LocalWork(column(rates), steps(counts), **terms)
-    done = run(model, params, work)
+    terms = {name: TERMS[name](model.layout.row(held)) for name in names if name in TERMS}
+    planned = {name: PLANNED[name] for name in names if name in PLANNED}
+    done = run(model, params, LocalWork(StepPlan(column(rates), steps(counts), **planned), **terms))
     for trial, (rate, count) in enumerate(zip(rates, counts, strict=True)):
         for client in range(CLIENTS):
             own = {}
-            for name, value in terms.items():
+            for name, value in {**terms, **planned}.items():
                 if value.dim() == 2:
                     own[name] = value[trial].numpy()
                 elif value.shape[-1] == 1:
@@ -311,7 +327,7 @@ def test_every_term_of_local_work_is_as_defined(names):
 
 def test_the_sums_of_gradients_are_of_what_an_optimizer_was_given():
     model = quadratics()
-    params, work = start(model, 2), LocalWork(column([0.1, 0.0]), steps([3, 2]), sum_gradients=True)
+    params, work = start(model, 2), LocalWork(StepPlan(column([0.1, 0.0]), steps([3, 2])), sum_gradients=True)
     plain = run(model, params, work)
     assert plain.gradient_sum is plain.pseudo_gradient
     torch.testing.assert_close(plain.mean_gradient, plain.pseudo_gradient / torch.tensor([3.0, 2.0]).view(-1, 1, 1))
@@ -320,3 +336,7 @@ def test_the_sums_of_gradients_are_of_what_an_optimizer_was_given():
     done = run(model, params, replace(work, optimizer=heavy))
     assert (done.gradient_sum - done.pseudo_gradient).abs().max() > 0.1
     torch.testing.assert_close(done.gradient_sum[1], plain.gradient_sum[1])  # at rate 0 the gradients are the same
+    falling = replace(work.plan, relative_rates=torch.tensor([[1.0, 0.5, 0.2], [1.0, 0.5, 0.2]]))
+    done = run(model, params, replace(work, plan=falling))
+    torch.testing.assert_close(done.gradient_sum[1], plain.gradient_sum[1])
+    torch.testing.assert_close(done.pseudo_gradient[1], 0.75 * plain.gradient_sum[1])

@@ -9,6 +9,7 @@ import torch
 from trainers.engine.batches.mini_batches import cuts
 from trainers.engine.layout import Layout
 from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import replicas
 from trainers.models import cnn, linear, mlp, quadratic, softmax
@@ -200,7 +201,7 @@ def test_rows_of_data_without_pads_give_the_same_models(name, batch_size, monkey
     bare = build(name)
     assert bare.inputs.shape[1] == FEATURES + 1 < padded.inputs.shape[1]
     _, broadcast, _ = models_and_vectors(padded)
-    work = LocalWork(torch.full((3, 1, 1), 0.1, dtype=torch.float64), torch.full((3, 1, 1), 4))
+    work = LocalWork(StepPlan(torch.full((3, 1, 1), 0.1, dtype=torch.float64), torch.full((3, 1, 1), 4)))
     for oracle in padded.oracles:
         one, other = (
             run_local_steps(model.oracles[oracle], round_of(model, batch_size), broadcast, work, np.ones(3, bool))

@@ -1,4 +1,7 @@
-"""Members that differ only in their schedules are trained once until their rates part, and no bit tells."""
+"""Members that differ only in their schedules are trained once until their rates part, and no bit tells.
+
+The contract of schedules and plans: a member is the same alone, in a pack and shared.
+"""
 
 import pytest
 import torch
@@ -9,9 +12,10 @@ from trainers.engine.packs import checkpoint
 from trainers.engine.packs.build import build_model
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
-from trainers.registry import methods, optimizers
+from trainers.registry import methods, optimizers, schedules
 from trainers.trial.document import parse
 
+from .methods.trials import same
 from .test_checkpoint import document, required
 
 ROUNDS = 14
@@ -79,6 +83,59 @@ def law(trial, stops=(5,)):
         assert found[one] == curves(alone, [one])[one]
         assert {line["shared_gradients"] for line in alone} == {0}
     return whole
+
+
+def contract(trial):
+    """A member is the same alone, in a pack of any plan, and shared; returns the lines of the separate plan."""
+    packed = Pack.from_spec(parse(trial)).advance()
+    for one, member in enumerate(trial["members"]):
+        alone = Pack.from_spec(parse({**trial, "members": [member]})).advance()
+        same([line for line in packed if line["member"] == one], alone)
+    return law(trial, stops=(2,))
+
+
+DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
+WORK = {
+    "steps": {"method": FEDAVG, "task": QUADRATIC},
+    "passes": {"method": {**FEDAVG, "local_steps": None, "local_epochs": 1}, "task": DIGITS},
+    "adamw": {"method": FEDAVG, "task": DIGITS, "client": {"name": "adamw"}},
+    "network": {"method": FEDAVG, "task": {**DIGITS, "model": {"name": "mlp", "hidden": [6]}}},
+}
+APART = {
+    "constant": [{}, {}],
+    "plateau": [{"schedule.window": 1}, {"schedule.window": 1, "schedule.client_decay": 0.5}, {"schedule.window": 3}],
+    "theory_1_over_t": [{}, {"schedule.strong_convexity": 0.5}, {}],
+    "by_steps": [
+        {"schedule.warmup": 6},
+        {"schedule.warmup": 6, "schedule.length": 50},
+        {"schedule.warmup": 2},
+        {"schedule.warmup": 6},
+    ],
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("schedule", [*schedules(), "by_steps"])
+def test_a_member_is_the_same_alone_packed_and_shared_under_every_schedule(schedule, work, by_steps):
+    settings = {**required(schedules()[schedule], schedule), **(PLATEAU if schedule == "plateau" else {})}
+    settings |= {"local_steps": 3} if schedule == "theory_1_over_t" else {}
+    trial = quadratic(APART[schedule], schedule=settings, batch_size=6, rounds=5, dtype="float64", **WORK[work])
+    lines = contract(trial)
+    assert computed(lines) < sum(totals(lines, "client_gradients").values())
+
+
+def test_a_trunk_is_shared_until_the_rates_of_a_step_differ(by_steps):
+    lines = law(quadratic(APART["by_steps"], schedule={"name": by_steps}, rounds=6))
+    per_round = 3 * 3
+    # The members of warmup 6 share two rounds of three steps; the two that are equal share all.
+    assert computed(lines) == per_round * (2 + 2 * 4 + 6)
+
+
+@pytest.mark.parametrize("method", methods())
+def test_rates_of_steps_act_in_every_method(method, by_steps):
+    members = [{"schedule.warmup": 6}, {"schedule.warmup": 1, "schedule.length": 9}]
+    trial = document(method, schedule="constant", rounds=3, members=members, dtype="float64")
+    contract({**trial, "schedule": {"name": by_steps}})
 
 
 def windows(*numbers, **more):

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -72,18 +73,21 @@ class Hyper(LocalSteps):
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     done = cohort.local(state.params, hyper.work(prox=hyper.prox))
-    norms = sums_of_ones(hyper, cohort.optimizer, done.steps, state.params)
+    norms = sums_of_ones(hyper, cohort.with_rates(hyper.step_plan), cohort.optimizer, done.steps, state.params)
     effective = cohort.mean(norms[..., 0]).view(-1, 1, 1)
     if hyper.effective_steps is not None:
         effective = torch.where(hyper.effective_steps > 0, hyper.effective_steps, effective)
     return state.step(effective * cohort.mean(done.pseudo_gradient / norms))
 
 
-def sums_of_ones(hyper: Hyper, optimizer: ClientOptimizer | None, steps: NDArray[np.int64], like: Tensor) -> Tensor:
+def sums_of_ones(
+    hyper: Hyper, plan: StepPlan, optimizer: ClientOptimizer | None, steps: NDArray[np.int64], like: Tensor
+) -> Tensor:
     """a_i, the result of each client's local work if all gradients were 1: (T, M, 1), above 0.
 
     Args:
         hyper: traced fields (T, 1, 1).
+        plan: of the local steps, with their rates.
         optimizer: optimizer of the clients; None is gradient descent.
         steps: (T, M), 0 for stopped trials, for which the result is 1.
         like: (T, 1, P), with the type and device of the result.
@@ -92,11 +96,12 @@ def sums_of_ones(hyper: Hyper, optimizer: ClientOptimizer | None, steps: NDArray
     memory = {} if optimizer is None else optimizer.init(total)
     sums = [torch.ones_like(total)]
     for step in range(int(steps.max(initial=0))):
-        gradient = 1 - hyper.client_lr * hyper.prox * total
+        gradient, relative = 1 - hyper.client_lr * hyper.prox * total, plan.relative(step, like)
         if optimizer is None:
-            total += gradient
+            total += relative * gradient
         else:
-            optimizer.step_(total, memory, gradient, step)
+            optimizer.step_(total, memory, gradient, step, -relative)
         sums.append(total.clone())
     table = torch.cat(sums, 1)[..., 0]  # (T, 1 + most steps)
-    return table.gather(1, torch.tensor(steps, device=like.device)).unsqueeze(-1)
+    norms = table.gather(1, torch.tensor(steps, device=like.device)).unsqueeze(-1)
+    return torch.where(norms > 0, norms, 1)  # clients whose rates are all 0 send 0

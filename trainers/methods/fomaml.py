@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainers.engine.local.work import LocalSteps, last_step_only
+from trainers.engine.local.step_plan import last_step_only
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn
@@ -45,5 +46,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    work = hyper.work(gradient_weights=last_step_only(hyper.local_steps), prox=hyper.prox)
+    work = hyper.work(last_step_only(hyper.local_steps), prox=hyper.prox)
     return state.step(cohort.mean(cohort.local(state.params, work)))

@@ -53,5 +53,5 @@ class Hyper(LocalSteps):
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    work = hyper.work(gradient_weights=hyper.gradient_weights, prox=hyper.prox)
+    work = hyper.work(hyper.gradient_weights, prox=hyper.prox)
     return state.step(cohort.mean(cohort.local(state.params, work)))

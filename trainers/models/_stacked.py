@@ -199,11 +199,11 @@ class Coefficients(Frame):
         self.held = [torch.zeros_like(scores) for scores in self.scores]  # (m, T, outputs, examples)
         self.totals = [held.flatten(2).transpose(0, 1) for held in self.held]
         self.rate = motion.client_lr[None]
-        self.scale = None if motion.scale is None else motion.scale[None]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
         losses = []
+        relative, scale = self.motion.at(step, width)
         for group, first, whole in zip(self.batch, self.scores, self.held, strict=True):
             held = whole[:, :width]
             scores = first[:, :width]
@@ -215,9 +215,11 @@ class Coefficients(Frame):
                 scores = scores.clone()
             if want_loss:
                 losses.append(self.oracle.mean_loss(scores, group))
-            if step > 0 and self.scale is not None:
-                held.mul_(self.scale[:, :width])
+            if step > 0 and scale is not None:
+                held.mul_(scale)
             slopes = self.oracle.loss.slopes_(scores, group.data["wanted"][:, None])
+            if self.motion.relative_rates is not None:
+                slopes *= relative
             if group.weights is None:
                 held.add_(slopes, alpha=1 / slopes.shape[-1])
             else:
@@ -264,11 +266,11 @@ class ChosenCoefficients(Frame):
         if motion.shift is not None:
             self.totals.append(self.shifts)
         self.rate = motion.client_lr.view(-1, 1)
-        self.scale = None if motion.scale is None else motion.scale.view(-1, 1)
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
         losses, loss = [], self.oracle.loss
+        relative, scale = self.motion.at(step, width)
         for chosen in self.chosen:
             clients = min(chosen.group.stop, busy) - chosen.group.start
             if clients <= 0:
@@ -291,16 +293,18 @@ class ChosenCoefficients(Frame):
             if want_loss:
                 own = loss.losses(scores, wanted, -1).view(clients, -1, width)
                 losses.append((own.mean(1) if weights is None else (own * weights[..., None]).sum(1)).T)
-            if step > 0 and self.scale is not None:
-                held.mul_(self.scale[:width])
+            if step > 0 and scale is not None:
+                held.mul_(scale[..., 0])
             slopes, alpha = loss.slopes_(scores, wanted, -1), 1 / chosen.rows.shape[2]
             if weights is not None:
                 slopes, alpha = slopes * weights.reshape(-1, 1, 1), 1.0
+            if self.motion.relative_rates is not None:
+                slopes *= relative if isinstance(relative, float) else relative[..., 0]
             chosen.held.flatten(0, 1)[:, :width].index_add_(0, rows, slopes, alpha=alpha)
         if self.motion.shift is not None:
-            if self.motion.scale is not None:
-                self.shifts[:width, :busy] *= self.motion.scale[:width]
-            self.shifts[:width, :busy] += 1
+            if scale is not None:
+                self.shifts[:width, :busy] *= scale
+            self.shifts[:width, :busy] += relative
         return torch.cat(losses, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:

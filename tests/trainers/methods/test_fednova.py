@@ -1,5 +1,7 @@
 """FedNova: equal steps are FedAvg, the sums of weights are the paper's, and unequal passes find the right minimizer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -51,24 +53,26 @@ def column(*values):
     return torch.tensor(values, dtype=torch.float64).view(-1, 1, 1)
 
 
-def norms(steps, **settings):
+def norms(steps, relative=None, **settings):
     trials = len(next(iter(settings.values()))) if settings else 1
     given = {"client_lr": column(*[0.1] * trials), "server_lr": None, "local_steps": None, "prox": column(0.0)}
-    found = sums_of_ones(
-        Hyper(**given | settings), None, np.array(steps), torch.zeros(trials, 1, 1, dtype=torch.float64)
-    )
-    return found[..., 0].numpy()
+    hyper, like = Hyper(**given | settings), torch.zeros(trials, 1, 1, dtype=torch.float64)
+    plan = replace(hyper.step_plan, relative_rates=relative)
+    return sums_of_ones(hyper, plan, None, np.array(steps), like)[..., 0].numpy()
 
 
 def test_sums_of_ones_are_the_papers_norms():
     assert norms([[1, 5, 3]]).tolist() == [[1, 5, 3]]
+    assert norms([[1, 3, 2]], torch.tensor([[0.0, 1.5, 0.5]])).tolist() == [[1, 2, 1.5]]  # 1: it sends 0, whatever norm
     found = norms([[1, 5, 3], [2, 2, 7]], prox=column(2.0, 0.5))
     wanted = [[(1 - 0.8**k) / 0.2 for k in (1, 5, 3)], [(1 - 0.95**k) / 0.05 for k in (2, 2, 7)]]
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
     momentum = 0.7  # the weights of momentum are (1 - momentum^(K - k + 1)) / (1 - momentum)
     hyper = Hyper(client_lr=column(0.1), server_lr=None, local_steps=None, prox=column(0.0))
     optimizer = RoleOptimizer(heavy_ball, heavy_ball.Hyper(momentum=column(momentum)))
-    found = sums_of_ones(hyper, optimizer, np.array([[1, 6]]), torch.zeros(1, 1, 1, dtype=torch.float64))[0, :, 0]
+    found = sums_of_ones(
+        hyper, hyper.step_plan, optimizer, np.array([[1, 6]]), torch.zeros(1, 1, 1, dtype=torch.float64)
+    )[0, :, 0]
     wanted = [sum((1 - momentum**j) / (1 - momentum) for j in range(1, k + 1)) for k in (1, 6)]
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-13)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.cohort import Cohort
@@ -75,16 +76,16 @@ def test_it_is_the_slope_of_the_loss_after_adaptation(batch_size):
     )
     rates, steps, prox, decay = (0.7, 0.4), (2, 3), (0.3, 0.0), (0.1, 0.2)
     start = model.start(generator.standard_normal(model.layout.count).tolist(), 0)
-    work = LocalWork(
-        column(*rates), torch.tensor(steps).view(-1, 1, 1), prox=column(*prox), weight_decay=column(*decay)
-    )
+    falling = torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.5, 1.0]], dtype=torch.float64)
+    plan = StepPlan(column(*rates), torch.tensor(steps).view(-1, 1, 1), relative_rates=falling)
+    work = LocalWork(plan, prox=column(*prox), weight_decay=column(*decay))
     found = clients.meta_gradients(start.repeat(2, 1, 1), work).pseudo_gradient
 
     def adapted_loss(x, trial):
         y = x
         for step in range(steps[trial]):
             slope = oracle.value_and_grad(y, batches.batch(step, 2))[1] + decay[trial] * y
-            y = y - rates[trial] * (slope + prox[trial] * (y - x))
+            y = y - rates[trial] * falling[trial, step] * (slope + prox[trial] * (y - x))
         return oracle.value(y, batches.batch(steps[trial], 2)) + decay[trial] / 2 * (y * y).sum(-1)
 
     for trial, place in itertools.product(range(2), range(model.layout.count)):
@@ -109,7 +110,7 @@ def test_independent_batches_take_the_bias_away():
         slope - rate * product[:, i : i + 1] for i, (slope, product) in enumerate(zip(after, bent, strict=True))
     )
     apart = sum(slope - rate * product.mean(1, keepdim=True) for slope, product in zip(after, bent, strict=True))
-    work = LocalWork(column(rate), torch.ones(1, 1, 1, dtype=torch.int64))
+    work = LocalWork(StepPlan(column(rate), torch.ones(1, 1, 1, dtype=torch.int64)))
     for unbiased, mean, other in ((False, shared / 2, apart / 2), (True, apart / 2, shared / 2)):
         found = clients.meta_gradients(start, work, unbiased=unbiased).pseudo_gradient
         error = (found.std(1, keepdim=True) / count**0.5 + 1e-12) * 5

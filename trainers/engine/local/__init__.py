@@ -1,6 +1,7 @@
 """The local steps of clients, for all clients and trials at once.
 
     work                     what clients do in a round, its hyperparameters, and the result
+    step_plan                how many steps they take, at which rates, and with which weights
     loop                     what every client does between receiving a model and sending its answer
     gradients                terms between the loop and an oracle's gradients
     replicas, weighted_sums  running sums of gradients: one per client; weighted ones

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.engine.local.work import Local, LocalWork, last_step
+from trainers.engine.local.step_plan import last_step
+from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Batch
 
 Again = Callable[..., Local]
@@ -32,12 +33,12 @@ def drift(again: Again, params: Tensor, work: LocalWork) -> Tensor:
         gaps = models - params[: models.shape[0]]
         distances.append(gaps.square().sum(-1).expand(-1, batch[-1].stop))
 
-    if work.gradient_weights is not None:
-        steps = torch.as_tensor(last_step(work.gradient_weights)).view(-1, 1, 1)
-        work = replace(work, gradient_weights=None, local_steps=steps)
+    if work.plan.gradient_weights is not None:
+        steps = torch.as_tensor(last_step(work.plan.gradient_weights)).view(-1, 1, 1)
+        work = replace(work, plan=replace(work.plan, gradient_weights=None, local_steps=steps))
     done = again(work, observe=observe)
     start = params if work.displacement is None else params + work.displacement
-    end = start - work.client_lr * done.pseudo_gradient - params
+    end = start - work.plan.client_lr * done.pseudo_gradient - params
     counts = torch.as_tensor(np.array(done.steps), device=params.device)
     total = torch.where(counts > 0, end.square().sum(-1), 0)
     for step, squares in enumerate(distances):

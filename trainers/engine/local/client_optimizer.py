@@ -16,8 +16,8 @@ from torch import Tensor
 class ClientOptimizer(Protocol):
     """How the models of the clients move, given their gradients; shapes (T, M, P).
 
-    A client's model is y = start - client_lr U, where U, the total, is the sum of the directions so far. The loop never
-    divides by client_lr.
+    A client's model is y = start - client_lr U, where U, the total, is the sum of the directions so far, each times its
+    step's relative rate (StepPlan). The loop never divides by client_lr.
     """
 
     @property
@@ -52,15 +52,18 @@ class ClientOptimizer(Protocol):
         """
         ...
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
-        """Advances the totals by one step. Changes `total` and `memory` in place, and may change `gradient`.
+    def step_(
+        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+    ) -> None:
+        """Subtracts rate times the direction from the totals. Changes them and the memory, and may change `gradient`.
 
         Args:
             total: (width, busy, P), U.
             memory: (width, busy, P) each.
             gradient: (width, busy, P).
             step: from 0.
-            rate: -1, unless `moves_models`: then `total` may also be the models, and the rate client_lr.
+            rate: a number, or (width, 1, 1): minus the step's relative rate. If `moves_models`, `total` may also be the
+                models, and the rate client_lr times the relative rate.
         """
         ...
 

@@ -16,8 +16,8 @@ _BATCH_BYTES = 1 << 25  # of the steps that a client takes before the next clien
 class Descent(Frame):
     """A Frame whose total is the clients' models y; sums are U = (start - y) / client_lr.
 
-    A step is y <- y - client_lr (gradient + shift + pull (y - start)), in at most one pass over y besides the products
-    of the gradient.
+    A step with relative rate r is y <- y - client_lr r (gradient + shift + pull (y - start)), in at most one pass over
+    y besides the products of the gradient.
 
     Args:
         gradients: gradients of the clients, which can descend.
@@ -32,8 +32,8 @@ class Descent(Frame):
         assert motion.rate is not None
         self.gradients = gradients
         self.batches = batches
+        self.motion = motion
         self.rate = motion.rate
-        self.client_lr = motion.client_lr
         self.start = motion.start
         shape = 1, len(batches.clients), motion.start.shape[-1]
         self.models = (unset_replicas(motion.start, *shape) if total is None else total).copy_(motion.start)
@@ -47,7 +47,7 @@ class Descent(Frame):
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the models by one step; returns the losses if `want_loss`."""
-        return self._step(slice(busy), self.batches.batch(step, busy), want_loss)
+        return self._step(step, slice(busy), self.batches.batch(step, busy), want_loss)
 
     def take_steps(self, busy: Sequence[int]) -> Tensor:
         """Takes all steps, one client after another, so that a client's model stays in the cache.
@@ -66,7 +66,8 @@ class Descent(Frame):
                 for number, batch in enumerate(batches, step):
                     if client < busy[number]:
                         group = next(group for group in batch if client < group.stop)
-                        loss = self._step(slice(client, client + 1), (group.alone(client),), number == 0)
+                        own = slice(client, client + 1), (group.alone(client),)
+                        loss = self._step(number, *own, want_loss=number == 0)
                         if loss is not None:
                             losses[:, client] = loss[:, 0]
             step += len(batches)
@@ -82,10 +83,15 @@ class Descent(Frame):
             step += 1
         return batches
 
-    def _step(self, clients: slice, batch: Batch, want_loss: bool) -> Tensor | None:
+    def _step(self, step: int, clients: slice, batch: Batch, want_loss: bool) -> Tensor | None:
         """Advances the models of neighbouring clients, whose batch it is."""
-        models, scale = self.models[:, clients], self.scale
+        models, scale, client_lr = self.models[:, clients], self.scale, self.motion.client_lr
         constant = None if self.constant is None else self.constant[:, clients]
+        relative = self.motion.relative(step)
+        if relative != 1:
+            client_lr = relative * client_lr
+            scale = None if scale is None else 1 - relative * (1 - scale)
+            constant = None if constant is None else relative * constant
 
         def pull_(some: slice) -> None:
             assert constant is not None
@@ -95,7 +101,7 @@ class Descent(Frame):
                 torch.add(constant[:, some], models[:, some], alpha=scale, out=models[:, some])
 
         between = None if constant is None else pull_
-        return self.gradients.descend_(models, batch, self.client_lr, between, want_loss)
+        return self.gradients.descend_(models, batch, client_lr, between, want_loss)
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts models to gradients (1, M, P)."""

@@ -19,6 +19,9 @@ With a gradient_scale s, steps along s (grad f + weight_decay y) + correction wi
 grad f + weight_decay y + correction / s with rate s client_lr, and the first sum is s times the second. So gradients
 are still added in place.
 
+With relative rates r (StepPlan) every gradient is multiplied by the r of its step before it is added. U is then the sum
+of r_k g_k, and all of the above holds.
+
 With a client optimizer U_k is the sum of its directions d_1, ..., d_{k-1}, and with clipping the sum of clipped
 gradients (engine/local/optimizer_steps.py). The models are again start - client_lr U, and the pseudo-gradient,
 (start - end) / client_lr with all weights 1, is exact for every client_lr.
@@ -37,12 +40,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trainers.engine.batches.examples import Remembered
+from trainers.engine.local.client_optimizer import rows_of
 from trainers.engine.local.descent import Descent
 from trainers.engine.local.gradients import Observe, displaced, less_anchor, observed
 from trainers.engine.local.optimizer_steps import Stepped
 from trainers.engine.local.replicas import Replicas
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.weighted_sums import WeightedSums
-from trainers.engine.local.work import Local, LocalWork, last_step
+from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import LocalGradients, RoundBatches, replicas, unset_replicas
 
@@ -77,20 +82,24 @@ def run_local_steps(
     # The scale moves into the rate (module docstring). If the scale is 0, only the correction is left.
     scale = torch.where(work.gradient_scale > 0, work.gradient_scale, 1)
     correction = None if work.correction is None else work.correction / scale
-    rate = work.gradient_scale * work.client_lr
-    inner = replace(work, client_lr=rate, correction=correction, gradient_scale=None)
+    plan = replace(work.plan, client_lr=work.gradient_scale * work.plan.client_lr)
+    inner = replace(work, plan=plan, correction=correction, gradient_scale=None)
     done = _run(gradients, batches, params, inner, alive, observe)
     total = work.gradient_scale * done.pseudo_gradient
     if correction is not None and vanishes:
-        steps = torch.tensor(done.steps).to(total).unsqueeze(-1)
-        total = torch.where(work.gradient_scale > 0, total, steps * correction)
+        sums = work.plan.relative_sums(done.steps, total)
+        total = torch.where(work.gradient_scale > 0, total, sums * correction)
     return replace(done, lift=lambda: total, average=None)
 
 
 def _gradient_by_gradient(work: LocalWork) -> bool:
-    """Whether every step needs its gradient by itself: for an optimizer, clipping, or a scale with other weights."""
-    scaled = work.gradient_scale is not None and (work.prox is not None or work.gradient_weights is not None)
-    return work.optimizer is not None or work.clip_norm is not None or scaled
+    """Whether every step needs its gradient by itself.
+
+    So it is for an optimizer, clipping, a scale with other weights, or sums of gradients beside those at their rates.
+    """
+    scaled = work.gradient_scale is not None and (work.prox is not None or work.plan.gradient_weights is not None)
+    summed = work.sum_gradients and work.plan.relative_rates is not None
+    return work.optimizer is not None or work.clip_norm is not None or scaled or summed
 
 
 def _run(
@@ -106,14 +115,14 @@ def _run(
     trials, clients = params.shape[0], len(batches.clients)
     if trials > 1 and gradients.separate and observe is None:
         return _one_by_one(gradients, batches, params, work, alive)
-    planned, client_steps = _steps(work, batches, trials)
+    planned, client_steps = work.plan.counts(batches)
     member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
     batches.prepare(longest, client_steps)
 
     frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
-    weigh = WeightedSums(work.gradient_weights, member_steps, frame.totals)
+    weigh = WeightedSums(work.plan.gradient_weights, member_steps, frame.totals)
     first_loss = params.new_empty((0, clients))
     busy = [clients] * longest
     if client_steps is not None:
@@ -156,10 +165,10 @@ def _frame(
     """The oracle's own frame if it has one for this work, else replicas of the model."""
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
-    moving = longest > 1 and work.moves
-    scale = None if pull is None else 1 - work.client_lr * pull
-    rate = _rate(work, start) if moving else None
-    motion = Motion(start, work.client_lr, scale, shift, moving, pull, longest, rate)
+    plan = work.plan
+    moving = longest > 1 and plan.moves
+    rate = _rate(plan, start) if moving else None
+    motion = Motion(start, plan.client_lr, pull, shift, moving, longest, rate, plan.relative_rates)
     if work.gradient_scale is not None or _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
     frame = gradients.frame(batches, motion)
@@ -168,25 +177,11 @@ def _frame(
     return Replicas(gradients, batches, motion, total) if frame is None else frame
 
 
-def _rate(work: LocalWork, start: Tensor) -> float | None:
-    """The rate of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
-    if start.shape[0] > 1 or not start.is_cpu or work.gradient_weights is not None:
+def _rate(plan: StepPlan, start: Tensor) -> float | None:
+    """client_lr of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
+    if start.shape[0] > 1 or not start.is_cpu or plan.gradient_weights is not None:
         return None
-    return work.rate if work.rate >= _LEAST_RATE else None
-
-
-def _steps(work: LocalWork, batches: RoundBatches, trials: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """((T,) largest number of steps of each trial, (M,) limits of the clients or None)."""
-    if work.local_epochs is not None:
-        if work.local_steps is not None or work.gradient_weights is not None:
-            raise ValueError("local_epochs must be the only one of local_steps, gradient_weights and local_epochs")
-        limits = batches.epoch_steps(work.local_epochs)
-        return np.full(trials, limits.max()), limits
-    if work.gradient_weights is not None:
-        return last_step(work.gradient_weights), None
-    if work.local_steps is None:
-        raise ValueError("one of local_steps, gradient_weights and local_epochs must be given, got none")
-    return work.local_steps.cpu().numpy().reshape(-1), None
+    return float(plan.client_lr) if plan.largest_rate >= _LEAST_RATE else None
 
 
 def _pulls(work: LocalWork, params: Tensor, start: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -229,6 +224,7 @@ def _one_by_one(
         own: dict[str, Any] = {
             name: held[one] for name, held in values.items() if isinstance(held, Tensor) and held.shape[0] == trials
         }
+        own["plan"] = rows_of(work.plan, one)
         if work.optimizer is not None:
             own["optimizer"] = work.optimizer.rows(one)
         done[row] = _run(gradients, shared, params[one], replace(work, **own), alive[one], total=answer[one])

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.local.client_optimizer import rows_of
+from trainers.engine.oracles.frame import subtract_
 
 MODEL, AUXILIARY = "model", "auxiliary"
 
@@ -67,11 +68,13 @@ class ThreeSequences(_Sequences):
         else:
             memory[AUXILIARY].mul_(-rate).add_(start)
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
+    def step_(
+        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+    ) -> None:
         """Advances the totals by one step."""
         auxiliary = memory[AUXILIARY].lerp_(total, self.mixing)
-        auxiliary.addcmul_(gradient, self.auxiliary_ratio, value=-rate)
-        total.sub_(gradient, alpha=rate).lerp_(auxiliary, self.mixing / (1 + self.mixing))
+        auxiliary.addcmul_(gradient * -rate, self.auxiliary_ratio)
+        subtract_(total, gradient, rate).lerp_(auxiliary, self.mixing / (1 + self.mixing))
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,11 @@ class TwoSequences(_Sequences):
         """Turns the sum of `init` into a model."""
         memory[MODEL].mul_(-rate).add_(start)
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
+    def step_(
+        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+    ) -> None:
         """Advances the totals by one step."""
-        model = total.sub_(gradient, alpha=rate)
+        model = subtract_(total, gradient, rate)
         further = gradient.mul_(rate * self.compensation_ratio).addcmul_(memory[MODEL], self.momentum, value=-1)
         further.addcmul_(model, self.momentum)
         memory[MODEL].copy_(model)

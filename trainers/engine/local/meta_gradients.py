@@ -1,7 +1,8 @@
 """Exact gradients through local training, as MAML needs them.
 
 With y_1 = x and y_{k+1} = y_k - client_lr (grad f(y_k) + weight_decay y_k + prox (y_k - x)), k = 1 .. K, the gradient
-of f(y_{K+1}) with respect to x is computed backwards, by Hessian-vector products along the path:
+of f(y_{K+1}) with respect to x is computed backwards, by Hessian-vector products along the path. client_lr is the rate
+of step k where the plan has rates of the steps:
 
     v = grad f(y_{K+1}) + weight_decay y_{K+1},   u = 0
     for k = K .. 1:   u <- u + client_lr prox v,   v <- v - client_lr (H(y_k) v + weight_decay v + prox v)
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.batches.examples import Remembered
+from trainers.engine.local.client_optimizer import rows_of
 from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Oracle, RoundBatches, replicas
 
@@ -39,13 +41,13 @@ def run_meta_gradients(
         oracle: oracle of the model.
         batches: batches of the round.
         params: (T, 1, P), the broadcast models.
-        work: client_lr, local_steps, prox and weight_decay.
+        work: plan with local_steps, prox and weight_decay.
         alive: (T,) mask of running trials. The results of the others are undefined.
         unbiased: independent batches for Hessians and gradients.
     """
-    if work.local_steps is None:
+    if work.plan.local_steps is None:
         raise ValueError("local_steps must be given, got none")
-    given = work.local_steps.cpu().numpy().reshape(-1)
+    given, _ = work.plan.counts(batches)
     trials, clients = len(given), len(batches.clients)
     if oracle.separate and trials > 1:
         shared, back, loss = Remembered(batches), replicas(params, trials, clients, params.shape[-1]), []
@@ -53,8 +55,7 @@ def run_meta_gradients(
             one = slice(row, row + 1)
             own = replace(
                 work,
-                client_lr=work.client_lr[one],
-                local_steps=work.local_steps[one],
+                plan=rows_of(work.plan, one),
                 prox=None if work.prox is None else work.prox[one],
                 weight_decay=None if work.weight_decay is None else work.weight_decay[one],
             )
@@ -84,8 +85,10 @@ def _differentiated(
     pull = decay if prox is None else prox if decay is None else prox + decay
 
     path = [params]  # a trial with fewer steps stays at the end of its path: its rates are 0 from there on
+    client_lr = work.plan.client_lr
     rates = [
-        work.client_lr * torch.as_tensor(steps > step).to(work.client_lr).view(-1, 1, 1) for step in range(longest)
+        client_lr * work.plan.relative(step, client_lr) * torch.as_tensor(steps > step).to(client_lr).view(-1, 1, 1)
+        for step in range(longest)
     ]
     loss = None
     for step, rate in enumerate(rates):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainers.engine.local.client_optimizer import clipped_
 from trainers.engine.local.work import GRADIENTS, LocalWork
-from trainers.engine.oracles.frame import Frame, Motion
+from trainers.engine.oracles.frame import Frame, Motion, subtract_
 from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, unset_replicas
 
 
@@ -23,7 +23,7 @@ class Stepped(Frame):
     Args:
         gradients: gradients of the clients.
         batches: batches of the round.
-        motion: motion of the models; its pull is used instead of its scale.
+        motion: motion of the models.
         work: the clients' work, with the optimizer (None is gradient descent), clip_norm and gradient_scale.
         total: (T, M, P) for the totals, client-major, overwritten; None allocates it.
     """
@@ -61,7 +61,8 @@ class Stepped(Frame):
         answers = {} if optimizer is None else {name: self.memory[name] for name in optimizer.returned}
         if self.rate is not None and optimizer is not None:
             optimizer.begin_(self.memory, motion.start, self.rate)
-        self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and optimizer is not None else None
+        apart = optimizer is not None or motion.relative_rates is not None  # the totals are other sums
+        self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and apart else None
         if self.gradient_sum is not None:
             answers[GRADIENTS] = self.gradient_sum
         self.accumulates = (
@@ -87,19 +88,20 @@ class Stepped(Frame):
             self._pull_(gradient, step)
         else:
             gradient, loss = self._own_gradient(here, batch, step, want_loss)
+        relative, _ = self.motion.at(step, width)
+        rate = (-1.0 if self.rate is None else self.rate) * relative
         decayed = None
         if self.decay is not None:
             if self.rate is not None:
-                total.mul_(1 - self.rate * self.decay)
+                total.mul_(1 - rate * self.decay)
             else:
                 decayed = self.decay[:width] * self._where(here, width, busy)
-        rate = -1.0 if self.rate is None else self.rate
         if optimizer is None:
-            total.sub_(gradient, alpha=rate)
+            subtract_(total, gradient, rate)
         else:
             optimizer.step_(total, memory, gradient, step, rate)
         if decayed is not None:
-            total.add_(decayed)
+            subtract_(total, decayed, rate)
         return loss
 
     def _own_gradient(self, here: Tensor, batch: Batch, step: int, want_loss: bool) -> tuple[Tensor, Tensor | None]:

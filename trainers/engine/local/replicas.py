@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.oracles.frame import Frame, Motion
-from trainers.engine.oracles.oracle import LocalGradients, StepBatches, replicas
+from trainers.engine.oracles.frame import Frame, Motion, subtract_
+from trainers.engine.oracles.oracle import LocalGradients, StepBatches, replicas, unset_replicas
 
 
 class Replicas(Frame):
@@ -29,6 +29,8 @@ class Replicas(Frame):
         self.total = replicas(motion.start, trials, len(batches.clients), size) if total is None else total.zero_()
         self.totals = [self.total]
         self.model = torch.empty_like(self.total) if motion.moving else None
+        steady = motion.relative_rates is None
+        self.gradient = None if steady else unset_replicas(motion.start, *self.total.shape)
         self._busy: tuple[int, int] | None = None
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
@@ -36,15 +38,23 @@ class Replicas(Frame):
         if self._busy != (width, busy):
             self._busy = width, busy
             self._narrow(width, busy)
-        here = self._start
+        here, scale = self._start, self._scale
+        relative: Tensor | float = 1.0
+        if self.gradient is not None:
+            relative, scale = self.motion.at(step, width)
         if step > 0:
             if self._model is not None:
                 here = torch.addcmul(here, self._held, self._rate, value=-1, out=self._model)
-            if self._scale is not None:
-                self._held.mul_(self._scale)
+            if scale is not None:
+                self._held.mul_(scale)
         if self._shift is not None:
-            self._held.add_(self._shift)
-        return self.gradients.add_gradient_(here, self.batches.batch(step, busy), self._total, want_loss)
+            self._held.add_(self._shift if self.gradient is None else relative * self._shift)
+        batch = self.batches.batch(step, busy)
+        if self.gradient is None:
+            return self.gradients.add_gradient_(here, batch, self._total, want_loss)
+        loss = self.gradients.gradient_(here, batch, self.gradient[:width], want_loss)
+        subtract_(self._held, self.gradient[:width, :busy], -relative)
+        return loss
 
     def _narrow(self, width: int, busy: int) -> None:
         """Takes the views of the first trials and clients, once for all steps in which the same ones are busy."""

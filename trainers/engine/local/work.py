@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.oracles.oracle import weighted_mean
 from trainers.hyperparameters import tunable
 
@@ -31,15 +32,11 @@ class LocalWork:
         g_k = gradient_scale (grad F_i(y_k + evaluation_offset; batch k) - grad F_i(anchor; batch k))
               + prox (y_k - x) + correction
 
-    without the terms that are None, and the next model is y_{k+1} = y_k - client_lr g_k, or a step of the client
-    optimizer along g_k.
+    without the terms that are None. It is the direction of the k-th step of the plan, or a client optimizer makes the
+    direction from it.
 
     Args:
-        client_lr: (T, 1, 1), at least 0; 0 takes all gradients at the start.
-        local_steps: (T, 1, 1) integers, at least 1; not needed with gradient_weights, None with local_epochs.
-        local_epochs: passes over each client's own data, instead of local_steps, with all weights 1.
-        gradient_weights: (T, K) weights of g_1, ..., g_K in the pseudo-gradient, rows padded with zeros. The last
-            positive weight marks the last step. None is all ones.
+        plan: numbers of steps, their rates and their weights.
         displacement: (T, M, P) added to the initial model of a client.
         evaluation_offset: (T, M, P) added to a client's model before its loss is differentiated.
         anchor: (T, 1, P) a model whose gradients on the same batches are subtracted; a step then costs two gradients.
@@ -54,10 +51,7 @@ class LocalWork:
         sum_gradients: also return the sums of the g_k themselves if an optimizer makes other directions.
     """
 
-    client_lr: Tensor
-    local_steps: Tensor | None = None
-    local_epochs: int | None = None
-    gradient_weights: Tensor | None = None
+    plan: StepPlan
     displacement: Tensor | None = None
     evaluation_offset: Tensor | None = None
     anchor: Tensor | None = None
@@ -73,16 +67,6 @@ class LocalWork:
     def decoupled(self) -> bool:
         """Whether weight decay is added to the directions instead of the gradients."""
         return self.optimizer is not None and self.optimizer.decoupled
-
-    @cached_property
-    def moves(self) -> bool:
-        """Whether any client moves."""
-        return bool(self.client_lr.any())
-
-    @cached_property
-    def rate(self) -> float:
-        """client_lr of a single trial, as a number."""
-        return float(self.client_lr)
 
     @cached_property
     def decays(self) -> bool:
@@ -127,18 +111,25 @@ class LocalSteps(ServerSteps):
         None, low=1, unit="passes over a client's data", traced=False, doc="instead of local_steps"
     )
 
-    def work(self, **terms: Any) -> LocalWork:
+    @cached_property
+    def step_plan(self) -> StepPlan:
+        """The plan of the local steps, all with weight 1 and rate client_lr."""
+        return StepPlan(self.client_lr, self.local_steps, self.local_epochs)
+
+    def work(self, gradient_weights: Tensor | None = None, **terms: Any) -> LocalWork:
         """The local work with these settings.
 
         Args:
-            terms: further fields of LocalWork from the method; they override these settings.
+            gradient_weights: weights of the steps, see StepPlan.
+            terms: further fields of LocalWork from the method.
         """
+        if gradient_weights is not None:
+            terms["plan"] = replace(self.step_plan, gradient_weights=gradient_weights)
         return replace(self._own_work, **terms) if terms else self._own_work
 
     @cached_property
     def _own_work(self) -> LocalWork:
-        shared = ("client_lr", "local_steps", "local_epochs", "weight_decay", "clip_norm")
-        return LocalWork(**{name: getattr(self, name) for name in shared})
+        return LocalWork(self.step_plan, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
 
 
 @dataclass(frozen=True)
@@ -179,23 +170,3 @@ class Local:
         """(T, M, P) means of each client's local gradients over its own steps; needs work with sum_gradients."""
         sums = self.gradient_sum
         return sums / torch.tensor(self.steps).clamp(min=1).to(sums).unsqueeze(-1)
-
-
-def last_step_only(local_steps: Tensor) -> Tensor:
-    """The gradient weights 0, ..., 0, 1 of first-order MAML, (T, largest number of steps).
-
-    Args:
-        local_steps: (T, 1, 1) integers, at least 1.
-    """
-    last = local_steps.view(-1, 1) - 1
-    return (torch.arange(int(last.max()) + 1) == last).to(torch.float64)
-
-
-def last_step(gradient_weights: Tensor) -> NDArray[np.int64]:
-    """(T,) number of local steps for gradient weights: the position, from 1, of the last positive weight.
-
-    Args:
-        gradient_weights: (T, K), at least 0.
-    """
-    positive = gradient_weights.cpu().numpy() > 0
-    return np.asarray(positive.shape[1] - positive[:, ::-1].argmax(1))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.evaluation.views import ModelView, RoundView
+from trainers.engine.local.work import LocalSteps
 from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, settings_of
 from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
@@ -87,6 +88,19 @@ class Lane:
         """(client_lr, server_lr) of the next round, of the first slot."""
         client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
         return float(client_lr[0]), float(server_lr[0])
+
+    def relative_rates(self, draw: Draw) -> Tensor | None:
+        """(T, K) rates of the local steps of the next round divided by client_lr, as its schedule gives them, or None.
+
+        Args:
+            draw: of the round.
+        """
+        hyper = self._hyper()[-1]
+        if not isinstance(hyper, LocalSteps):
+            return None
+        steps, _ = hyper.step_plan.counts(draw.batches)
+        schedule = self._setting.spec.schedule.module
+        return schedule.relative_rates(self._schedule, self.now.schedule, torch.as_tensor(steps))
 
     def opening(self) -> Metrics:
         """The metrics of round 0, of all trials."""
@@ -198,7 +212,7 @@ class Lane:
         stored, met = now.clients.gather(clients), now.clients.met(clients)
         return Cohort(
             setting.oracle, draw.batches, draw.weights, setting.model.layout.count, now.counters, now.alive, central,
-            stored, draw.share, met, self._client_optimizer, draw.measured,
+            stored, draw.share, met, self._client_optimizer, draw.measured, self.relative_rates(draw),
         )  # fmt: skip
 
     def _hyper(self) -> tuple[Tensor, Tensor, Any]:

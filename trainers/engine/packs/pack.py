@@ -214,6 +214,7 @@ class Pack:
             if seconds is not None and self.round > first and time.perf_counter() - begin >= seconds:
                 break
             draw = self._setting.draw(self.round)
+            self._groups = [part for group in self._groups for part in sharing.parted(group, draw)]
             trained = []
             for group in self._groups:
                 leader, alive = group[0], group[0].now.alive
@@ -224,7 +225,6 @@ class Pack:
             self._round += 1
             self._wall_seconds = before + time.perf_counter() - begin
             yield from self._lines(trained)
-            self._groups = [part for group in self._groups for part in sharing.parted(group)]
 
     def _lines(self, trained: Sequence[tuple[sharing.Group, Metrics, NDArray[np.bool_]]]) -> list[dict[str, Any]]:
         """The lines of a round, in the order of the members.

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.frame import Motion
 from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches
@@ -175,10 +176,8 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
 def _measure(oracle: Oracle, batches: RoundBatches, params: Tensor, steps: int) -> float:
     """Seconds of one round of local work. On a CPU, time of this thread, since other programs disturb the clock."""
     trials = params.shape[0]
-    work = LocalWork(
-        client_lr=torch.full((trials, 1, 1), 1e-3, dtype=params.dtype, device=params.device),
-        local_steps=torch.full((trials, 1, 1), steps),
-    )
+    client_lr = torch.full((trials, 1, 1), 1e-3, dtype=params.dtype, device=params.device)
+    work = LocalWork(StepPlan(client_lr, torch.full((trials, 1, 1), steps)))
     clock = time.perf_counter if params.is_cuda else time.thread_time
     start = clock()
     run_local_steps(oracle, batches, params, work, np.ones(trials, dtype=bool))

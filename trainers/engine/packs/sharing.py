@@ -1,10 +1,10 @@
 """Which members of a pack are still one and the same, so that their rounds are trained once.
 
-Members that differ in nothing but their schedules have the same model until the schedules give different rates. Under a
-`separate` plan, where a member's bits depend on nothing else in the pack, such members form a group: the first member's
-lane trains the round, and the others take over what came out of it. Each member updates its own schedule with what the
-model has shown. In the round for which their rates differ, the group parts, and each part continues from the state that
-they had in common.
+Members that differ in nothing but their schedules have the same model until the schedules give different rates, of a
+round or of one of its local steps. Under a `separate` plan, where a member's bits depend on nothing else in the pack,
+such members form a group: the first member's lane trains the round, and the others take over what came out of it. Each
+member updates its own schedule with what the model has shown. Before the first round for which their rates differ, the
+group parts, and each part continues from the state that they had in common.
 
 A checkpoint does not record groups: members that continue from equal states are a group again.
 """
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from trainers.engine.packs.lane import Lane
 from trainers.engine.packs.progress import SHARED_ROWS
+from trainers.engine.packs.setting import Draw
 from trainers.trial.document import TrialSpec
 from trainers.trial.members import own_document
 
@@ -48,13 +49,20 @@ def together(spec: TrialSpec, lanes: Sequence[Lane], rows: Sequence[Mapping[str,
     return [group for candidates in found.values() for _, group in candidates]
 
 
-def parted(group: Group) -> list[Group]:
-    """The groups that a group consists of after a round: lanes that have the same rates in the next round."""
+def parted(group: Group, draw: Draw) -> list[Group]:
+    """The groups that a group consists of in the next round: lanes that have the same rates in all of its steps.
+
+    Args:
+        group: lanes that hold the same tensors.
+        draw: of the next round.
+    """
     if len(group) == 1:
         return [group]
-    by_rates: dict[tuple[float, float], Group] = {}
+    by_rates: dict[Hashable, Group] = {}
     for lane in group:
-        by_rates.setdefault(lane.rates, []).append(lane)
+        of_steps = lane.relative_rates(draw)
+        key = lane.rates, None if of_steps is None else tuple(of_steps.flatten().tolist())
+        by_rates.setdefault(key, []).append(lane)
     first, *others = by_rates.values()
     for part in others:
         part[0].part()

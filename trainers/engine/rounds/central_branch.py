@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalSteps, LocalWork
 from trainers.engine.rounds.central_data import Central, merged
 from trainers.engine.rounds.server_state import Memory, State
@@ -88,7 +89,8 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
         rate = torch.where(hyper.central_lr < 0, rate, hyper.central_lr)
     optimizer = state.optimizers["central"]
     if optimizer.plain:
-        work = LocalWork(rate, hyper.central_steps, gradient_scale=hyper.central_weight, correction=correction)
+        plan = StepPlan(rate, hyper.central_steps)
+        work = LocalWork(plan, gradient_scale=hyper.central_weight, correction=correction)
         total = central.local(state.params, work, hyper.central_batch_size).pseudo_gradient
         mean = total / hyper.central_steps.to(total)
         return Branch(-rate * total, mean if correction is None else mean - correction, {})

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from trainers.engine import randomness
 from trainers.engine.local.loop import run_local_steps
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Model, Oracle, RoundBatches, Source
 from trainers.engine.rounds.counters import Counters
@@ -96,7 +97,7 @@ class Central:
 
         Args:
             params: (T, 1, P) initial models.
-            work: central_lr as client_lr, central_steps as local_steps, and further terms.
+            work: a plan with central_lr as client_lr and central_steps as local_steps, and further terms.
             batch_size: examples per step; None is clients_per_round times the clients' batch_size, or all data if
                 that is None.
         """
@@ -189,7 +190,7 @@ class Central:
         """
         once = torch.ones((params.shape[0], 1, 1), dtype=torch.int64)
         steps = once if batches is None or self._data.batches(self._round_index, batch_size).always_full else batches
-        work = LocalWork(params.new_zeros((params.shape[0], 1, 1)), steps, gradient_scale=loss_weight)
+        work = LocalWork(StepPlan(params.new_zeros((params.shape[0], 1, 1)), steps), gradient_scale=loss_weight)
         return self.local(params, work, batch_size).pseudo_gradient / steps.to(params)
 
 

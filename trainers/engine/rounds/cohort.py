@@ -17,6 +17,7 @@ from trainers.engine.local.client_optimizer import ClientOptimizer, clipped_
 from trainers.engine.local.gradients import with_central
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.meta_gradients import PRODUCT_COST, run_meta_gradients
+from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, RoundBatches, weighted_mean
 from trainers.engine.rounds.central_data import Central
@@ -39,6 +40,7 @@ class Cohort:
         met: (M,) True for clients that stored something before; None if no client did.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         measured: (M,) weights of the clients in metrics and reports, with sum 1; None is as in training.
+        relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Cohort:
         met: NDArray[np.bool_] | None = None,
         optimizer: ClientOptimizer | None = None,
         measured: Tensor | None = None,
+        relative_rates: Tensor | None = None,
     ) -> None:
         self._oracle = oracle
         self._batches = batches
@@ -65,6 +68,7 @@ class Cohort:
         self._alive = alive
         self._central = central
         self.optimizer = optimizer
+        self._relative_rates = relative_rates
         self.stored = {} if stored is None else stored
         self.share = share
         self._met = np.zeros(len(batches.clients), bool) if met is None else met
@@ -92,6 +96,10 @@ class Cohort:
         """(1, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
         return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
 
+    def with_rates(self, plan: StepPlan) -> StepPlan:
+        """The plan of the clients' local steps at the rates that the schedule gives these steps."""
+        return plan if self._relative_rates is None else replace(plan, relative_rates=self._relative_rates)
+
     @property
     def central(self) -> Central:
         """The server's own loss; RuntimeError unless the method sets CENTRAL = True."""
@@ -104,11 +112,12 @@ class Cohort:
 
         Args:
             params: (T, 1, P), broadcast unless the clients hold it from the round's last exchange.
-            work: what the clients do; uses the trial's client optimizer unless it has another.
+            work: what the clients do, at the rates of the schedule; with the trial's client optimizer unless it has
+                another.
             down: further model-sized tensors that are broadcast with it.
             up: model-sized tensors that every client returns.
         """
-        work = self._with_optimizer(work)
+        work = self._completed(work)
         done = self._work(self._oracle, self._batches, params, work)
         if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
@@ -120,9 +129,10 @@ class Cohort:
 
         Args:
             params: (T, 1, P), broadcast.
-            work: client_lr, local_steps, prox and weight_decay.
+            work: plan with local_steps, prox and weight_decay.
             unbiased: independent batches for Hessians and gradients (engine/local/meta_gradients.py).
         """
+        work = self._completed(work)
         done = run_meta_gradients(self._oracle, self._batches, params, work, self._alive, unbiased)
         self._loss = (params, done.first_loss)
         first = self._batches.examples(np.ones(self.clients, np.int64))
@@ -162,7 +172,8 @@ class Cohort:
         rest = params.new_zeros((params.shape[0], 1, 1))
         count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
         decay = None if self._decoupled else weight_decay
-        work = LocalWork(rest, count, displacement=displacement, weight_decay=decay, clip_norm=clip_norm)
+        plan = StepPlan(rest, count)
+        work = LocalWork(plan, displacement=displacement, weight_decay=decay, clip_norm=clip_norm)
         done = self._work(self._oracle, self._batches, params, work)
         if displacement is None:
             self._loss = (params, done.first_loss)
@@ -196,7 +207,7 @@ class Cohort:
             batch_size: the server's examples per step, as in Central.local.
         """
         shared = self.central.batches(batch_size)
-        work = self._with_optimizer(work)
+        work = self._completed(work)
         if work.weight_decay is not None and not work.decoupled:
             work = replace(work, weight_decay=weights[0] * work.weight_decay)  # a part of the clients' losses
         gradients = with_central(self._oracle, self.central.oracle, *weights)
@@ -302,8 +313,12 @@ class Cohort:
     def _decayed(self, gradients: Tensor, weight_decay: Tensor | None, params: Tensor) -> Tensor:
         return gradients if weight_decay is None or self._decoupled else gradients + weight_decay * params
 
-    def _with_optimizer(self, work: LocalWork) -> LocalWork:
-        return work if self.optimizer is None or work.optimizer is not None else replace(work, optimizer=self.optimizer)
+    def _completed(self, work: LocalWork) -> LocalWork:
+        """The work with the schedule's rates and the trial's client optimizer."""
+        plan = self.with_rates(work.plan)
+        if plan is work.plan and (self.optimizer is None or work.optimizer is not None):
+            return work
+        return replace(work, plan=plan, optimizer=work.optimizer or self.optimizer)
 
     def _work(self, gradients: LocalGradients, batches: RoundBatches, params: Tensor, work: LocalWork) -> Local:
         """Runs the local loop, and remembers how to run it again for a report."""

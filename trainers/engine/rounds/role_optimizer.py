@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainers.contracts import Optimizer
 from trainers.engine.local.client_optimizer import rows_of
+from trainers.engine.oracles.frame import subtract_
 
 STEPS = "steps"
 """Memory key of the number of steps taken, next to the optimizer's own memory."""
@@ -67,12 +68,14 @@ class RoleOptimizer:
     def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
         """Nothing: the memory has no sums of directions."""
 
-    def step_(self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: float = -1.0) -> None:
+    def step_(
+        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+    ) -> None:
         """Advances the totals by one step."""
-        if self.shared is not None and self.module.descend_ is not None:
+        if self.shared is not None and self.module.descend_ is not None and not isinstance(rate, Tensor):
             self.module.descend_(self.shared, memory, gradient, step, total, rate)
         else:
-            total.sub_(self.module.direction_(self.hyper, memory, gradient, step), alpha=rate)
+            subtract_(total, self.module.direction_(self.hyper, memory, gradient, step), rate)
 
     def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
         """The tensor to which a gradient may be added, or None (see ClientOptimizer)."""
