@@ -11,6 +11,7 @@ from trainers.engine.local.work import LocalWork
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import Counters
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
+from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
 from trainers.models import quadratic
 from trainers.problem import Problem, Quadratics
@@ -28,7 +29,8 @@ def cohort(alive=(True, True)):
     batches = model.source(0, None, "with_replacement").round(0, np.arange(3))
     counters = Counters.zero(2)
     weights = torch.as_tensor(WEIGHTS)
-    return model, Cohort(model.oracles["closed_form"], batches, weights, 2, counters, np.array(alive)), counters
+    draw = Draw(batches, weights, 1.0, weights)
+    return model, Cohort(RoundContext(draw, model.oracles["closed_form"], 2, counters, np.array(alive))), counters
 
 
 def column(*values):

@@ -8,6 +8,7 @@ import torch
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import Counters
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
+from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import describe
 from trainers.models import quadratic, softmax
@@ -79,8 +80,9 @@ class Losses:
         batches = self.source.round(0, np.arange(CLIENTS)) if batches is None else batches
         weights = torch.full((CLIENTS,), 1 / CLIENTS, dtype=torch.float64) if weights is None else weights
         counters = Counters.zero(count)
-        cohort = Cohort(self.oracle, batches, weights, self.model.layout.count, counters, np.ones(count, bool))
-        return method.train_round(hyper, state, cohort).params
+        draw, alive = Draw(batches, weights, 1.0, weights), np.ones(count, bool)
+        context = RoundContext(draw, self.oracle, self.model.layout.count, counters, alive)
+        return method.train_round(hyper, state, Cohort(context)).params
 
     def descent(self, steps, rates):
         """(T, 1, P) after steps of gradient descent on the mean loss."""

@@ -11,6 +11,7 @@ from trainers.engine.local.work import LocalWork
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.errors import SpecError
 from trainers.models import softmax
 from trainers.problem import Examples, Problem
@@ -64,7 +65,8 @@ def cohort(inputs, targets, clients, batch_size, trials=1):
     weights = torch.full((clients,), 1 / clients, dtype=torch.float64)
     counters, alive = Counters.zero(trials), np.ones(trials, bool)
     oracle = next(iter(model.oracles.values()))
-    return model, oracle, batches, Cohort(oracle, batches, weights, model.layout.count, counters, alive)
+    context = RoundContext(Draw(batches, weights, 1.0, weights), oracle, model.layout.count, counters, alive)
+    return model, oracle, batches, Cohort(context)
 
 
 @pytest.mark.parametrize("batch_size", [3, None])

@@ -15,11 +15,12 @@ from trainers.engine.local.work import LocalSteps
 from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, settings_of
 from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
-from trainers.engine.packs.setting import Draw, PackSetting
+from trainers.engine.packs.setting import PackSetting
 from trainers.engine.rounds.client_states import ClientStore
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.counters import SHARED
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
+from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
 from trainers.errors import SpecError
 from trainers.trial.evaluation_rounds import is_evaluated
@@ -209,11 +210,19 @@ class Lane:
     def _cohort(self, round_index: int, draw: Draw) -> Cohort:
         now, setting, clients = self.now, self._setting, draw.batches.clients
         central = None if setting.central is None else setting.central.at(round_index, now.alive, now.counters)
-        stored, met = now.clients.gather(clients), now.clients.met(clients)
-        return Cohort(
-            setting.oracle, draw.batches, draw.weights, setting.model.layout.count, now.counters, now.alive, central,
-            stored, draw.share, met, self._client_optimizer, draw.measured, self.relative_rates(draw),
-        )  # fmt: skip
+        context = RoundContext(
+            draw=draw,
+            oracle=setting.oracle,
+            parameters=setting.model.layout.count,
+            counters=now.counters,
+            alive=now.alive,
+            central=central,
+            stored=now.clients.gather(clients),
+            met=now.clients.met(clients),
+            optimizer=self._client_optimizer,
+            relative_rates=self.relative_rates(draw),
+        )
+        return Cohort(context)
 
     def _hyper(self) -> tuple[Tensor, Tensor, Any]:
         """(client_lr, server_lr, the method's hyperparameters) of the next round; kept while the rates stay."""

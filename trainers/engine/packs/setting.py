@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,28 +22,11 @@ from trainers.engine.packs.build import (
     training_weights,
 )
 from trainers.engine.packs.plan import Plan, fastest_oracle
+from trainers.engine.rounds.round_context import Draw
 from trainers.errors import SpecError
 from trainers.registry import reports
 from trainers.trial.document import TrialSpec
 from trainers.values import shown
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The clients of one round and their batches, the same for all trials.
-
-    Args:
-        batches: batches of the round.
-        weights: (M,) weights of the clients in training, with sum 1.
-        share: the cohort's share of these weights of all clients.
-        measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor unless the trial
-            trains with others.
-    """
-
-    batches: RoundBatches
-    weights: Tensor
-    share: float
-    measured: Tensor
 
 
 class PopulationWeights:

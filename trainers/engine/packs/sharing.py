@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trainers.engine.packs.lane import Lane
 from trainers.engine.packs.progress import SHARED_ROWS
-from trainers.engine.packs.setting import Draw
+from trainers.engine.rounds.round_context import Draw
 from trainers.trial.document import TrialSpec
 from trainers.trial.members import own_document
 

@@ -1,6 +1,7 @@
 """One round, as a method sees it.
 
     cohort          the clients of the round: runs them, takes means, counts
+    round_context   what a cohort is made of: the drawn clients, and what the engine lends the method
     server_state    the state between rounds: models and memories
     client_states   what every client keeps from round to round
     central_data    the server's own loss, for mixed federated learning

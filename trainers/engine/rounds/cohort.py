@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,65 +13,36 @@ from torch import Tensor
 
 from trainers.engine.batches.with_central import JOINED_COST, JoinedRound
 from trainers.engine.local.client_drift import Again, drift
-from trainers.engine.local.client_optimizer import ClientOptimizer, clipped_
+from trainers.engine.local.client_optimizer import clipped_
 from trainers.engine.local.gradients import with_central
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.meta_gradients import PRODUCT_COST, run_meta_gradients
 from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import Local, LocalWork
-from trainers.engine.oracles.oracle import Batch, LocalGradients, Oracle, RoundBatches, weighted_mean
+from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, weighted_mean
 from trainers.engine.rounds.central_data import Central
-from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.round_context import RoundContext
 
 
 class Cohort:
     """The clients of one round, for all trials of a pack.
 
     Args:
-        oracle: oracle of the model.
-        batches: batches of the round.
-        weights: (M,) weights of the clients in training, with sum 1.
-        parameters: true number of parameters of the model.
-        counters: updated in place.
-        alive: (T,) True for trials that have not diverged.
-        central: the server's own data; None if it has none.
+        context: the round.
+
+    Attributes:
         stored: states of these clients, (T, M, P) each; initially 0.
         share: the cohort's share of the weights of all clients; 1 if all take part.
-        met: (M,) True for clients that stored something before; None if no client did.
         optimizer: optimizer of the clients' steps; None is gradient descent.
-        measured: (M,) weights of the clients in metrics and reports, with sum 1; None is as in training.
-        relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
+        counters: communication and computation of the pack so far, this round included.
     """
 
-    def __init__(
-        self,
-        oracle: Oracle,
-        batches: RoundBatches,
-        weights: Tensor,
-        parameters: int,
-        counters: Counters,
-        alive: NDArray[np.bool_],
-        central: Central | None = None,
-        stored: Mapping[str, Tensor] | None = None,
-        share: float = 1.0,
-        met: NDArray[np.bool_] | None = None,
-        optimizer: ClientOptimizer | None = None,
-        measured: Tensor | None = None,
-        relative_rates: Tensor | None = None,
-    ) -> None:
-        self._oracle = oracle
-        self._batches = batches
-        self._weights = weights
-        self._measured = weights if measured is None else measured
-        self._parameters = parameters
-        self._counters = counters
-        self._alive = alive
-        self._central = central
-        self.optimizer = optimizer
-        self._relative_rates = relative_rates
-        self.stored = {} if stored is None else stored
-        self.share = share
-        self._met = np.zeros(len(batches.clients), bool) if met is None else met
+    def __init__(self, context: RoundContext) -> None:
+        self._context = context
+        self._oracle, self._batches, self._alive = context.oracle, context.draw.batches, context.alive
+        self._weights = context.draw.weights
+        self.stored, self.share = context.stored, context.draw.share
+        self.optimizer, self.counters = context.optimizer, context.counters
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
         self._worked: tuple[Again, Tensor, LocalWork] | None = None
@@ -94,18 +65,20 @@ class Cohort:
     @property
     def met(self) -> Tensor:
         """(1, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
-        return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
+        met = np.zeros(self.clients, bool) if self._context.met is None else self._context.met
+        return torch.as_tensor(met, device=self._weights.device).view(1, -1, 1)
 
     def with_rates(self, plan: StepPlan) -> StepPlan:
         """The plan of the clients' local steps at the rates that the schedule gives these steps."""
-        return plan if self._relative_rates is None else replace(plan, relative_rates=self._relative_rates)
+        rates = self._context.relative_rates
+        return plan if rates is None else replace(plan, relative_rates=rates)
 
     @property
     def central(self) -> Central:
         """The server's own loss; RuntimeError unless the method sets CENTRAL = True."""
-        if self._central is None:
+        if self._context.central is None:
             raise RuntimeError("a method must set CENTRAL = True to use central data")
-        return self._central
+        return self._context.central
 
     def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
@@ -216,7 +189,7 @@ class Cohort:
         self._loss = (params, done.first_loss)
         # a step takes a gradient on each of two batches
         self._count(self._sent(params), 1, JOINED_COST * done.steps, examples=joined.examples(done.steps))
-        self._counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
+        self.counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
         return done
 
     def own_gradients(self, params: Tensor, *, weight_decay: Tensor | None = None, full: bool = False) -> Tensor:
@@ -267,7 +240,8 @@ class Cohort:
         Returns:
             (T, 1, P), or (T,).
         """
-        return values @ self._measured if values.dim() == 2 else weighted_mean(values, self._measured)
+        weights = self._context.draw.measured
+        return values @ weights if values.dim() == 2 else weighted_mean(values, weights)
 
     def loss(self, params: Tensor, data: str) -> Tensor:
         """The mean loss of the broadcast model before local work, (T,). Counts nothing.
@@ -288,11 +262,6 @@ class Cohort:
             data: as in `loss`.
         """
         return self._oracle.value_and_grad(params, self.data(data))[1]
-
-    @property
-    def counters(self) -> Counters:
-        """Communication and computation of the pack so far, this round included."""
-        return self._counters
 
     def drift(self) -> Tensor | None:
         """(T, M) mean squared distance of each client's models from the broadcast one, for a report.
@@ -341,9 +310,9 @@ class Cohort:
 
     def _evaluated(self, gradients: NDArray[np.int64], examples: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
         """Counts mini-batch gradients (T, M) and their examples (T, M)."""
-        self._counters.add("client_gradients", gradients.sum(1), among)
-        self._counters.add("client_examples", examples.sum(1), among)
-        self._counters.add("slowest_examples", examples.max(1), among)
+        self.counters.add("client_gradients", gradients.sum(1), among)
+        self.counters.add("client_examples", examples.sum(1), among)
+        self.counters.add("slowest_examples", examples.max(1), among)
 
     def _count(
         self,
@@ -365,8 +334,8 @@ class Cohort:
             taking: (T,) trials that take part; None is all that are alive.
         """
         among = self._alive if taking is None else self._alive & taking
-        model_bytes = self._parameters * self._weights.element_size() * self.clients
-        self._counters.add("exchanges", 1, among)
-        self._counters.add("bytes_down", down * model_bytes, among)
-        self._counters.add("bytes_up", up * model_bytes, among)
+        model_bytes = self._context.parameters * self._weights.element_size() * self.clients
+        self.counters.add("exchanges", 1, among)
+        self.counters.add("bytes_down", down * model_bytes, among)
+        self.counters.add("bytes_up", up * model_bytes, among)
         self._evaluated(each * steps, each * self._batches.examples(steps) if examples is None else examples, among)

@@ -1,0 +1,62 @@
+"""What a round is made of: its clients and their batches, and what the engine lends the method for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.local.client_optimizer import ClientOptimizer
+from trainers.engine.oracles.oracle import Oracle, RoundBatches
+from trainers.engine.rounds.central_data import Central
+from trainers.engine.rounds.counters import Counters
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The clients of one round and their batches, the same for all trials.
+
+    Args:
+        batches: batches of the round.
+        weights: (M,) weights of the clients in training, with sum 1.
+        share: the cohort's share of these weights of all clients; 1 if all take part.
+        measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor unless the trial
+            trains with others.
+    """
+
+    batches: RoundBatches
+    weights: Tensor
+    share: float
+    measured: Tensor
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """One round of all trials of a pack.
+
+    Args:
+        draw: the clients.
+        oracle: oracle of the model.
+        parameters: true number of parameters of the model.
+        counters: updated in place.
+        alive: (T,) True for trials that have not diverged.
+        central: the server's own data; None if it has none.
+        stored: states of the clients, (T, M, P) each; initially 0.
+        met: (M,) True for clients that stored something before.
+        optimizer: optimizer of the clients' steps; None is gradient descent.
+        relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
+    """
+
+    draw: Draw
+    oracle: Oracle
+    parameters: int
+    counters: Counters
+    alive: NDArray[np.bool_]
+    central: Central | None = None
+    stored: Mapping[str, Tensor] = field(default_factory=dict)
+    met: NDArray[np.bool_] | None = None
+    optimizer: ClientOptimizer | None = None
+    relative_rates: Tensor | None = None
