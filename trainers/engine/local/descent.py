@@ -87,8 +87,8 @@ class Descent(Frame):
         """Advances the models of neighbouring clients, whose batch it is."""
         models, scale, client_lr = self.models[:, clients], self.scale, self.motion.client_lr
         constant = None if self.constant is None else self.constant[:, clients]
-        relative = self.motion.relative(step)
-        if relative != 1:
+        if self.motion.relative_rates is not None:
+            relative = self.motion.relative(step)
             client_lr = relative * client_lr
             scale = None if scale is None else 1 - relative * (1 - scale)
             constant = None if constant is None else relative * constant

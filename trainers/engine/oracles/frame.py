@@ -43,8 +43,9 @@ class Motion:
         return None if self.pull is None else 1 - self.client_lr * self.pull
 
     def relative(self, step: int) -> float:
-        """The relative rate of a step (from 0) of a single trial."""
-        return 1.0 if self.relative_rates is None else float(self.relative_rates[0, step])
+        """The relative rate of a step (from 0) of a single trial; needs relative rates."""
+        assert self.relative_rates is not None
+        return float(self.relative_rates[0, step])
 
     def at(self, step: int, width: int) -> tuple[Tensor | float, Tensor | None]:
         """(relative rate, scale) of a step, (width, 1, 1) each; the rate may be a number, the scale None, which is 1.

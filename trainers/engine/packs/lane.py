@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.contracts import Schedule
 from trainers.engine.evaluation.views import ModelView, RoundView
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, settings_of
@@ -96,11 +97,10 @@ class Lane:
         Args:
             draw: of the round.
         """
-        hyper = self._hyper()[-1]
-        if not isinstance(hyper, LocalSteps):
+        schedule, hyper = self._setting.spec.schedule.module, self._hyper()[-1]
+        if type(schedule).relative_rates is Schedule.relative_rates or not isinstance(hyper, LocalSteps):
             return None
         steps, _ = hyper.step_plan.counts(draw.batches)
-        schedule = self._setting.spec.schedule.module
         return schedule.relative_rates(self._schedule, self.now.schedule, torch.as_tensor(steps))
 
     def opening(self) -> Metrics:
