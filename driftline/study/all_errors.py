@@ -22,6 +22,7 @@ _VALID: dict[str, Any] = {"name": "study", "task": "digits", "budget": {"trials_
 _ENTRY = "fedavg"  # fits every task
 _DEPENDENT = {
     "task": ("objective", "clients_per_round", "batch_size", "init", "evaluation"),
+    "task.clients": ("clients_per_round",),
     "budget": ("sampler",),
 }
 """Keys that can only be judged beside another key."""
@@ -142,9 +143,15 @@ class _Rest:
             if isinstance(valid, dict) and steps[1] in valid:
                 held[steps[1]] = valid[str(steps[1])]
         self._gone.add(steps)
-        for key in _DEPENDENT.get(str(part), ()) if whole or part == "budget" else ():
+        dependent = _DEPENDENT.get(str(part), ()) if whole or part == "budget" else _DEPENDENT.get(_dotted(steps), ())
+        methods = self.document.get("methods")
+        for key in dependent:
             self.document.pop(key, None)
             self._gone.add((key,))
+            for index, entry in enumerate(methods if isinstance(methods, list) else ()):
+                if isinstance(entry, dict) and key in entry:
+                    del entry[key]
+                    self._gone.add(("methods", index, key))
 
     def _replace_in_entry(self, steps: Steps) -> None:
         index = int(steps[1])

@@ -421,7 +421,7 @@ class Study(TrialSettings):
         document["methods"] = [_settings_last(entry) for entry in document["methods"]]
         for entry in document["methods"]:
             for key in (*OWN, "constraints", "start", "prior", "client", "central", "merge", "theory"):
-                if not entry[key]:
+                if entry[key] in (None, []):
                     del entry[key]
         return document
 

@@ -18,6 +18,7 @@ VALID: dict[str, Any] = {
     "objective": {"quality": "test_loss"},
     "budget": {"trials_per_method": 4, "rounds": 3},
 }
+OWN = {"name": "fedavg", "label": "own", "clients_per_round": 400}
 
 
 def errors(tmp_path: Path, **changes: Any) -> list[str]:
@@ -50,6 +51,19 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
             id="budget and labels",
         ),
         pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods"], id="no entries"),
+        pytest.param(
+            {"task": {"name": "digits", "clients": "x"}, "methods": [OWN], "clients_per_round": 300},
+            ["task.clients"],
+            id="cohorts of an unknown population",
+        ),
+        pytest.param(
+            {"task": {"name": "digitz", "clients": 500}, "methods": [OWN]}, ["task.name"], id="of another task"
+        ),
+        pytest.param(
+            {"methods": ["fedavg", OWN | {"batch_size": 0}], "task": {"name": "digits", "clients": 5}},
+            ["methods[1].batch_size", "methods[1].clients_per_round"],
+            id="settings of an entry's own",
+        ),
         pytest.param(
             {
                 "clients_per_round": 0,
