@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from search_spaces.parameters import Choice, Float, Space
-from trainers import SpecError, hint
+from trainers import PLAIN, SpecError, hint
 from trainers.registry import methods, optimizers
 from trainers.theory.rates import best_parameters
 from trainers.theory.spectrum import phi, psi
@@ -88,7 +88,7 @@ class TheoryPrior:
         if pseudo_gradient(self.method) is None:
             known = [name for name in methods() if pseudo_gradient(name)]
             raise SpecError(f"theory has no rates for {self.method}: use default ({hint(self.method, known)})", "space")
-        if self.client != "sgd":
+        if self.client != PLAIN:
             raise SpecError(f"theory needs plain sgd on the clients, got {self.client}: use default", "space")
 
     def space(self, default: Space) -> Space:

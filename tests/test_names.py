@@ -110,23 +110,21 @@ WORDS = {"digits", "linear", "lookahead", "lyapunov", "momentum", "drift"}
 """Names of plug-ins that are also other words."""
 
 BY_NAME = {
-    "driftline/study/all_errors.py": {"fedavg"},  # a valid entry for what cannot be read
-    "driftline/study/check.py": {"fedavg"},
-    "driftline/study/entries.py": {"sgd", "constant"},  # defaults of entries and trials, here and in the next four
-    "driftline/study/theory_spaces.py": {"sgd"},
-    "driftline/study/warm_start.py": {"sgd"},
-    "search_spaces/from_theory.py": {"sgd"},
-    "trainers/contracts.py": {"nesterov"},  # a closed form of `trainers.theory.rates`
-    "trainers/engine/packs/lane.py": {"sgd"},
-    "trainers/trial/members.py": {"sgd", "constant"},
-    "trainers/trial/mixed_warnings.py": {"sgd", "one_way_transfer"},  # a theorem about one method
+    "driftline/study/all_errors.py": {"fedavg"},  # a valid entry in place of one that cannot be read
+    "driftline/study/entries.py": {"constant"},  # the schedule that an entry leaves out
+    "search_spaces/from_theory.py": {"sgd"},  # as `trainers.theory.rates` calls its closed forms
     "search_spaces/presets.py": {"fedavg"},  # presets are entries by another name
     "search_spaces/spaces.py": {"sgd", "adam", "yogi", "adagrad"},
     "service/api/routes/studies.py": {"fedavg"},  # an example in the API's documents
     "service/cli/theory.py": {"sgd"},
-    "trainers/data/federated.py": {"softmax"},  # the default model
+    "trainers/contracts.py": {"nesterov"},  # a closed form
+    "trainers/data/federated.py": {"softmax"},  # the model that a document leaves out
     "trainers/problem.py": {"softmax"},
-    "trainers/registry.py": {"adam", "yogi", "adagrad"},  # spellings of servers
+    "trainers/registry.py": {"adam", "yogi", "adagrad"},  # other frameworks' names of servers
+    "trainers/trial/every_error.py": {"fedavg"},  # as in all_errors.py
+    "trainers/trial/members.py": {"constant"},
+    "trainers/trial/mixed_warnings.py": {"one_way_transfer"},  # a theorem about one method
+    "trainers/trial/roles.py": {"sgd"},  # the optimizer that a document leaves out
 }
 """Where plug-ins may be named outside their folders; `trainers/theory` states theorems about methods by name."""
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.inactive import inactive, inactive_rules
     from trainers.trial.parts import REGISTRIES, offered
-    from trainers.trial.roles import ROLES, refuse_role
+    from trainers.trial.roles import PLAIN, ROLES, refuse_role
     from trainers.trial.sizes import check_models, round_bytes
     from trainers.trial.warnings import data_remarks, mixed, rate_remark
     from trainers.values import digits, integer, number, shown, step
@@ -77,7 +77,7 @@ _PLACES = {
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.inactive": ("inactive", "inactive_rules"),
     "trial.parts": ("REGISTRIES", "offered"),
-    "trial.roles": ("ROLES", "refuse_role"),
+    "trial.roles": ("PLAIN", "ROLES", "refuse_role"),
     "trial.sizes": ("check_models", "round_bytes"),
     "trial.warnings": ("data_remarks", "mixed", "rate_remark"),
     "curvature": ("LossEstimate", "estimate_curvature"),
@@ -91,6 +91,7 @@ __all__ = [
     "ADVICE",
     "COSTS",
     "COUNTERS",
+    "PLAIN",
     "REGISTRIES",
     "REPORTED",
     "ROLES",

@@ -19,7 +19,8 @@ from search_spaces import spaces
 from trainers import ROLES, SpecError
 
 _VALID: dict[str, Any] = {"name": "study", "task": "digits", "budget": {"trials_per_method": 1000, "rounds": 1000}}
-_ENTRY = "fedavg"  # fits every task
+ENTRY = "fedavg"
+"""A method that fits every task."""
 _DEPENDENT = {
     "task": ("objective", "clients_per_round", "batch_size", "init", "evaluation"),
     "task.clients": ("clients_per_round",),
@@ -158,7 +159,7 @@ class _Rest:
         entry = self.document["methods"][index]
         inner = steps[2:]
         if not isinstance(entry, dict) or not inner or inner[0] in ("name", "label", "preset"):
-            self.document["methods"][index] = {"name": _ENTRY, "label": f"entry-{index}"}
+            self.document["methods"][index] = {"name": ENTRY, "label": f"entry-{index}"}
             self._gone.add(steps[:2])
             return
         if inner[0] in ROLES and (len(inner) == 1 or inner[1] == "name"):
@@ -185,7 +186,7 @@ class _Rest:
                 self._gone.add((*here, step))
                 return
             holder = holder[step]
-        self.document["methods"][index] = {"name": _ENTRY, "label": f"entry-{index}"}
+        self.document["methods"][index] = {"name": ENTRY, "label": f"entry-{index}"}
         self._gone.add(steps[:2])
 
     def _original(self, steps: Steps) -> Steps:
@@ -199,7 +200,7 @@ class _Rest:
 def _default(entry: dict[str, Any], name: str) -> Any:
     """The default range of a method's hyperparameter; None without one."""
     try:
-        form = spaces.default("methods", str(entry.get("name", _ENTRY))).get(name)
+        form = spaces.default("methods", str(entry.get("name", ENTRY))).get(name)
     except SpecError:
         return None
     return None if form is None else form.to_json()

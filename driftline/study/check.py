@@ -14,7 +14,7 @@ from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
-from driftline.study.all_errors import every_error
+from driftline.study.all_errors import ENTRY, every_error
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
@@ -89,7 +89,7 @@ def _checked(study: Study) -> list[str]:
             _check_sampler(study, index)
     if not trials:  # no entry could be read: the task and the quality are checked with one that fits every task
         with errors.collected():
-            plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": "fedavg"})]})
+            plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": ENTRY})]})
             trials[-1] = _corners_read(plain, 0)[0]
     if trials:
         first = next(iter(trials.values()))

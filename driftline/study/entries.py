@@ -16,7 +16,7 @@ from driftline.study.validation import Errors, Section, from_spec_error
 from search_spaces import parameters, presets, spaces
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Parameter, Space
-from trainers import ROLES, SpecError, shown, step
+from trainers import PLAIN, ROLES, SpecError, shown, step
 
 MOST_CHOICES = 5_000
 MOST_STARTS = 1_000
@@ -218,7 +218,7 @@ class MethodEntry(EntrySettings):
     name: str
     space: SpaceField
     client: ClientOptimizerEntry | None = None
-    server: ServerOptimizerEntry = ServerOptimizerEntry(name="sgd")
+    server: ServerOptimizerEntry = ServerOptimizerEntry(name=PLAIN)
     central: CentralOptimizerEntry | None = None
     merge: MergeOptimizerEntry | None = None
     schedule: ScheduleEntry = ScheduleEntry(name="constant")

@@ -20,7 +20,7 @@ from driftline.study.validation import from_spec_error
 from search_spaces.from_theory import TheoryPrior
 from search_spaces.parameters import Choice, Float, Parameter, Space
 from search_spaces.values import is_real
-from trainers import SpecError
+from trainers import PLAIN, SpecError
 
 if TYPE_CHECKING:  # its import loads torch
     from trainers import LossEstimate
@@ -137,7 +137,7 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
     """Writes the spaces and first points of an entry into its document."""
     entry = study.methods[index]
     assert entry.theory is not None
-    client = "sgd" if entry.client is None else entry.client.name
+    client = PLAIN if entry.client is None else entry.client.name
     prior = TheoryPrior(
         entry.name, client, entry.server.name, measured, study.budget.rounds, study.settings_of(entry).clients_per_round
     )

@@ -27,7 +27,7 @@ from driftline.study.starting_points import broken_by
 from search_spaces.from_theory import closed_form, pseudo_gradient
 from search_spaces.parameters import Choice, Float, Parameter
 from search_spaces.values import is_real, plain
-from trainers import ROLES
+from trainers import PLAIN, ROLES
 
 MOST, MOST_PRIOR = 8, 16
 """Most configurations that an entry takes as starting points, and as its prior."""
@@ -105,7 +105,7 @@ def _carried(configuration: Mapping[str, Any], entry: MethodEntry, factor: float
 def _algorithm(entry: MethodEntry) -> tuple[str, ...]:
     """Names of the method and its optimizers; an optimizer that is not named is sgd."""
     parts = entry.parts()
-    return (entry.name, *(parts[role].name if role in parts else "sgd" for role in ROLES))
+    return (entry.name, *(parts[role].name if role in parts else PLAIN for role in ROLES))
 
 
 def _moved(value: Any, parameter: Parameter) -> tuple[Any, ...]:

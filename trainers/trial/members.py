@@ -17,7 +17,7 @@ from trainers.hyperparameters import join
 from trainers.plugins import Configured
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, chosen, offered, parse_part
-from trainers.trial.roles import ROLES, lacks, refuse_member_keys, refuse_role
+from trainers.trial.roles import PLAIN, ROLES, lacks, refuse_member_keys, refuse_role
 from trainers.trial.server_units import along_gradients, check_followers
 from trainers.values import shown
 
@@ -62,7 +62,7 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
             refuse_role(role, document[role]["name"], document["method"]["name"])
             objects[role] = document[role]
         elif lacks(method, role) is None:
-            objects[role] = {"name": "sgd"}
+            objects[role] = {"name": PLAIN}
     objects["schedule"] = document.get("schedule", {"name": "constant"})
     members = _parse_members(document.get("members"), objects)
     own = {kind: [member[kind] for member in members] for kind in objects}

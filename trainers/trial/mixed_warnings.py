@@ -18,6 +18,7 @@ from trainers.theory.mixed_limits import THEOREMS, QuadraticParts, least_delta_l
 from trainers.theory.prediction import Predictor
 from trainers.theory.rounds.central import central_of
 from trainers.trial.parts import Part
+from trainers.trial.roles import PLAIN
 
 _SMALL = 32  # largest number of parameters for which a rate is computed for a warning
 
@@ -61,7 +62,7 @@ def mixed_remarks(
 
 def _plain(optimizers: Mapping[str, Part[Optimizer]]) -> bool:
     """Whether all steps are plain gradient steps; the theorems hold for no others."""
-    return {part.name for part in optimizers.values()} == {"sgd"}
+    return {part.name for part in optimizers.values()} == {PLAIN}
 
 
 def _filled(method: Part[Method], index: int) -> dict[str, Any]:

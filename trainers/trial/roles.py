@@ -23,6 +23,9 @@ from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unkn
 from trainers.registry import methods, optimizers
 
 ROLES = ("client", "server", "central", "merge")
+PLAIN = "sgd"
+"""The optimizer in roles that a document leaves out: without settings, plain gradient steps."""
+
 ANY, LINEAR = "any", "linear"
 """Which optimizers a method takes in a role; the third value, "none: REASON", takes none and says why."""
 _WITHOUT = {

@@ -25,6 +25,7 @@ from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
 from trainers.errors import SpecError
 from trainers.trial.evaluation_rounds import is_evaluated
+from trainers.trial.roles import PLAIN
 
 
 class Lane:
@@ -61,7 +62,7 @@ class Lane:
             for role, part in spec.optimizers.items()
         }
         client = spec.optimizers.get("client")
-        self._client_optimizer = None if client is None or client.name == "sgd" else optimizers["client"]
+        self._client_optimizer = None if client is None or client.name == PLAIN else optimizers["client"]
         method, hyper = spec.method.module, self._method_at(client_lr, server_lr)
         state = State(
             params=params,
