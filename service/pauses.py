@@ -1,4 +1,4 @@
-"""Pauses of single studies, between attempts to do what could not be done for now."""
+"""Pauses of single studies, between attempts to do what could not be done at the moment."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     }
     for code, text in (
         ("4XX", "The request cannot be fulfilled"),
-        ("5XX", "The service failed, or is unavailable for now"),
+        ("5XX", "The service failed, or is temporarily unavailable"),
     )
 }
 

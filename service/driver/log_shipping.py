@@ -135,7 +135,7 @@ class Shipper(logging.Handler):
         with self._guard:
             lines: list[NewLine] = []
             if self._dropped:
-                text = f"{self._dropped} lines before this one were dropped: the API was away for too long"
+                text = f"{self._dropped} lines before this one were dropped: the API was unreachable for too long"
                 lines.append(NewLine(at=time.time(), level="warning", text=text))
                 self._dropped = 0
             while self._lines and len(lines) < LINES_AT_ONCE // 2:

@@ -304,7 +304,7 @@ class EmbeddedRun:
         return False
 
     def _recording(self) -> RecorderProcess:
-        """The recorder; started if none is at work."""
+        """The recorder; started if none is running."""
         if self._recorder is None or not self._recorder.alive:
             self._recorder = RecorderProcess(self.folder, self.study_id)
         return self._recorder

@@ -47,7 +47,7 @@ class RecorderProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it is at work."""
+        """Whether it is running."""
         return self._process.poll() is None
 
     def finish(self) -> bool:

@@ -2,7 +2,7 @@
 
     recorder_loop                         runs `all_studies` in a child process while there is something to record
     all_studies                           keeps MLflow up to date with all studies
-    study_recorder, study_artifacts       writes one study; its files, whose store may be away
+    study_recorder, study_artifacts       writes one study; its files, whose store may be unreachable
     run_contents, curve_rows, chart_view  what is written of runs, curves and charts (pure)
     tracking, bulk_runs                   talks to MLflow; writes many runs into its SQLite database at once
     links                                 links to a study in MLflow

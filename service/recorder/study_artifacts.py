@@ -1,4 +1,4 @@
-"""A study's files in MLflow's artifact store, which may be away while MLflow itself answers.
+"""A study's files in MLflow's artifact store, which may be unreachable while MLflow itself answers.
 
 They are written after everything else. While they are missing, the recorder's state says so, so that the next recorder
 writes them too.
@@ -18,11 +18,11 @@ from service.store.store import Store
 _LOG = logging.getLogger(__name__)
 _KIND = "artifacts"
 _FIRST_S, _LONGEST_S = 4.0, 60.0
-_away: set[str] = set()  # stores of which the log says that they are away
+_away: set[str] = set()  # stores of which the log says that they are unreachable
 
 
 class StudyArtifacts:
-    """Writes a study's files; never raises because its store is away.
+    """Writes a study's files; never raises because its store is unreachable.
 
     Args:
         store: The store.

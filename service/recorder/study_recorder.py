@@ -55,7 +55,7 @@ from service.store.stored_studies import Glance
 _LOG = logging.getLogger(__name__)
 
 LEASE_S = 20.0
-EVERY_S = 2.0  # between two looks at the store
+EVERY_S = 2.0  # between two polls of the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 REFRESH_S = 15.0  # between two writes of a running study's labels, at least
 LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
@@ -150,7 +150,7 @@ class Recorder:
             except Exception as error:
                 wait = next(between)
                 where, problem = shown_address(self._uri), first_line(error)
-                _LOG.warning("MLflow at %s is away, next attempt in %.0f s: %s", where, wait, problem)
+                _LOG.warning("MLflow at %s is unreachable, next attempt in %.0f s: %s", where, wait, problem)
             stop.wait(wait)
         self._store.locks.release(self._lock_name, self._holder)
 
@@ -167,7 +167,7 @@ class Recorder:
                 self.sync()
                 if self._current():
                     return True
-                reason = self._artifacts.problem or "another recorder is at work"
+                reason = self._artifacts.problem or "another recorder is running"
             except Exception as error:
                 reason = first_line(error)
             wait = next(between)
@@ -354,7 +354,7 @@ class Recorder:
         entries = [Recorded("study", "", study_run, study.version, finished)]
         if study.finished:
             entries.append(Recorded("ended", "", study_run, study.version, finished))
-        if study.finished or finished:  # pictures of nothing delay a study's start
+        if study.finished or finished:  # empty plots delay a study's start
             entries.append(self._artifacts.due(study_run, study.version))
         self._store.recorder_state.write(self._study_id, *entries)
         self._refreshed = time.monotonic()

@@ -133,7 +133,7 @@ class Cleanup:
     def _without_driver(self, studies: Sequence[str]) -> tuple[Sequence[str], list[str]]:
         """The deleted studies up to the first about which the launcher cannot say anything, and those without a driver.
 
-        The launcher may be away, which takes time: the next look asks about the others.
+        The launcher may be unreachable, which takes time: the next look asks about the others.
         """
         gone: list[str] = []
         for number, study_id in enumerate(studies, 1):

@@ -60,7 +60,7 @@ class Scheduler:
         token: Gives a driver's token for (study id, project).
         cluster: Gives the Ray cluster that a study would run on; None if it has its own. By default all share one.
         per_project: How many studies of one project may run at once; None sets no limit.
-        every_s: Seconds between two looks at the studies.
+        every_s: Seconds between two polls of the studies.
         max_deaths: A study fails when this many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study within this time is lost.
         back_seconds: How long a live driver whose lease has expired may stay silent while the API answers; then it is
@@ -184,7 +184,7 @@ class Scheduler:
             try:
                 self._do(action, studies.get(action.study_id), clusters.get(action.study_id, ""))
             except (Forbidden, Unavailable) as error:  # the next look tries it again
-                _LOG.warning("%s cannot be done for now: %s", action, error)
+                _LOG.warning("%s cannot be done at the moment: %s", action, error)
             except DriftlineError as error:  # the study has changed since the look: the next one sees that
                 _LOG.info("%s no longer applies: %s", action, error)
         self._collect()
@@ -301,8 +301,8 @@ class Scheduler:
             self._store.leases.settle(study.id, "FAILED", error.message)
         except DriftlineError as error:
             self._pauses.lengthen(study.id)
-            _LOG.warning("the driver of study %s cannot be started for now: %s", study.id, error)
-            reason = f"it cannot be started for now: {error.message}"
+            _LOG.warning("the driver of study %s cannot be started at the moment: %s", study.id, error)
+            reason = f"it cannot be started at the moment: {error.message}"
             if (study.state, study.reason) != ("QUEUED", reason):
                 self._store.leases.settle(study.id, "QUEUED", reason)
         except Exception as error:

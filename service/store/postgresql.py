@@ -31,7 +31,7 @@ _OF_THE_SERVER = frozenset(
         "0A000",  # a prepared statement is older than a migration
     }
 )
-"""SQLSTATEs that say that the server is not fit for now, not that a statement is wrong."""
+"""SQLSTATEs that say that the server is not ready, not that a statement is wrong."""
 
 
 def listen(engine: sa.Engine) -> None:

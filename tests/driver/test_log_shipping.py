@@ -92,7 +92,7 @@ def test_lines_wait_while_the_api_is_away_and_dropped_lines_are_counted() -> Non
         api.away = False
         until(lambda: "line 7" in api.texts)
     kept = [f"line {number}" for number in range(3, 8)]
-    assert api.texts == ["first", "3 lines before this one were dropped: the API was away for too long", *kept]
+    assert api.texts == ["first", "3 lines before this one were dropped: the API was unreachable for too long", *kept]
 
 
 def test_logging_never_waits_for_the_api() -> None:

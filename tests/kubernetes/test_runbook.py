@@ -28,7 +28,7 @@ FOREIGN = {
 }
 FILLED = r"\.\.\.|\b\d+/\d+ nodes are available:.*|\d+Gi|\b\d+\b|\(ImagePullBackOff\)"
 FILLED += r"|(?<=takes )a worker|(?<=of )the head|resources\.(?:gpu|pool):"
-FILLED += r"|(?<=the last error: )|(?<=cannot be started for now: )"  # what follows is a message of its own
+FILLED += r"|(?<=the last error: )|(?<=cannot be started at the moment: )"  # what follows is a message of its own
 
 
 def messages():

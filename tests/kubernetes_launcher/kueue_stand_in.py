@@ -1,7 +1,7 @@
 """Imitates what Kueue does to a RayJob; Kueue itself is not available here.
 
 As its documentation and its RayJob controller have it: one Workload for a RayJob, found by the RayJob's uid, with
-conditions; `spec.suspend` switched off when its turn has come, and on again when others take its place. Its webhooks,
+conditions; `spec.suspend` switched off when Kueue admits it, and on again when others take its place. Its webhooks,
 which refuse RayJobs that it cannot manage and suspend new ones, are not played.
 """
 

@@ -117,7 +117,7 @@ REASONS = [
     ),
     (
         [workload(QuotaReserved=("True", "", ""), Admitted=("True", "", "")), workload(active=False)],
-        "its turn has come in the queue gpu-queue",
+        "it was admitted by the queue gpu-queue",
     ),
     (
         [workload(active=False, Evicted=("True", "Deactivated", "The workload is deactivated"))],

@@ -350,7 +350,7 @@ def test_mlflow_away_then_back(
     stop = threading.Event()
     thread = threading.Thread(target=writer.run, args=(stop,))
     thread.start()
-    until(lambda: "is away, next attempt in" in caplog.text)
+    until(lambda: "is unreachable, next attempt in" in caplog.text)
     assert thread.is_alive()
     away = False
     thread.join(60)

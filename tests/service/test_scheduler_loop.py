@@ -125,7 +125,7 @@ def test_a_driver_that_its_launcher_may_not_stop_is_stopped_later(
     with monkeypatch.context() as closed:
         closed.setattr(launcher, "stop", refuse)
         assert loop.step() == loop.step() == [Stop(study, "it has ended")]
-    assert "cannot be done for now: no right in namespace two" in caplog.text
+    assert "cannot be done at the moment: no right in namespace two" in caplog.text
     assert loop.step() == [Stop(study, "it has ended")]
     assert (launcher.stopped, loop.step()) == ([study], [])
 

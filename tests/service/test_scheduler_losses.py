@@ -69,7 +69,10 @@ def test_a_start_that_the_launcher_refuses_is_retried_and_its_error_shown(
         loop.step()
         if not launcher.started:
             record = store.studies.get(name)
-            assert (record.state, record.reason) == ("QUEUED", "it cannot be started for now: Kubernetes answers no")
+            assert (record.state, record.reason) == (
+                "QUEUED",
+                "it cannot be started at the moment: Kubernetes answers no",
+            )
         clock.now += 1
     assert [after - before for before, after in itertools.pairwise(tries)] == [2, 4, 8, 16, 32, *[60] * 4]
     assert store.leases.driven()[0].deaths == 0

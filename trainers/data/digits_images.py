@@ -36,10 +36,10 @@ def load() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
             f"the digits data must be readable, got {type(error).__name__} for {path.name}: "
             "install it again with: pip install --force-reinstall scikit-learn"
         ) from error
-    pictures, digits = table[:, :PIXELS] / _LARGEST, table[:, PIXELS].astype(np.int64)
-    pictures.setflags(write=False)
+    images, digits = table[:, :PIXELS] / _LARGEST, table[:, PIXELS].astype(np.int64)
+    images.setflags(write=False)
     digits.setflags(write=False)
-    return pictures, digits
+    return images, digits
 
 
 def find() -> Path:

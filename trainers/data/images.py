@@ -25,7 +25,7 @@ _CHUNK = 4096  # images scaled at once
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageFile:
     """One set of images.
 
     Args:
@@ -89,9 +89,9 @@ class Pictures:
         return out
 
 
-MNIST = Pictures("mnist_by_writer/mnist_by_writer.npz", (70000, 28, 28), train=60000)
-FASHION = Pictures("fashion_mnist_900/fashion_mnist_900.npz", (900, 28, 28))
-CIFAR = Pictures(
+MNIST = ImageFile("mnist_by_writer/mnist_by_writer.npz", (70000, 28, 28), train=60000)
+FASHION = ImageFile("fashion_mnist_900/fashion_mnist_900.npz", (900, 28, 28))
+CIFAR = ImageFile(
     "cifar10_subset/cifar10_subset.npz",
     (5000, 32, 32, 3),
     train=4000,
@@ -100,15 +100,15 @@ CIFAR = Pictures(
 )
 
 
-def pictured(pictures: Pictures, settings: Federated, dtype: str) -> Problem:
+def image_task(images: ImageFile, settings: Federated, dtype: str) -> Problem:
     """The problem of a task on images.
 
     Args:
-        pictures: the images of the task.
+        images: the images of the task.
         settings: the split task.
         dtype: type of the inputs, "float32" or "float64".
     """
-    return labelled(settings, lambda rows: pictures.scaled(rows, dtype), pictures.labels())
+    return labelled(settings, lambda rows: images.scaled(rows, dtype), images.labels())
 
 
 @lru_cache(maxsize=8)

@@ -15,11 +15,11 @@ _FLIP_BITS = 1
 _MOVE_BITS = 15
 
 
-def moved(pictures: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
+def moved(images: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
     """Images shifted by up to `crop` pixels in each direction, filled with 0, and mirrored with probability 1/2.
 
     Args:
-        pictures: (..., channels, height, width).
+        images: (..., channels, height, width).
         words: (...) int64, 64 random bits each.
         crop: pixels, at least 0.
         flip: whether to mirror left and right.
@@ -27,9 +27,9 @@ def moved(pictures: Tensor, words: Tensor, crop: int, flip: bool) -> Tensor:
     Returns:
         The same shape, channels last in memory.
     """
-    shape, pictures, words = pictures.shape, pictures.flatten(0, -4), words.reshape(-1)
-    count, _, height, width = pictures.shape
-    padded = F.pad(pictures, (crop, crop, crop, crop)).permute(0, 2, 3, 1)
+    shape, images, words = images.shape, images.flatten(0, -4), words.reshape(-1)
+    count, _, height, width = images.shape
+    padded = F.pad(images, (crop, crop, crop, crop)).permute(0, 2, 3, 1)
 
     def offset(shift: int) -> Tensor:
         return ((words >> shift & (1 << _MOVE_BITS) - 1) * (2 * crop + 1)) >> _MOVE_BITS

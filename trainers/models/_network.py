@@ -108,7 +108,7 @@ class Network:
         self.labels = train.targets
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
-        self.pictures = train.inputs.ndim == 4
+        self.images = train.inputs.ndim == 4
         without_memory = device.type == "meta"  # tensors have shapes only, and a first call costs seconds of imports
         self.whole = train.inputs.dtype.kind in WHOLE and (without_memory or self._takes_whole(train))
         self.inputs, self.targets = self._held(train)
@@ -290,7 +290,7 @@ class Network:
 
     def _shown(self, inputs: Tensor) -> Tensor:
         """Inputs as the module takes them: images (..., channels, height, width), without a copy."""
-        return inputs.movedim(-1, -3) if self.pictures else inputs
+        return inputs.movedim(-1, -3) if self.images else inputs
 
     def _made(self, seed: int) -> nn.Module:
         with seeded(self.generators, randomness.key(seed, 0, randomness.Purpose.START)):
@@ -338,7 +338,7 @@ class Network:
                 "task",
             )
         inputs = owned(examples.inputs, self.like.long() if self.whole else self.like)
-        if self.pictures:
+        if self.images:
             count, channels, height, width = inputs.shape
             # A view for one channel: its stride must be 1, or torch treats the images as channels first.
             one = channels == 1
@@ -370,7 +370,7 @@ def classes_of(problem: Problem) -> int:
     return int(problem.model_settings.get("classes") or examples_of(problem).targets.max() + 1)
 
 
-def picture_shape(problem: Problem, model: str) -> tuple[int, int, int]:
+def image_shape(problem: Problem, model: str) -> tuple[int, int, int]:
     """(channels, height, width) of the images of a problem.
 
     Args:

@@ -24,7 +24,7 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
 from trainers.models._by_hand import ByHand
 from trainers.models._layers import ConvolutionLayer, DenseLayer
-from trainers.models._network import Network, classes_of, picture_shape, settings_from
+from trainers.models._network import Network, classes_of, image_shape, settings_from
 from trainers.problem import Problem
 
 DTYPES = ("float32", "float64", "bfloat16")
@@ -52,9 +52,9 @@ class Settings:
 class _ChannelsFlat(nn.Module):
     """Images as rows of numbers, channels last, which is their order in memory: no copy."""
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """(examples, height * width * channels)."""
-        return pictures.permute(0, 2, 3, 1).flatten(1)
+        return images.permute(0, 2, 3, 1).flatten(1)
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
@@ -64,7 +64,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         SpecError: the inputs are not images, or are too small.
     """
     settings = settings_from(Settings, problem)
-    channels, height, width = picture_shape(problem, "cnn")
+    channels, height, width = image_shape(problem, "cnn")
     halvings = len(settings.filters)
     if min(height, width) >> halvings == 0:
         raise SpecError(

@@ -49,7 +49,7 @@ class Hyper:
     initial_accumulator: Tensor | None = tunable(
         0.0, kind="float", low=0, unit="gradient^2", limit="0 is Adam", doc="v before the first step; null is epsilon^2"
     )
-    bias_correction: bool = tunable(True, traced=False, doc="undo the pull of both means to where they start")
+    bias_correction: bool = tunable(True, traced=False, doc="correct the bias of both means towards their start")
 
 
 def init(hyper: Hyper, like: Tensor) -> dict[str, Tensor]:

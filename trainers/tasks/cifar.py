@@ -17,7 +17,7 @@ import numpy as np
 
 from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
-from trainers.data.images import CIFAR, CLASSES, pictured
+from trainers.data.images import CIFAR, CLASSES, image_task
 from trainers.hyperparameters import check, join
 from trainers.problem import Problem
 
@@ -65,4 +65,4 @@ def build(settings: Federated, dtype: str) -> Problem:
         settings: from `parse`.
         dtype: type of the inputs, "float32" or "float64".
     """
-    return pictured(CIFAR, settings, dtype)
+    return image_task(CIFAR, settings, dtype)

@@ -64,5 +64,5 @@ def build(settings: Federated, dtype: str) -> Problem:
         settings: from `parse`.
         dtype: type of the inputs, "float32" or "float64".
     """
-    pictures, labels = digits_images.load()
-    return labelled(settings, lambda rows: pictures[rows].astype(dtype).reshape(-1, *_SHAPE), labels)
+    images, labels = digits_images.load()
+    return labelled(settings, lambda rows: images[rows].astype(dtype).reshape(-1, *_SHAPE), labels)

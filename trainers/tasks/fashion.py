@@ -14,7 +14,7 @@ from typing import Any
 from trainers.data import partitions
 from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
-from trainers.data.images import CLASSES, FASHION, pictured
+from trainers.data.images import CLASSES, FASHION, image_task
 from trainers.hyperparameters import check, join
 from trainers.problem import Problem
 
@@ -62,4 +62,4 @@ def build(settings: Federated, dtype: str) -> Problem:
         settings: from `parse`.
         dtype: type of the inputs, "float32" or "float64".
     """
-    return pictured(FASHION, settings, dtype)
+    return image_task(FASHION, settings, dtype)

@@ -23,7 +23,7 @@ import numpy as np
 from trainers.data import partitions
 from trainers.data.federated import PARTITION_DOC, Federated, FederatedKeys, Pool, choose_model, divide, settings_of
 from trainers.data.folder import readable
-from trainers.data.images import CLASSES, MNIST, pictured
+from trainers.data.images import CLASSES, MNIST, image_task
 from trainers.data.partitions import Rows
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import Problem
@@ -90,7 +90,7 @@ def build(settings: Federated, dtype: str) -> Problem:
         settings: from `parse`.
         dtype: type of the inputs, "float32" or "float64".
     """
-    return pictured(MNIST, settings, dtype)
+    return image_task(MNIST, settings, dtype)
 
 
 def _of(writers: Rows, rows: Rows, count: int | None, seed: int) -> Rows:

@@ -60,7 +60,7 @@ _TEST_FRACTION = 0.2
 _SPARSE = 100  # largest number of classes without an example that is accepted without `classes`
 
 
-_PICTURES = 4  # axes
+_IMAGE_AXES = 4  # axes
 _SHOWN = 5  # classes in a note
 _HALF_BYTE, _BYTE = 128, 255
 _SMALL = 10  # images of whole numbers up to this, such as one-hot planes, are scaled
@@ -291,13 +291,13 @@ def _scale_notes(part: TablePart, model: str, place: str) -> Iterator[str]:
     """A note on images whose numbers are 0 to 255 (or to another whole number), which no model scales."""
     inputs = part.inputs
     built_in = models().built_in(model)  # another model may take word ids
-    pictures = inputs.ndim > 2 if built_in else inputs.ndim == _PICTURES
-    if not (pictures or built_in) or inputs.min() < 0:
+    images = inputs.ndim > 2 if built_in else inputs.ndim == _IMAGE_AXES
+    if not (images or built_in) or inputs.min() < 0:
         return
     largest = float(inputs.max())
     of_bytes = _HALF_BYTE <= largest <= _BYTE
-    if (of_bytes or (pictures and largest > _SMALL)) and bool((inputs[:_LOOKED_AT] % 1 == 0).all()):
-        what, end = "images" if pictures else "inputs", _BYTE if of_bytes else largest
+    if (of_bytes or (images and largest > _SMALL)) and bool((inputs[:_LOOKED_AT] % 1 == 0).all()):
+        what, end = "images" if images else "inputs", _BYTE if of_bytes else largest
         yield f"{place}: {what} are whole numbers in 0..{end:g}, which no model scales: divide them by {end:g}"
 
 

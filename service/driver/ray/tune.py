@@ -221,7 +221,7 @@ class Pulse(tune.Callback):
             self._stop(heard.actor)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Tune's loop has made a turn: kills workers that have been silent for too long."""
+        """Called once per iteration of Tune's loop: kills workers that have been silent for too long."""
         self._watch.move()
         turned = self._clock()
         self._now += min(turned - self._turned, _STEP_S)

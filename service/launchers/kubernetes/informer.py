@@ -106,7 +106,7 @@ class Mirror:
             except DriftlineError as error:
                 with self._lock:
                     self._error = error.message
-                _LOG.warning("%s cannot be watched for now: %s", self._kind, error)
+                _LOG.warning("%s cannot be watched at the moment: %s", self._kind, error)
                 self._over.wait(next(retries))
             except Exception as error:
                 with self._lock:

@@ -1,6 +1,6 @@
 """RayJobs that wait in a queue of Kueue: their labels, and why they wait.
 
-Kueue suspends a RayJob that has the name of a LocalQueue among its labels, resumes it when its turn has come, and
+Kueue suspends a RayJob that has the name of a LocalQueue among its labels, resumes it when Kueue admits it, and
 suspends it again when others take its place. Nothing else may change `spec.suspend`: that would take a study's turn
 away, or give it one out of turn.
 """
@@ -60,7 +60,7 @@ def reason(job: Job, workloads: Sequence[Mapping[str, Any]], now: float) -> str:
         why = shortened(evicted.get("message", "")) or "spec.active is false"
         return f"Kueue has taken it out of the queue {queue} until somebody puts it back: {why}"
     if conditions.get("Admitted", {}).get("status") == "True":
-        return f"its turn has come in the queue {queue}"
+        return f"it was admitted by the queue {queue}"
     if reserved.get("status") == "True":
         return f"it has its quota in the queue {queue} and waits for Kueue's admission checks"
     if evicted.get("status") == "True":

@@ -219,7 +219,7 @@ class KubernetesLauncher(Launcher):
             else:
                 text = f"it waits in the queue {queue}, but this cluster has no Kueue ({kueue.GROUP}): install it"
         except DriftlineError as error:  # it waits in any case; the reason is a courtesy
-            _LOG.info("why RayJob %s waits is not known for now: %s", job["metadata"]["name"], error)
+            _LOG.info("why RayJob %s waits is not known at the moment: %s", job["metadata"]["name"], error)
             text = text or f"it waits in the queue {queue}"
         self._told = {key: told for key, told in self._told.items() if time.monotonic() - told[0] < 6 * _ASK_KUEUE_S}
         self._told[uid] = (time.monotonic(), text)

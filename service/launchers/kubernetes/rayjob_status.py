@@ -59,7 +59,7 @@ def judge(job: Job, pods: Sequence[Pod], patience: Patience, now: float) -> Seen
         case "" | "Initializing":
             return _starting(job, status, pods, patience, now)
         case "Suspending" | "Suspended":
-            return Seen(True, "its turn has come: KubeRay resumes its RayJob")
+            return Seen(True, "it was admitted: KubeRay resumes its RayJob")
         case "Retrying":
             return Seen(True, f"KubeRay tries again: {pod_problems.shortened(status.get('message', ''))}")
         case "Waiting" | "Scheduling" | "Scheduled":

@@ -91,7 +91,7 @@ class Progress:
         """Advances by the round that `leader` has trained; both were the same before.
 
         Args:
-            leader: progress after the round. Its tensors are shared, since rounds change none in slot.
+            leader: progress after the round. Its tensors are shared, since rounds change none in place.
             schedule: own state of the schedule after the round.
         """
         self.counters.follow(leader.counters)
