@@ -37,9 +37,6 @@ MOST_BYTES = 8 * 2**20
 BLOCK = 2
 """Form of a block."""
 
-PLAIN = 1
-"""Form of a block whose driver sent columns, as those of 0.2.0 do: the store keeps its body without the head."""
-
 MOST_COLUMNS = 4096
 """Most columns of a block."""
 
@@ -56,7 +53,7 @@ class BlockHead(NamedTuple):
     """The head of a block.
 
     Attributes:
-        form: `BLOCK` or `PLAIN`.
+        form: `BLOCK`.
         first: First round.
         last: Last round.
         rounds: Number of rounds.
@@ -77,12 +74,11 @@ class BlockHead(NamedTuple):
         return self.first // SEGMENT_ROUNDS
 
 
-def encode(columns: Mapping[str, Sequence[Cell]], form: int = BLOCK) -> list[bytes]:
+def encode(columns: Mapping[str, Sequence[Cell]]) -> list[bytes]:
     """Compresses columns of equal length.
 
     Args:
         columns: Name -> values, finite or None; ``round`` increases.
-        form: `BLOCK` or `PLAIN`.
 
     Returns:
         One block for every segment with some of the rounds, in ascending order; none if there are no rounds.
@@ -100,7 +96,7 @@ def encode(columns: Mapping[str, Sequence[Cell]], form: int = BLOCK) -> list[byt
             end += 1
         body = _body({name: values[start:end] for name, values in columns.items()}, end - start)
         packed = zlib.compress(body, 4)
-        blocks.append(HEAD.pack(form, numbers[start], numbers[end - 1], end - start, len(body), len(packed)) + packed)
+        blocks.append(HEAD.pack(BLOCK, numbers[start], numbers[end - 1], end - start, len(body), len(packed)) + packed)
         start = end
     return blocks
 
@@ -147,7 +143,7 @@ def head(block: bytes) -> BlockHead:
     if len(block) < HEAD.size:
         raise ValueError(f"a block of a curve must have at least {HEAD.size} bytes, got {len(block)}")
     header = BlockHead._make(HEAD.unpack_from(block))
-    if header.form not in (BLOCK, PLAIN):
+    if header.form != BLOCK:
         raise ValueError(f"a block of a curve must be of form {BLOCK}, got {header.form}")
     if len(block) != HEAD.size + header.length:
         raise ValueError(f"the body of a block must have the {header.length} bytes that its head announces")

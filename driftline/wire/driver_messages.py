@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -16,23 +15,20 @@ from pydantic import (
     Field,
     JsonValue,
     PlainSerializer,
-    TypeAdapter,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
 from driftline.errors import InvalidRequest, InvalidSpec
 from driftline.study.validation import dotted
-from driftline.wire.curve_codec import PLAIN, Cell, check_block, encode, head
-from driftline.wire.curve_columns import CurveColumns
+from driftline.wire.curve_codec import check_block, head
 from driftline.wire.logs import Storable
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
 PROTOCOL = 2
 """Version of these messages. It increases with a change that an older API would refuse or ignore.
 
-Every answer of an API has it in the header `PROTOCOL_HEADER`; 0.2.0 sends none. A driver waits until the API has at
+Every answer of an API has it in the header `PROTOCOL_HEADER`. A driver waits until the API has at
 least its own version. `Acquire`, `Heartbeat` and `Release` never change, so that waiting drivers keep their leases.
 """
 
@@ -40,7 +36,7 @@ PROTOCOL_HEADER = "Driftline-Protocol"
 
 NONCE_HEADER = "Driftline-Nonce"
 """Random text that a driver sends with every request. After a backup was restored, two drivers may have the same
-attempt; this tells them apart. Drivers of 0.2 send none."""
+attempt; this tells them apart."""
 
 _LEAST_BYTES = 1024
 """Every block counts as at least this large: checking one takes time even if it is tiny."""
@@ -60,17 +56,6 @@ Block = Annotated[
     PlainSerializer(lambda block: base64.b64encode(block).decode("ascii"), return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
 ]
-_COLUMNS: TypeAdapter[dict[str, list[Cell]]] = TypeAdapter(CurveColumns)
-
-
-def _from_columns(value: object) -> object:
-    """Drivers of 0.2.0 send columns, also after an upgrade of the API."""
-    if not isinstance(value, Mapping):
-        return value
-    try:
-        return encode(_COLUMNS.validate_python(value), PLAIN)
-    except ValidationError as error:
-        raise ValueError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
 
 
 def _ascending(blocks: list[bytes]) -> list[bytes]:
@@ -80,11 +65,7 @@ def _ascending(blocks: list[bytes]) -> list[bytes]:
     return blocks
 
 
-Blocks = Annotated[
-    list[Block],
-    AfterValidator(_ascending),
-    BeforeValidator(_from_columns, json_schema_input_type=list[Block] | CurveColumns),
-]
+Blocks = Annotated[list[Block], AfterValidator(_ascending)]
 """New rounds of one trial, from `curve_codec.encode`; base64 in JSON. Parsing checks only the heads."""
 
 

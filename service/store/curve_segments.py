@@ -15,7 +15,6 @@ from zlib_ng import zlib_ng
 from driftline.wire.curve_codec import (
     BLOCK,
     HEAD,
-    PLAIN,
     SEGMENT_ROUNDS,
     Arrays,
     BlockHead,
@@ -54,15 +53,14 @@ def add(payload: bytes, block: bytes) -> bytes:
     known, new = heads(payload), head(block)
     later = bool(known) and new.first > known[-1].last
     full = new.last % SEGMENT_ROUNDS == SEGMENT_ROUNDS - 1
-    without_head = full or new.form == PLAIN
-    if later and len(known) < MOST_BLOCKS and not without_head:
+    if later and len(known) < MOST_BLOCKS and not full:
         return payload + block
     if payload:
         old, fresh = decode(payload), columns_of(inflated(block, new))
         if not later and contains(old, fresh):
             return payload
         (block,) = encode(upsert(old, fresh))
-    return block[HEAD.size :] if without_head else block
+    return block[HEAD.size :] if full else block
 
 
 def sealed(payload: bytes) -> bytes:

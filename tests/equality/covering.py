@@ -1,7 +1,6 @@
 """Makes covering.csv: few rows in which every legal pair of values of two factors occurs.
 
-    python -m tests.equality.covering TREE          writes covering.csv; a minute or two
-    python -m tests.equality.covering TREE --check  tells what is wrong with it, and changes nothing
+    python -m tests.equality.covering TREE     writes covering.csv; a minute or two
 
 A row is legal when the parser of the tree takes its document. Greedy, with a fixed seed: each row begins with a pair
 that no row has yet; then every factor gets the value that adds most new pairs and leaves the row legal.
@@ -18,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.equality.cases import COVERING, FACTORS, covering, document, write_arrays
+from tests.equality.cases import COVERING, FACTORS, document, write_arrays
 from tests.equality.record import Tree
 
 Row = tuple[str, ...]
@@ -121,39 +120,14 @@ def _improved(row: Row, pair: Pair, wanted: dict[Pair, Row], legal: Legal, chanc
     return row
 
 
-def problems(rows: Sequence[Row], legal: Legal, every: int = 1) -> list[str]:
-    """What is wrong with a covering array; nothing when all is well.
-
-    Args:
-        rows: of the array.
-        legal: says which rows are legal.
-        every: for a pair that is not covered, try one in `every` of the rows that could have it; 1 tries all of them.
-    """
-    wrong = [f"the row {row} is illegal" for row, fine in zip(rows, legal(rows), strict=True) if not fine]
-    covered = {pair for row in rows for pair in pairs(row)}
-    for pair in all_pairs():
-        if pair not in covered:
-            tried = list(itertools.islice(completions(pair), 0, None, every))
-            wrong += [
-                f"{row} is legal, but no row has {pair}" for row, fine in zip(tried, legal(tried), strict=True) if fine
-            ][:1]
-    return wrong
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tree", type=Path, help="a checkout")
-    parser.add_argument("--check", action="store_true", help="only tell what is wrong")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         write_arrays(Path(name))
         with Tree(options.tree, Path(name)) as tree:
-            legal = asking(tree)
-            if options.check:
-                wrong = problems([tuple(row.values()) for row in covering()], legal)
-                print("\n".join(wrong) or "every legal pair is covered")
-                return 1 if wrong else 0
-            rows = build(legal)
+            rows = build(asking(tree))
     with COVERING.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([_NAMES, *rows])
     print(f"{len(rows)} rows in {COVERING.name}")

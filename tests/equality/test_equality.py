@@ -1,18 +1,16 @@
-"""The comparison of two trees: recordings repeat, one changed bit is found, no legal pair is missing."""
+"""The comparison of two trees: recordings repeat, and one changed bit is found."""
 
 import gzip
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.equality import compare, covering
-from tests.equality.cases import DTYPES, FACTORS, METHODS, MODELS, cases, write_arrays
-from tests.equality.cases import covering as covering_rows
-from tests.equality.record import Tree, exact, record, write
+from tests.equality import compare
+from tests.equality.cases import DTYPES, METHODS, MODELS, cases
+from tests.equality.record import exact, record, write
 
 ROOT = Path(__file__).parents[2]
 SOME = ("fedprox/pack/float64", "scaffold/resumed/float32", "variant/fedprox/quadratic/0")
@@ -24,14 +22,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("recorded") / "old.json.gz"
     write(record(ROOT, [case for case in cases() if case.name in SOME]), file)
     return file
-
-
-@pytest.fixture(scope="module")
-def legal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[covering.Legal]:
-    folder = tmp_path_factory.mktemp("arrays")
-    write_arrays(folder)
-    with Tree(ROOT, folder) as tree:
-        yield covering.asking(tree)
 
 
 def changed(recording: Path, case: str, key: str, line: int, value: object) -> Path:
@@ -130,19 +120,6 @@ def test_each_key_of_an_exception_must_be_used(recording: Path, tmp_path: Path) 
     file = changed(recording, SOME[0], "train_loss", 3, (float.fromhex(old) * (1 + 5e-13)).hex())
     allowed = exceptions(tmp_path, keys=["train_loss", "test_loss"], relative=1e-12)
     assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 1
-
-
-def test_every_legal_pair_is_covered(legal: covering.Legal) -> None:
-    """Of the rows that an uncovered pair could be in, one in 40; `covering.py --check` tries them all."""
-    rows = [tuple(row.values()) for row in covering_rows()]
-    assert covering.problems(rows, legal, every=40) == []
-    assert {name for row in rows for name in row} == {name for names in FACTORS.values() for name in names}
-
-
-def test_a_pair_that_is_left_out_is_found(legal: covering.Legal) -> None:
-    rows = [tuple(row.values()) for row in covering_rows() if (row["method"], row["model"]) != ("fedavg", "cnn")]
-    wrong = covering.problems(rows, legal, every=40)
-    assert any(line.endswith("is legal, but no row has ((0, 'fedavg'), (5, 'cnn'))") for line in wrong)
 
 
 def test_every_case_has_a_name_of_its_own_and_every_method_its_six() -> None:

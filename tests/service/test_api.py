@@ -9,9 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
-import sqlalchemy as sa
 
 from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
 from driftline.wire.curve_codec import encode
@@ -20,8 +18,6 @@ from driftline.wire.ids import holder
 from driftline.wire.records import Values
 from service.api import study_checks
 from service.api.rate_limits import Limits
-from service.store.curve_segments import ZLIB
-from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 
 from .api_setup import Service, problem, running
@@ -326,35 +322,6 @@ def test_curves_that_no_worker_sends_are_refused(sqlite_store: Store) -> None:
         accepted = {"attempt": attempt, "pack": "p", "rounds_done": 1, "reports": {trial: texts(block)}}
         assert http.post(f"/v1/studies/{study}/reports", json=accepted).status_code == 200
         assert sqlite_store.curves.columns(study, [trial]) == {trial: {"round": [0, 1], "loss": [0.5, 0.5]}}
-
-
-def test_a_driver_of_0_2_sends_columns(sqlite_store: Store) -> None:
-    study, attempt, (trial, _) = driven(sqlite_store)
-    sqlite_store.trials.start_pack(study, attempt, "p", [trial])
-    with running(sqlite_store) as service, service.http() as http:
-
-        def send(columns: object) -> httpx.Response:
-            body = {"attempt": attempt, "pack": "p", "rounds_done": 256, "reports": {trial: columns}}
-            return http.post(f"/v1/studies/{study}/reports", json=body)
-
-        assert send({"round": [0, 255], "loss": [0.5, None]}).status_code == 200
-        assert send({"round": [255, 256], "loss": [1, 2.5]}).status_code == 200
-        for columns, message in (
-            ({"round": [0], "loss": []}, 'column "loss" must have 1 values, one per round, got 0'),
-            ({"round": [1, 0]}, "rounds must increase"),
-            ({"round": [-1]}, "rounds must be whole numbers from 0"),
-            ({"round": [2**32]}, "rounds must be below 4294967296"),
-            ({"loss": [1.0]}, 'columns need a list "round"'),
-            ({"round": [0], "loss": ["x"]}, "must be a valid"),
-            ({"round": [0], "x" * 201: [1]}, "1 to 200 printable characters"),
-        ):
-            body = problem(send(columns), 422, "invalid-spec")
-            assert body["path"].startswith(f"reports.{trial}"), body
-            assert message in body["problem"]
-    assert sqlite_store.curves.columns(study) == {trial: {"round": [0, 255, 256], "loss": [0.5, 1, 2.5]}}
-    with sqlite_store.session.read() as connection:
-        payloads = connection.execute(sa.select(CURVE_SEGMENTS.c.payload)).scalars().all()
-    assert [payload[:1] for payload in payloads] == [ZLIB, ZLIB]  # a replica of 0.2.0 can read them
 
 
 def test_a_report_reads_the_study_once_before_its_own_transaction(

@@ -1,6 +1,5 @@
 """Payloads of stored segments: they hold what their blocks held, however the blocks came."""
 
-import json
 import struct
 import zlib
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.wire.curve_codec import HEAD, PLAIN, Cell, encode
+from driftline.wire.curve_codec import HEAD, Cell, encode
 from service.store.curve_segments import (
     MOST_BLOCKS,
     add,
@@ -40,20 +39,6 @@ def bare(block: bytes) -> bytes:
     return block[HEAD.size :]
 
 
-def read_by_0_2(payload: bytes) -> Columns:
-    """The columns of a payload without a head; of floats and integers only."""
-    raw = zlib.decompress(payload)
-    (length,) = struct.unpack_from("<I", raw)
-    header = json.loads(raw[4 : 4 + length])
-    assert header["v"] == 1
-    start = 4 + length
-    columns: Columns = {}
-    for name, kind, size in header["columns"]:
-        columns[name] = np.frombuffer(raw[start : start + size], f"<{kind}8").tolist()
-        start += size
-    return columns
-
-
 @given(tables(), st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_payload_holds_what_its_blocks_held_however_they_came(columns: Columns, data: st.DataObject) -> None:
@@ -63,7 +48,7 @@ def test_a_payload_holds_what_its_blocks_held_however_they_came(columns: Columns
     pieces = data.draw(st.permutations([*again, *((row, row + 1) for row in range(count))]))
     payload = bare(encode(part(columns, 0, 1))[0]) if data.draw(st.booleans()) else b""
     for first, last in pieces:
-        for block in encode(part(columns, first, last), data.draw(st.sampled_from([PLAIN, 2]))):
+        for block in encode(part(columns, first, last)):
             payload = add(payload, block)
             assert add(payload, block) is payload
         if data.draw(st.booleans()):
@@ -88,21 +73,10 @@ def test_later_rounds_are_appended_as_they_came_until_there_are_many_blocks() ->
     assert payload == encode(whole(MOST_BLOCKS + 1))[0]
 
 
-def test_full_segments_sealed_ones_and_those_of_old_drivers_can_be_read_by_0_2() -> None:
+def test_full_segments_have_no_head() -> None:
     full = add(encode(whole(255))[0], encode(part(whole(256), 255, 256))[0])
-    assert read_by_0_2(full) == whole(256)
+    assert (heads(full), decode(full)) == ([], whole(256))
     assert add(b"", encode(whole(256))[0]) == full
-    growing = add(encode(whole(3))[0], encode(part(whole(5), 3, 5))[0])
-    with pytest.raises(zlib.error):  # an error, never a part of a curve
-        read_by_0_2(growing)
-    assert read_by_0_2(sealed(growing)) == whole(5)
-    payload = b""
-    for number in range(0, 40, 2):
-        (block,) = encode(part(whole(40), number, number + 2), PLAIN)
-        payload = add(payload, block)
-        assert read_by_0_2(payload) == whole(number + 2)
-    (block,) = encode(part(whole(50), 40, 50), PLAIN)
-    assert read_by_0_2(add(encode(whole(40))[0], block)) == whole(50)
 
 
 def test_a_payload_without_a_head_is_read_and_added_to() -> None:
