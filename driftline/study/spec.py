@@ -247,7 +247,7 @@ class Resources(Section):
 
 
 class Study(TrialSettings):
-    """Several entries on one task, searched under equal budgets.
+    """Several entries on one task, searched under equal budgets. Its trials have the settings of `TrialSettings`.
 
     Attributes:
         name: Also the name of its output folder.
@@ -260,8 +260,6 @@ class Study(TrialSettings):
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
         evaluation: Sample of held-out clients that evaluations of search trials measure, as in a trial; confirmation
             trials measure all of them.
-
-    Settings of its trials are those of `TrialSettings`.
     """
 
     name: Annotated[str, AfterValidator(_name)]
