@@ -40,8 +40,8 @@ class Method(Configured, Protocol):
             `space: theory` derives rates from it, and has none for None.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
-        INACTIVE: where its hyperparameters change nothing. One for client_lr holds where nothing else uses client_lr:
-            rates stay as they are, and server_lr does not follow from it.
+        INACTIVE: where its hyperparameters change nothing, a literal. One for client_lr holds where nothing else uses
+            client_lr: rates stay as they are, and server_lr does not follow from it.
     """
 
     ROLES: Mapping[str, str] = MappingProxyType({})
@@ -92,8 +92,8 @@ class Optimizer(Configured, Protocol):
         REFUSED: role -> why it cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
         DECOUPLED: weight decay is added to the directions, not to the gradients.
-        INACTIVE: where its settings change nothing. In a condition `local_steps` is the number of steps that a client
-            takes in a round, each time with new memory; such a condition does not hold in other roles.
+        INACTIVE: where its settings change nothing, a literal. In a condition `local_steps` is the number of steps that
+            a client takes in a round, each time with new memory; such a condition does not hold in other roles.
         CLOSED_FORM: its rates on quadratics, in `trainers.theory.rates`; None has none.
         descend_: (hyper, memory, gradient, step, models, rate) moves models (T, M, P) by -rate times the direction of
             `direction_`, in fewer passes over memory. Clients on a CPU use it if all trials have the same settings:
@@ -145,7 +145,7 @@ class Schedule(Configured, Protocol):
     Attributes:
         LOSS_DATA: data on which it sees the loss, unless the trial has `loss_data`.
         FOLLOWS: hyperparameters that default to the method's -> their defaults for methods that do not have them.
-        RATES: what it makes of the method's client_lr and server_lr.
+        RATES: what it makes of the method's client_lr and server_lr, a literal.
     """
 
     LOSS_DATA: Literal["full", "batches"]

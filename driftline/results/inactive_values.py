@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from driftline.study.spec import Study
-from trainers import REGISTRIES, inactive, inactive_rules
+from trainers import REGISTRIES, PluginError, inactive, inactive_rules
 
 Json = Mapping[str, Any]
 
@@ -14,7 +15,7 @@ Json = Mapping[str, Any]
 def stated_rules(study: Study) -> dict[str, Json]:
     """Label -> hyperparameter -> conditions, of the entries whose parts state any; see `trainers.inactive_rules`.
 
-    An entry of a plug-in that is not installed here has none.
+    An entry of a plug-in that is not installed here, or states it in another form, has none.
     """
     rules: dict[str, Json] = {}
     for entry in study.methods:
@@ -23,8 +24,9 @@ def stated_rules(study: Study) -> dict[str, Json]:
         if any(name not in REGISTRIES[kind]() for kind, name in names.items()):
             continue
         given = [*entry.space, *(f"{kind}.{name}" for kind, part in parts.items() for name in part.space)]
-        if found := inactive_rules(names, given):
-            rules[entry.label] = found
+        with contextlib.suppress(PluginError):  # what is stated there is not a literal
+            if found := inactive_rules(names, given):
+                rules[entry.label] = found
     return rules
 
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainers.optimizers import adam
-from trainers.optimizers.adam import DEFAULTS, INACTIVE, complete, descend_, direction_, init
+from trainers.optimizers.adam import DEFAULTS, complete, descend_, direction_, init
 
-__all__ = ["DECOUPLED", "DEFAULTS", "INACTIVE", "REFUSED", "Hyper", "complete", "descend_", "direction_", "init"]
+__all__ = ["DECOUPLED", "DEFAULTS", "REFUSED", "Hyper", "complete", "descend_", "direction_", "init"]
 DECOUPLED = True
 REFUSED = dict.fromkeys(("server", "central", "merge"), "weight_decay acts on clients only, and without it it is adam")
 SPACE = {
     "beta1": {"float": [0.0, 0.99], "log": True, "complement": True},
     "epsilon": {"float": [1e-8, 1e-3], "log": True},
 }
+INACTIVE = {"initial_accumulator": ({"beta2": 0},)}
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING
-from typing import Any, cast
+from typing import Any
 
-from trainers.contracts import Inactive, Method, Schedule
+from trainers.contracts import Inactive, Schedule
 from trainers.trial.parts import DELTA_LR, REGISTRIES, TIED, offered
 from trainers.trial.server_units import ALONG
 
@@ -25,20 +25,21 @@ def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
         Dotted name -> conditions, each of them values of other given hyperparameters; one without values always holds.
         They hold only together with what `inactive` adds.
     """
-    modules = {kind: REGISTRIES[kind]()[name] for kind, name in names.items()}
-    method, schedule = cast(Method, modules["method"]), cast(Schedule, modules["schedule"])
-    stated: dict[str, Inactive] = {kind: cast(Method, modules[kind]).INACTIVE for kind in names if kind != "schedule"}
+    registries = {kind: REGISTRIES[kind]() for kind in names}
+    stated: dict[str, Inactive] = {
+        kind: registries[kind].constant(name, "INACTIVE", {}) for kind, name in names.items() if kind != "schedule"
+    }
+    rates = registries["schedule"].constant(names["schedule"], "RATES", Schedule.RATES)
     follows = {DELTA_LR.name, TIED.name, f"server.{ALONG.name}"} & set(given)
-    if schedule.RATES != "kept" or method.TIED or follows:
-        stated["method"] = {name: rule for name, rule in method.INACTIVE.items() if name != "client_lr"}
+    if rates != "kept" or registries["method"].constant(names["method"], "TIED", False) or follows:
+        stated["method"] = {name: rule for name, rule in stated["method"].items() if name != "client_lr"}
     rules: Rules = {}
-    if schedule.RATES == "replaced":
+    if rates == "replaced":
         rules |= {name: [{}] for name in RATES if name in given}
     for kind, rule in stated.items():
-        defaults = {item.name: item.default for item in offered(modules[kind], kind)}
         for name, conditions in rule.items():
             if (dotted := _dotted(kind, name)) in given:
-                found = [_remaining(kind, condition, defaults, given) for condition in conditions]
+                found = [_remaining(kind, names[kind], condition, given) for condition in conditions]
                 if held := [condition for condition in found if condition is not None]:
                     rules.setdefault(dotted, []).extend(held)
     return rules
@@ -67,16 +68,20 @@ def _dotted(kind: str, name: str) -> str:
     return name if kind == "method" else f"{kind}.{name}"
 
 
-def _remaining(
-    kind: str, condition: Mapping[str, Any], defaults: Mapping[str, Any], given: Collection[str]
-) -> dict[str, Any] | None:
+def _remaining(kind: str, plugin: str, condition: Mapping[str, Any], given: Collection[str]) -> dict[str, Any] | None:
     """A condition without what defaults fulfil; None if they contradict it, or the role has no such steps."""
     left = {}
     for name, value in condition.items():
         steps = name == "local_steps" and kind != "method"
         dotted = name if steps else _dotted(kind, name)
-        if (steps and kind != "client") or (dotted not in given and defaults.get(name, MISSING) != value):
-            return None
-        if dotted in given:
+        if dotted in given and not (steps and kind != "client"):
             left[dotted] = value
+        elif steps or _default(kind, plugin, name) != value:
+            return None
     return left
+
+
+def _default(kind: str, plugin: str, name: str) -> Any:
+    """The default of a hyperparameter; imports its module, and with it torch."""
+    items = offered(REGISTRIES[kind]()[plugin], kind)
+    return next((item.default for item in items if item.name == name), MISSING)

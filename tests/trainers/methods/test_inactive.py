@@ -8,7 +8,7 @@ import pytest
 
 from trainers import inactive, inactive_rules
 from trainers.hyperparameters import Hyperparameter
-from trainers.registry import methods, optimizers, schedules
+from trainers.registry import Registry, methods, optimizers, schedules
 from trainers.trial.parts import offered
 from trainers.trial.roles import settings
 
@@ -121,6 +121,15 @@ def test_client_lr_counts_where_something_else_uses_it(more: dict[str, Any], fre
         named = {"method": "fedprox", "client": "momentum", "server": "adam", "schedule": schedule}
         wanted = tuple(name for name in free if schedule == "constant" or name != "client_lr")
         assert inactive(inactive_rules(named, own.keys()), own) == wanted
+
+
+def test_rules_are_read_without_importing_modules_and_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(registry: Registry[Any], name: str) -> None:
+        raise AssertionError(f"{registry.package}.{name} must not be imported")
+
+    monkeypatch.setattr(Registry, "__getitem__", fail)
+    named = {"method": "fedprox", "client": "momentum", "server": "sgd", "schedule": "constant"}
+    assert inactive_rules(named, ["client_lr", "prox", "local_steps"])["client_lr"] == [{"local_steps": 1}]
 
 
 def test_of_two_zeros_only_one_is_free() -> None:
