@@ -42,7 +42,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 install: $(VENV)/.installed ## create the virtual environment and install Driftline into it
 
-demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show the trade-off (about 2 minutes)
+demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show the trade-off (about a minute)
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
 test: $(VENV)/.installed-dev ## run the tests (under 10 minutes)
