@@ -106,6 +106,7 @@ lifecycle.DriverOptions = functools.partial(lifecycle.DriverOptions, chunk_secon
 _RUN = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests themselves run under nohup
 sys.argv = ["driftline", "run", sys.argv[1], "--out", sys.argv[2]]
 from service.cli.main import main
 main()
