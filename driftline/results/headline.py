@@ -124,12 +124,15 @@ def headline(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
     decided = [methods_text(a, b, claim) for a, b, claim in claims if claim["verdict"]]
     searches = min(len(claim["pairs"]) for _, _, claim in claims)
     reasons = {_undecided(claim) for _, _, claim in claims}
-    said = _some(decided)
+    said = " ".join(decided[:MOST_PAIRS])
+    if more := len(decided[MOST_PAIRS:]):
+        said += f" {_count(more, 'more pair')} {'is' if more == 1 else 'are'} decided (see Comparisons)."
     if not decided:
         why = reasons.pop() if len(reasons) == 1 else f" for any of {len(claims)} pairs"
         said = f"{', '.join(labels[:-1])} or {labels[-1]}? Not decided{why}."
     elif len(decided) < len(claims):
-        said += f" The other {_count(len(claims) - len(decided), 'pair')} of methods: not decided."
+        others = len(claims) - len(decided)
+        said += f" The other {'pair' if others == 1 else f'{others} pairs'} of methods: not decided."
     found = [(one["a"], one["b"], one["claims"]["configurations"]) for one in comparisons]
     better = [
         f"those for {claim['verdict']} did better than those for {_other(a, b, claim)} by {_size(claim)}"
@@ -140,13 +143,10 @@ def headline(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
         return said
     if not better:
         return f"{said} {_these(searches)} no configurations found can be told apart."
-    return f"{said} {_these(searches)}, of the configurations found, {_some(better, '; ', 'see Comparisons')}."
-
-
-def _some(texts: Sequence[str], between: str = " ", where: str = "") -> str:
-    more = len(texts) - MOST_PAIRS
-    rest = [f"and {more} more{f' ({where})' if where else ''}{'' if where else '.'}"] if more > 0 else []
-    return between.join([*texts[:MOST_PAIRS], *rest])
+    listed = "; ".join(better[:MOST_PAIRS])
+    if more := len(better[MOST_PAIRS:]):
+        listed += f"; and {more} more (see Comparisons)"
+    return f"{said} {_these(searches)}, of the configurations found, {listed}."
 
 
 def _undecided(claim: Json) -> str:

@@ -286,9 +286,13 @@ def test_a_headline_of_several_labels_has_the_methods_first_and_few_names() -> N
     decided = [searches(name, [end * (1 - 0.1 * number) for end in HIGH]) for number, name in enumerate("abc")]
     found = study_headline(frontier_document("s", [one for part in decided for one in part], Chosen(), 2))
     assert [word in found for word in ("a beats b: by", "a beats c: by", "b beats c: by")] == [True] * 3
+    assert "more pair" not in found
+    four = [*decided, searches("d", [end * 0.7 for end in HIGH])]
+    found = study_headline(frontier_document("s", [one for part in four for one in part], Chosen(), 2))
+    assert ". 3 more pairs are decided (see Comparisons). In these 6 searches" in found
     mixed = [*decided[:2], searches("c", [end + 0.03 * (-1) ** number for number, end in enumerate(HIGH)])]
     found = study_headline(frontier_document("s", [one for part in mixed for one in part], Chosen(), 2))
-    assert "The other 1 pair of methods: not decided. In these 6 searches" in found
+    assert "The other pair of methods: not decided. In these 6 searches" in found
     assert study_headline(frontier_document("s", decided[0], Chosen(), 2)) == ""
 
 
