@@ -14,7 +14,7 @@ LARGEST = 2**53
 
 
 class EntrySettings(Section):
-    """Settings that an entry may have of its own; it then trains with them, and others with the study's.
+    """Settings that an entry may set for itself; an entry that does not has the study's.
 
     Attributes:
         clients_per_round, batch_size, eval_every: As in a trial; None leaves them to the study or the task.
@@ -28,7 +28,7 @@ class EntrySettings(Section):
 
 
 class TrialSettings(EntrySettings):
-    """Settings that a study passes on to its trials unchanged.
+    """Settings that a study gives its trials unchanged.
 
     Attributes:
         batching, drop_last, dtype, loss_data, init, report, adaptation: As in a trial; None leaves them to the task.
