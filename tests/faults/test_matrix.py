@@ -39,14 +39,27 @@ def matrix() -> Iterator[Matrix]:
 def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
     """Fails with all that went wrong; some kills may not happen where the order of events is not fixed.
 
-    A client that waits for the API repeats its request more often on a busy machine, for instance. Where some may be
-    missed, one may always be.
+    Where some may be missed, one may always be.
     """
     wrong = [(answer["scenario"], answer["kills"], answer["problems"]) for answer in answers if answer["problems"]]
     assert not wrong, "\n".join(map(str, wrong))
     not_killed = [answer["kills"] for answer in answers if not answer["killed"]]
     allowed = max(1.0, missed * len(answers)) if missed else 0.0
     assert len(not_killed) <= allowed, f"nothing died at {not_killed}"
+
+
+def run(matrix: Matrix, chosen: Sequence[Point]) -> list[Answer]:
+    """Answers to all points; where nothing died, the kill is tried once more, at the first passage of its site.
+
+    How often a site is passed hangs on time where one call serves whatever has come until then: a recorder that is
+    quicker than its driver writes in more, smaller batches, and a client that waits for the API asks more often.
+    """
+    answers = matrix.run(chosen)
+    missed = [answer for answer in answers if not answer["killed"] and not answer["problems"]]
+    earlier: list[Point] = [
+        (answer["scenario"], [(component, site, 1) for component, site, _ in answer["kills"]]) for answer in missed
+    ]
+    return [*(answer for answer in answers if answer not in missed), *(matrix.run(earlier) if earlier else [])]
 
 
 def deaths() -> list[Point]:
@@ -128,7 +141,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
 def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
     chosen = points(matrix)[killed]
     began = time.monotonic()
-    answers = matrix.run(chosen)
+    answers = run(matrix, chosen)
     died = sum(bool(answer["killed"]) for answer in answers)
     print(f"{killed}: {len(chosen)} points, {died} deaths, {time.monotonic() - began:.0f} s")
     judge(answers, missed=0.3 if killed in ("paused", "retried") else 0.15)
