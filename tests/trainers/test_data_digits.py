@@ -104,6 +104,7 @@ def test_a_model_with_its_settings() -> None:
             {"partition": "natural"},
             f"task.partition must not be natural for digits, whose writers are not recorded: use {FORMS}",
         ),
+        ({"partition": "dirichlet"}, f'task.partition must be one of {FORMS}, got partition="dirichlet"'),
         ({"partition": {"dirichlt": 1}}, 'unknown key "dirichlt" in task.partition: did you mean dirichlet?'),
         ({"partition": {"dirichlet": 0}}, "task.partition.dirichlet must be above 0, got dirichlet=0"),
         ({"partition": {"dirichlet": "x"}}, 'task.partition.dirichlet must be a number, got dirichlet="x"'),

@@ -242,9 +242,9 @@ def _partition(value: Any, pool: Pool, path: str) -> Any:
         forms = "iid" if pool.owners is None else "natural, iid"
     if value == "natural" and pool.owners is None:
         raise SpecError(f"{path} must not be natural for {pool.unnatural}: use {forms}", path)
-    if isinstance(value, str) and value not in _NAMED:
+    if isinstance(value, str) and value not in _NAMED + _WITH_NUMBER:
         raise SpecError(f"{path}: no partition {shown(value)}: {hint(value, _NAMED + _WITH_NUMBER)}", path)
-    if not isinstance(value, str) and (not isinstance(value, Mapping) or len(value) != 1):
+    if value not in _NAMED and (not isinstance(value, Mapping) or len(value) != 1):
         raise SpecError(f"{path} must be one of {forms}, got partition={shown(value)}", path)
     if pool.labels is None and value not in ("iid", "natural"):
         raise SpecError(f"{path} must be {forms} without labels, got partition={shown(value)}", path)
