@@ -12,11 +12,12 @@ PACKAGES = ("driftline", "service", "trainers", "search_spaces")
 FIXED = {"Config", "Hyper", "Sampler", "Settings"}
 """Names that the Protocols of plug-ins and launchers ask for."""
 
-FILES = {"__init__.py", "__main__.py", "launcher.py", "quadratic.py"}
-"""Names that Python and entry points ask for, and a task and a model that are found by their names."""
+FILES = {"__init__.py", "__main__.py", "launcher.py", "npz.py", "quadratic.py"}
+"""Names that Python and entry points ask for, and tasks, formats and models that are found by their names."""
 
 OPEN = {
     *(f"trainers.{kind}" for kind in ("methods", "models", "optimizers", "reports", "schedules", "tasks")),
+    "trainers.data.formats",
 }
 """Folders of plug-ins: their modules are found by their names, and who adds one edits nothing else."""
 
@@ -106,7 +107,7 @@ def defined(module: Path) -> set[str]:
     return names
 
 
-WORDS = {"digits", "linear", "lookahead", "lyapunov", "momentum", "drift"}
+WORDS = {"data", "digits", "linear", "lookahead", "lyapunov", "momentum", "drift"}
 """Names of plug-ins that are also other words."""
 
 BY_NAME = {

@@ -18,6 +18,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.check import check
 from driftline.study.spec import Study
 from trainers.data import table
+from trainers.data.table_task import TableTask
 from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.registry import models
@@ -55,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def parsed(**document: Any) -> npz.Settings:
+def parsed(**document: Any) -> TableTask:
     return npz.parse({"name": "npz", "path": "mine.npz", **document}, "task")
 
 
@@ -191,11 +192,11 @@ def test_a_study_may_only_choose_metrics_of_its_task(folder: Path) -> None:
 
 def test_where_the_file_is_looked_for(folder: Path) -> None:
     here = parsed()
-    assert here.file == (folder / "mine.npz").resolve()
-    assert parsed(path=str(folder / "mine.npz")).file == here.file
+    assert here.source.path == (folder / "mine.npz").resolve()
+    assert parsed(path=str(folder / "mine.npz")).source.path == here.source.path
     (folder / "data").mkdir()
     os.rename(folder / "mine.npz", folder / "data" / "mine.npz")
-    assert parsed().file == (folder / "data" / "mine.npz").resolve()
+    assert parsed().source.path == (folder / "data" / "mine.npz").resolve()
     assert parsed().sha256 == hashlib.sha256((folder / "data" / "mine.npz").read_bytes()).hexdigest()
     os.remove(folder / "data" / "mine.npz")
     with pytest.raises(MissingDataError) as caught:
@@ -367,7 +368,7 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     file = tmp_path / "x.npz"
     np.savez(file, x=np.ones((4, 2), np.float32), y=np.arange(4) % 2, client=np.arange(4) // 2)
     settings = npz.parse({"name": "npz", "path": str(file)}, "task")
-    held = weakref.ref(table.load(file, settings.names, None, True, "task"))
+    held = weakref.ref(table.load(settings.source, settings.names, None, True, "task"))
     assert held() is not None, "kept from parsing to building"
     problem = npz.build(settings, "float32")
     gc.collect()

@@ -1,7 +1,11 @@
 """Data for tasks: reads files, divides examples among clients, generates quadratics and regressions.
 
     federated, partitions  splits examples among clients; the partitions to choose from
-    table                  arrays of a user, from one .npz file
+    table_task             the task of a user's data in any format; notes on them are in `table_notes`
+    data_source, formats/  where the data are; one module for each format
+    columns, table         columns of a format, checked; the examples in them
+    vocabulary             numbers in place of strings
+    json_text              JSON read value by value; its columns grow in `growing_column`
     images, digits_images  images of the data folder; the digits of scikit-learn
     folder, archive        locates data files; reads .npz files
     quadratics, matrices   quadratic losses: generated; read from a document

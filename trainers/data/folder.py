@@ -36,18 +36,19 @@ def find(name: str) -> Path:
     )
 
 
-def locate(name: str) -> Path | None:
+def locate(name: str, folders: bool = False) -> Path | None:
     """A user's file. A relative path is looked up in the current directory, then in the data folder.
 
     Args:
         name: the path that the user gave.
+        folders: whether it may also be a folder.
 
     Returns:
         Its absolute path; None if there is no such file.
     """
     for path in (Path(name), data_dir() / name):
         try:
-            if path.is_file():
+            if path.is_file() or (folders and path.is_dir()):
                 return path.resolve()
         except OSError:  # a name that no file can have, for example one that is too long
             continue

@@ -1,0 +1,254 @@
+"""Columns of a user's data: the contract of a format, and the checks that are the same for every format."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data.partitions import Rows
+from trainers.errors import SpecError
+from trainers.spelling import hint
+from trainers.values import shown
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Columns(Protocol):
+    """The columns of one data set, each an array with one row an example.
+
+    Attributes:
+        names: columns that there are.
+    """
+
+    names: Collection[str]
+
+    @abstractmethod
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column as it is stored, read-only.
+
+        Args:
+            name: one of `names`.
+            place: dotted path of the setting that names it, for errors.
+
+        Raises:
+            SpecError: it cannot be read.
+        """
+
+
+@runtime_checkable
+class Format(Protocol):
+    """A module in trainers/data/formats. Attributes and functions with a value or body here are optional.
+
+    Attributes:
+        FOLDERS: the data may be a folder.
+        STRINGS: strings in inputs and targets are replaced by their numbers in a vocabulary; False refuses them.
+    """
+
+    FOLDERS: bool = False
+    STRINGS: bool = False
+
+    @abstractmethod
+    def recognises(self, path: Path) -> bool:
+        """Whether a file or folder seems to have this format, by its name or its first bytes."""
+
+    @abstractmethod
+    def read(self, path: Path, wanted: Sequence[str], place: str) -> Columns:
+        """The columns of a file or folder.
+
+        Args:
+            path: absolute.
+            wanted: columns that are read next, if they exist; others need not be available.
+            place: dotted path of the setting that names the file, for errors.
+
+        Raises:
+            SpecError: the file is damaged or has another format.
+        """
+
+    def files(self, path: Path) -> Sequence[Path]:
+        """The files that hold the data, in a fixed order."""
+        return (path,)
+
+    def has_test(self, path: Path) -> bool:
+        """Whether test examples are in columns of their own, whose names end in _test, as x_test does."""
+        return False
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the columns of examples.
+
+    Args:
+        inputs: column of inputs.
+        targets: column of classes or numbers.
+        client: column with the client of each example; None without clients.
+        client_optional: the data need not have the client column.
+        mask: column that marks test examples; None without such a column.
+    """
+
+    inputs: str
+    targets: str
+    client: str | None = None
+    client_optional: bool = False
+    mask: str | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(name for name in (self.inputs, self.targets, self.client, self.mask) if name is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class TablePart:
+    """Training or test examples.
+
+    Args:
+        inputs: (examples, ...) finite numbers as in the data, or strings.
+        targets: (examples,) class numbers or strings, or (examples,) or (examples, outputs) finite numbers.
+        clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
+    """
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+    clients: Rows | None
+
+
+class ColumnReader:
+    """Reads and checks columns.
+
+    Args:
+        columns: of a format.
+        title: name of the file or folder, for errors.
+        strings: whether inputs and classes may be strings.
+    """
+
+    def __init__(self, columns: Columns, title: str, strings: bool) -> None:
+        self.columns, self.title, self.strings = columns, title, strings
+
+    def part(self, names: Names, places: Mapping[str, str], classified: bool) -> TablePart:
+        """The examples in these columns.
+
+        Args:
+            names: of the columns.
+            places: "inputs", "targets", "client" -> dotted path of the setting.
+            classified: whether targets are classes.
+
+        Raises:
+            SpecError: a column is missing or invalid.
+        """
+        inputs = self._inputs(names.inputs, places["inputs"])
+        targets = (self._classes if classified else self._numbers)(names.targets, places["targets"])
+        _as_long(targets, len(inputs), names.targets, names.inputs, places["targets"])
+        clients = None
+        if names.client is not None and (names.client in self.columns.names or not names.client_optional):
+            clients = self._clients(names.client, places["client"])
+            _as_long(clients, len(inputs), names.client, names.inputs, places["client"])
+        return TablePart(inputs, targets, clients)
+
+    def mask(self, name: str, examples: int, place: str) -> NDArray[np.bool_]:
+        """(examples,) the column that marks test examples.
+
+        Raises:
+            SpecError: the column is missing or invalid.
+        """
+        mask = self._array(name, place)
+        if mask.ndim != 1 or not (mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())):
+            raise SpecError(f"{place}: array {shown(name)} must be 1-D, true or false, got {_facts(mask)}", place)
+        _as_long(mask, examples, name, "the inputs", place)
+        mask = mask.astype(np.bool_)
+        if mask.all() or not mask.any():
+            which = "all" if mask.all() else "none"
+            raise SpecError(f"{place}: array {shown(name)} must mark some examples, got {which} of them marked", place)
+        return mask
+
+    def _array(self, name: str, place: str, advice: str = "") -> NDArray[Any]:
+        if name not in self.columns.names:
+            known = hint(name, self.columns.names)
+            raise SpecError(f"{place}: no array {shown(name)} in {self.title}: {known}{advice}", place)
+        return self.columns.array(name, place)
+
+    def _numeric(self, name: str, place: str, what: str, kinds: str = "fiub") -> NDArray[Any]:
+        array = self._array(name, place)
+        if array.dtype.kind not in kinds:
+            raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {_facts(array)}", place)
+        if not array.size:
+            raise SpecError(f"{place}: array {shown(name)} must hold examples, got {_facts(array)}", place)
+        if array.dtype.kind == "f" and not np.isfinite((array.min(), array.max())).all():
+            row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
+            raise SpecError(f"{place}: array {shown(name)} must be finite, got NaN or infinity in row {row}", place)
+        return array
+
+    def _inputs(self, name: str, place: str) -> NDArray[Any]:
+        array = self._numeric(name, place, "numbers", "fiubU" if self.strings else "fiub")
+        if array.dtype.kind == "U":
+            return array
+        if array.ndim < 2:
+            raise SpecError(
+                f"{place}: array {shown(name)} must have an axis of examples and one of features, got {_facts(array)}: "
+                f"reshape it to {(*array.shape, 1)}",
+                place,
+            )
+        return _small(array, name, place)
+
+    def _numbers(self, name: str, place: str) -> NDArray[Any]:
+        array = self._numeric(name, place, "numbers")
+        if array.ndim not in (1, 2):
+            shape = "(examples,) or (examples, outputs)"
+            raise SpecError(f"{place}: array {shown(name)} must have shape {shape}, got {_facts(array)}", place)
+        return _small(array, name, place)
+
+    def _classes(self, name: str, place: str) -> NDArray[Any]:
+        what = "whole numbers from 0 on, one for each class"
+        array = self._numeric(name, place, what, "fiubU" if self.strings else "fiub")
+        if array.ndim != 1:
+            raise SpecError(f"{place}: array {shown(name)} must be 1-D, got {_facts(array)}", place)
+        if array.dtype.kind == "U":
+            return array
+        if array.dtype.kind == "f" and (array != np.floor(array)).any():
+            value = float(array[array != np.floor(array)][0])
+            raise SpecError(
+                f"{place}: array {shown(name)} must hold {what}, got {value:g}: for numbers to predict, "
+                'set model to "linear"',
+                place,
+            )
+        if array.min() < 0 or array.max() >= 2**31:
+            value = float(array.min() if array.min() < 0 else array.max())
+            raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {value:g}", place)
+        return array.astype(np.int64)
+
+    def _clients(self, name: str, place: str) -> Rows:
+        without = ' (without such an array, set client to null, partition to "iid" and clients to their number)'
+        array = self._array(name, place, without)
+        whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
+        if array.ndim != 1 or array.dtype.kind not in "iufUSb" or not whole:
+            raise SpecError(
+                f"{place}: array {shown(name)} must be 1-D, a whole number or string for each example, "
+                f"got {_facts(array)}{'' if whole else ' with other numbers'}",
+                place,
+            )
+        return np.asarray(np.unique(array, return_inverse=True)[1], dtype=np.int64)
+
+
+def _as_long(array: NDArray[Any], examples: int, name: str, other: str, place: str) -> None:
+    if len(array) != examples:
+        raise SpecError(
+            f"{place}: array {shown(name)} must have one row for each example of {other}, "
+            f"got {len(array)} rows and {examples} examples",
+            place,
+        )
+
+
+def _small(array: NDArray[Any], name: str, place: str) -> NDArray[Any]:
+    largest = max(abs(float(array.min())), abs(float(array.max())))
+    if largest > _LARGEST:
+        raise SpecError(f"{place}: array {shown(name)} must stay below 3.4e38, got {largest:g}: scale it", place)
+    return array
+
+
+def _facts(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"

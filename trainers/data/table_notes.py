@@ -1,0 +1,60 @@
+"""Notes on a user's data: what is probably not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from trainers.data.partitions import Rows
+from trainers.data.table import Table
+from trainers.hyperparameters import join
+from trainers.registry import models
+
+_IMAGE_AXES = 4  # axes
+_SHOWN = 5  # classes in a note
+_HALF_BYTE, _BYTE = 128, 255
+_SMALL = 10  # images of whole numbers up to this, such as one-hot planes, are scaled
+_LOOKED_AT = 1000  # examples
+
+
+def class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], path: str) -> Iterator[str]:
+    """What is probably not meant about the classes: some have no example, or none to learn from."""
+    held_out = table.main if table.test is None else table.test
+    tested = np.unique(held_out.targets[np.concatenate(test)]) if len(test) else np.zeros(0, np.int64)
+    trained = np.unique(table.main.targets[rows])
+    everywhere = np.union1d(trained, tested)
+    empty = classes - len(everywhere)
+    if empty:
+        first = int(everywhere[0])
+        why = f"the classes begin at {first}" if first else f"{len(everywhere)} of {classes} classes have examples"
+        named = np.setdiff1d(np.arange(min(classes, len(everywhere) + _SHOWN)), everywhere)  # the first empty ones
+        which = _listed(named, empty)
+        yield f"{join(path, 'targets')}: {why}: no example of class {which}; number them from 0 without gaps"
+    unseen = np.setdiff1d(tested, trained)
+    if len(unseen):
+        yield f"{join(path, 'test')}: class {_listed(unseen, len(unseen))} is tested and never trained"
+
+
+def _listed(first: Rows, count: int) -> str:
+    """The first few of `count` classes by number."""
+    more = "" if count <= _SHOWN else f" and {count - _SHOWN} more"
+    return ", ".join(map(str, first[:_SHOWN].tolist())) + more
+
+
+def input_notes(table: Table, model: str, place: str) -> Iterator[str]:
+    """A note on inputs that a model of Driftline takes as numbers of another size or kind than it expects."""
+    inputs = table.main.inputs
+    built_in = models().built_in(model)  # another model may take word ids
+    if table.tokens:
+        if built_in:
+            yield f"{place}: strings are numbered in 0..{table.tokens - 1}, and {model} computes with these numbers"
+        return
+    images = inputs.ndim > 2 if built_in else inputs.ndim == _IMAGE_AXES
+    if not (images or built_in) or inputs.min() < 0:
+        return
+    largest = float(inputs.max())
+    of_bytes = _HALF_BYTE <= largest <= _BYTE
+    if (of_bytes or (images and largest > _SMALL)) and bool((inputs[:_LOOKED_AT] % 1 == 0).all()):
+        what, end = "images" if images else "inputs", _BYTE if of_bytes else largest
+        yield f"{place}: {what} are whole numbers in 0..{end:g}, which no model scales: divide them by {end:g}"

@@ -1,0 +1,64 @@
+"""Numbers in place of strings: each token's place in the sorted vocabulary of all examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.errors import SpecError
+
+_CODES = 0x110000  # code points of Unicode
+
+
+def numbered(parts: Sequence[NDArray[Any]], place: str, characters: bool) -> tuple[list[NDArray[Any]], int]:
+    """(tokens as numbers from 0 on, number of different tokens), in the smallest type that holds them.
+
+    Args:
+        parts: arrays of strings, with one vocabulary for all.
+        place: dotted path of the setting, for errors.
+        characters: arrays (examples,) are sequences of characters and get shape (examples, characters); arrays of more
+            axes hold one token in each place.
+
+    Raises:
+        SpecError: sequences of characters have different lengths.
+
+    Examples:
+        >>> numbered([np.array(["ba", "ca"])], "task.inputs", True)
+        ([array([[1, 0],
+               [2, 0]], dtype=uint8)], 3)
+        >>> numbered([np.array(["tea", "ale", "tea"])], "task.targets", False)
+        ([array([1, 0, 1], dtype=uint8)], 2)
+    """
+    if characters and parts[0].ndim == 1:
+        codes = _codes(parts, place)
+        present = np.zeros(_CODES, np.bool_)
+        for part in codes:
+            present[part] = True
+        count = int(present.sum())
+        numbers = np.cumsum(present) - 1
+        return [numbers.astype(np.min_scalar_type(count))[part] for part in codes], count
+    tokens = np.unique(np.concatenate([np.unique(part) for part in parts]))
+    kind = np.min_scalar_type(len(tokens))
+    return [np.searchsorted(tokens, part).astype(kind) for part in parts], len(tokens)
+
+
+def _codes(parts: Sequence[NDArray[Any]], place: str) -> list[NDArray[np.uint32]]:
+    """The code points of strings of one length, (examples, characters) each."""
+    width = max(part.dtype.itemsize for part in parts) // 4
+    codes = [
+        np.ascontiguousarray(part, dtype=np.dtype(f"U{width}")).view(np.uint32).reshape(len(part), width)
+        for part in parts
+    ]
+    for part in codes:
+        short = np.flatnonzero(part[:, -1] == 0)
+        if len(short):
+            length = int(np.count_nonzero(part[short[0]]))
+            raise SpecError(
+                f"{place} must hold strings of one length, got one of {width} characters and one of {length} in row "
+                f"{short[0]}: pad them",
+                place,
+            )
+    return codes
