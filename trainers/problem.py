@@ -29,15 +29,21 @@ class Examples:
     Args:
         inputs: (examples, ...) numbers of any type, already scaled for classification. Models of numbers convert them
             to the trial's dtype; models of word ids get whole numbers as int64.
-        targets: (examples,) class numbers (int64) or regression targets (float).
+        targets: (examples,) class numbers, or numbers (examples,) or (examples, outputs) to predict, of any type.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
+        kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
     """
 
     inputs: NDArray[Any]
     targets: NDArray[Any]
     offsets: NDArray[np.int64]  # (clients,)
     sizes: NDArray[np.int64]  # (clients,)
+    kind: Literal["classes", "numbers"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            object.__setattr__(self, "kind", "numbers" if self.targets.dtype.kind == "f" else "classes")
 
     @property
     def clients(self) -> int:

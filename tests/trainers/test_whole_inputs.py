@@ -92,6 +92,38 @@ def test_models_of_numbers_compute_the_same_with_any_type(name: str, kind: str) 
     assert torch.equal(*losses)
 
 
+class Counts(ModelBuilder):
+    """A model of numbers."""
+
+    TARGETS = "numbers"
+
+    def build(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
+        return Network(problem, lambda: nn.Linear(3, 1), dtype, device)
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "bool"])
+def test_whole_numbers_to_predict_train_as_the_same_floats_do(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(models()._loaded, "counts", Counts())
+    monkeypatch.setattr(models(), "_own", {*models()._own, "counts"})
+    inputs = np.random.default_rng(0).standard_normal((40, 3))
+    lines = []
+    for target in (kind, "float64"):
+        file = tmp_path / f"{target}.npz"
+        np.savez(file, x=inputs, y=(np.arange(40) % 2).astype(target), client=np.arange(40) // 10)
+        trial = {
+            "task": {"name": "npz", "path": str(file), "model": "counts"},
+            "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2},
+            "adaptation": {"steps": [1]},
+            "rounds": 2,
+        }
+        lines.append(Pack.from_spec(parse(trial), device="cpu").advance()[-1])
+    assert "test_accuracy" not in lines[0]
+    assert lines[0]["test_loss"] == lines[1]["test_loss"]
+    assert lines[0]["train_loss"] == lines[1]["train_loss"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_large_ids_of_a_file_are_seen_to_the_bit_in_training_and_in_tests(
     dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

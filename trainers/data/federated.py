@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,16 +192,22 @@ def targets_of(name: str) -> str:
     return models()[name].TARGETS
 
 
-def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], targets: NDArray[Any]) -> Examples:
+def examples(
+    parts: Sequence[Rows],
+    inputs: Callable[[Rows], NDArray[Any]],
+    targets: NDArray[Any],
+    kind: Literal["classes", "numbers"] | None = None,
+) -> Examples:
     """The examples of clients, concatenated.
 
     Args:
         parts: rows of each client.
         inputs: maps rows to a new array of their inputs.
         targets: (all examples, ...).
+        kind: what the targets are, as in `Examples`.
     """
     parts = ClientRows.of(parts)
-    return Examples(inputs(parts.rows), targets[parts.rows], parts.offsets, parts.sizes)
+    return Examples(inputs(parts.rows), targets[parts.rows], parts.offsets, parts.sizes, kind)
 
 
 def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:

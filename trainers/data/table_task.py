@@ -30,7 +30,7 @@ from trainers.data.table import Table, forget, load
 from trainers.data.table_notes import class_notes, input_notes
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
-from trainers.problem import WHOLE, Problem
+from trainers.problem import WHOLE, Examples, Problem
 from trainers.values import shown
 
 _CLIENT = "client"
@@ -123,7 +123,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     return TableTask(
         document={"name": document["name"], **values},
         model=model,
-        model_settings=model_settings,
+        model_settings={**({"vocabulary": table.tokens} if table.tokens else {}), **model_settings},
         parts=parts,
         test=test,
         central=central,
@@ -171,24 +171,24 @@ def build(settings: TableTask, dtype: str) -> Problem:
     if table.sha256 != settings.sha256:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
     held_out = table.main if table.test is None else table.test
-    counts = {"classes": settings.classes, "vocabulary": table.tokens}
+    counts = {"classes": settings.classes} if classified else {}
     problem = Problem(
         model=settings.model,
-        train=_examples(table.main, settings.parts, dtype),
-        test=_examples(held_out, settings.test, dtype) if settings.test else None,
-        central=None if settings.central is None else _examples(table.main, (settings.central,), dtype),
-        model_settings={**{name: count for name, count in counts.items() if count}, **settings.model_settings},
+        train=_examples(table.main, settings.parts, classified, dtype),
+        test=_examples(held_out, settings.test, classified, dtype) if settings.test else None,
+        central=None if settings.central is None else _examples(table.main, (settings.central,), classified, dtype),
+        model_settings={**counts, **settings.model_settings},
     )
     forget(table)
     return problem
 
 
-def _examples(part: TablePart, groups: Sequence[Rows], dtype: str) -> Any:
+def _examples(part: TablePart, groups: Sequence[Rows], classified: bool, dtype: str) -> Examples:
     def inputs(rows: Rows) -> NDArray[Any]:
         chosen = part.inputs[rows]
         return chosen if chosen.dtype.kind in WHOLE else chosen.astype(dtype, copy=False)
 
-    return examples(groups, inputs, part.targets)
+    return examples(groups, inputs, part.targets, "classes" if classified else "numbers")
 
 
 def _format(document: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ A model is one file in trainers/models (or an installed package's entry point) w
     build(problem, dtype, device)        returns Network(problem, make, dtype, device, ...)
 
 where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores: (examples, classes) with
-cross-entropy, or, if the targets are floating-point numbers, (examples, numbers) with half the squared error.
+cross-entropy, or, if the targets are numbers (`Examples.kind`), (examples, numbers) with half the squared error.
 
 Gradients are computed in training mode, evaluations in evaluation mode. What a module draws in training comes from
 (seed, round, client, step): the masks of torch.nn.Dropout from each example's own key, anything else from the
@@ -91,7 +91,7 @@ class Network:
         self.like = torch.empty(0, dtype=torch.float32 if self.rounding else dtype, device=device)
         self.make = make
         self.example = train.inputs[:1].copy()
-        self.classifies = train.targets.dtype.kind != "f"
+        self.classifies = train.kind == "classes"
         self.generators = generators(device)
         self.draws: tuple[GlobalGenerator, ...] = ()
         self.module = self._made(0)
@@ -361,8 +361,8 @@ def examples_of(problem: Problem) -> Examples:
 
 def outputs_of(problem: Problem) -> int:
     """Numbers that a module must return for an example: classes, or targets of a regression."""
-    targets = examples_of(problem).targets
-    return math.prod(targets.shape[1:]) if targets.dtype.kind == "f" else classes_of(problem)
+    train = examples_of(problem)
+    return math.prod(train.targets.shape[1:]) if train.kind == "numbers" else classes_of(problem)
 
 
 def classes_of(problem: Problem) -> int:

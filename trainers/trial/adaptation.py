@@ -134,7 +134,7 @@ def _check_shots(shots: int, task: TaskSettings, problem: Callable[[], Problem])
     place = f"{PATH}.shots"
     if task not in _rarest:
         test = problem().test
-        if test is None or test.targets.dtype.kind not in "iu" or test.targets.ndim != 1:
+        if test is None or test.kind != "classes" or test.targets.ndim != 1:
             raise SpecError(f"{place} must be left out for a task without classes: give support", place)
         rows = np.concatenate([first + np.arange(size) for first, size in zip(test.offsets, test.sizes, strict=True)])
         _rarest[task] = rarest_class(test.targets[rows], test.sizes)

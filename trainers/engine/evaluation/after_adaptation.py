@@ -123,13 +123,13 @@ def split(problem: Problem, support: float, shots: int | None = None) -> tuple[P
         chosen[1].append(np.sort(rows[~first]))
     settings = dict(problem.model_settings)
     assert isinstance(train, Examples)
-    if train.targets.dtype.kind in "iu" and train.targets.ndim == 1 and "classes" not in settings:
+    if train.kind == "classes" and train.targets.ndim == 1 and "classes" not in settings:
         settings["classes"] = int(train.targets.max()) + 1  # a share of the examples may lack the last class
     problems = []
     for parts in chosen:
         sizes = np.array([len(part) for part in parts], np.int64)
         rows = np.concatenate(parts)
-        examples = Examples(test.inputs[rows], test.targets[rows], np.cumsum(sizes) - sizes, sizes)
+        examples = Examples(test.inputs[rows], test.targets[rows], np.cumsum(sizes) - sizes, sizes, test.kind)
         problems.append(replace(alone, train=examples, test=None, client_weights=None, model_settings=settings))
     return problems[0], problems[1]
 
