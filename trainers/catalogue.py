@@ -15,7 +15,7 @@ from trainers.hyperparameters import Hyperparameter, withdrawals
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
 from trainers.trial.parts import offered
-from trainers.trial.roles import ANY, ROLES, lacks, serving, taken
+from trainers.trial.roles import ANY, ROLES, STATE, lacks, serving, taken
 
 _HEAD = """# Methods, optimizers and schedules
 
@@ -177,13 +177,16 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
 
 
 def all_of(module: Configured) -> tuple[Hyperparameter, ...]:
-    """All settings, of an optimizer those that it has on the server.
+    """All settings, of an optimizer those that it has on the server, and the state that clients keep.
 
     Args:
         module: a plug-in.
     """
-    serves = isinstance(module, Optimizer) and "server" not in module.REFUSED
-    return offered(module, "server" if serves else "method")
+    if not isinstance(module, Optimizer):
+        return offered(module)
+    own = {role: offered(module, role) for role in ("server", "client") if role not in module.REFUSED}
+    first = own.get("server", own.get("client", ()))
+    return (*first, *(item for item in own.get("client", ()) if item is STATE and item not in first))
 
 
 def _overview(name: str, module: object, with_exchanges: bool) -> tuple[str, ...]:

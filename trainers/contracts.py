@@ -72,7 +72,7 @@ class Method(Configured, Protocol):
         return {}
 
     def stored(self, hyper: Any) -> tuple[str, ...]:
-        """Names of the client states, which every client keeps from round to round.
+        """Names of the tensors that every client keeps from round to round (engine/rounds/client_memory.py).
 
         Args:
             hyper: traced fields (T, 1, 1).
@@ -93,7 +93,8 @@ class Optimizer(Configured, Protocol):
         LINEAR: its directions are linear in the gradients.
         DECOUPLED: weight decay is added to the directions, not to the gradients.
         INACTIVE: where its settings change nothing, a literal. In a condition `local_steps` is the number of steps that
-            a client takes in a round, each time with new memory; such a condition does not hold in other roles.
+            a client takes in a round, each time with new memory; such a condition does not hold in other roles, or
+            if clients keep their memory.
         CLOSED_FORM: its rates on quadratics, in `trainers.theory.rates`; None has none.
         descend_: (hyper, memory, gradient, step, models, rate) moves models (T, M, P) by -rate times the direction of
             `direction_`, in fewer passes over memory. Clients on a CPU use it if all trials have the same settings:
@@ -135,7 +136,7 @@ class Optimizer(Configured, Protocol):
             hyper: traced fields (T, 1, 1).
             memory: from `init`.
             gradient: (T, M, P).
-            step: from 0; a number, or (T, 1, 1) integers.
+            step: from 0; a number, or (T, 1, 1) or (T, M, 1) integers.
         """
 
 

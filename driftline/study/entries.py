@@ -79,6 +79,16 @@ def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
         raise InvalidSpec("name", str(error)) from error
 
 
+def _with(values: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with further settings in their space."""
+    space = values.get("space", {})
+    if not settings or not isinstance(space, Mapping):
+        return values  # another kind of space is reported
+    if twice := [key for key in settings if key in space]:
+        raise InvalidSpec(twice[0], f"must not be given beside space.{twice[0]}, got both: leave one out")
+    return values | {"space": {**space, **settings}}
+
+
 def _preset(values: dict[str, Any]) -> dict[str, Any]:
     """The values with a preset written out; the other given keys override the preset's."""
     if "preset" not in values:
@@ -144,11 +154,13 @@ class PartEntry(Section):
     """An optimizer or a schedule with its search space.
 
     Attributes:
+        in_space: Settings that may stand beside name and space too; they are moved to the space.
         name: As in trainers/optimizers or trainers/schedules.
         space: Hyperparameter -> search space; omitted ones keep their defaults. "default" is the default space.
     """
 
     kind: ClassVar[spaces.Kind]
+    in_space: ClassVar[tuple[str, ...]] = ()
 
     name: str
     space: SpaceField = Key(default_factory=dict)
@@ -159,15 +171,18 @@ class PartEntry(Section):
         values = _named(values)
         if not isinstance(values, dict):
             return values
+        own = {key: value for key, value in values.items() if key in cls.in_space}
+        values = {key: value for key, value in values.items() if key not in own}
         if strange := [key for key in values if key not in cls.model_fields]:
             raise InvalidSpec(step(strange[0]), "unknown key: use name and space; settings belong under space")
-        return _resolve(values, cls.kind)
+        return _with(_resolve(values, cls.kind), own)
 
 
 class ClientOptimizerEntry(PartEntry):
-    """The optimizer of the clients with its search space."""
+    """The optimizer of the clients with its search space; `state: keep` may stand beside it."""
 
     kind = "client"
+    in_space = ("state",)
 
 
 class ServerOptimizerEntry(PartEntry):

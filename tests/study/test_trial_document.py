@@ -56,6 +56,28 @@ def test_structural_values_stand_outside_the_members():
         trial_document(one, "fedavg", [], seed=0)
 
 
+def test_the_state_of_client_optimizers_stands_beside_their_space_and_in_it():
+    def study(client):
+        return Study.from_yaml(TEXT.replace("    schedule:", f"    client: {client}\n    schedule:", 1))
+
+    one = study("{name: adam, state: keep, space: {beta1: 0.8}}")
+    assert one.check() == []
+    assert one == study("{name: adam, space: {beta1: 0.8, state: keep}}") == Study.from_json(one.to_json())
+    setting = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 5, "client.beta1": 0.8, "client.state": "keep"}
+    document = trial_document(one, "fedavg", [setting], seed=0)
+    assert document["client"] == {"name": "adam", "state": "keep"}
+    assert trainers.parse(document).optimizers["client"].keeps
+    both = study("{name: adam, state: {choice: [reset, keep]}, space: default}")
+    assert both.check() == []
+    assert set(both.entry("fedavg").client.space) == {"state", "beta1", "epsilon"}
+    with pytest.raises(InvalidSpec, match=r"client\.state: must not be given beside space\.state, got both"):
+        study("{name: adam, state: keep, space: {state: reset}}")
+    with pytest.raises(InvalidSpec, match=r"server\.state: unknown key: use name and space"):
+        Study.from_yaml(TEXT.replace("server: {name: sgd,", "server: {name: sgd, state: keep,"))
+    with pytest.raises(InvalidSpec, match=r"client\.space\.state.*one of reset, keep"):
+        study("{name: adam, state: kept}").check()
+
+
 def test_optimizers_of_an_entry_reach_the_trial_in_their_roles():
     central = {"hessian": [[1.0]], "center": [0.0]}
     study = Study.from_json(

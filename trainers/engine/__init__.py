@@ -4,7 +4,7 @@ Packages, each above those that it uses:
 
     packs         a pack from its first round to its last: plan, schedule, progress, checkpoints, report lines
     evaluation    measurements of a model: reports, adaptation of held-out clients, floating-point operations
-    rounds        what a method works with: cohort, server state, client states, the server's own data and branch
+    rounds        what a method works with: cohort, server state, client memory, the server's own data and branch
     local         the local steps of clients
     batches       which examples a step sees
     oracles       gradients, and the contract of a model

@@ -7,7 +7,8 @@ With server_lr equal to client_lr and plain SGD on the server, this is model ave
 local_steps, is the number of passes of every client over its own data. weight_decay is added to g_k, clip_norm bounds
 g_k. A client optimizer other than sgd turns g_k into d_k: then y_{k+1} = y_k - client_lr d_k, and q is the mean of
 d_1 + ... + d_K = (x - y_{K+1}) / client_lr, computed as a sum, so that it is exact for every client_lr. The memory of a
-client optimizer starts anew every round. Exchanges: one a round, the model down and a pseudo-gradient up.
+client optimizer starts anew every round, or stays with its client (client.state). Exchanges: one a round, the model
+down and a pseudo-gradient up.
 
 Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), in the form
 of "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

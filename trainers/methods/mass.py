@@ -136,7 +136,7 @@ def resolve(
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
-    """Names of the client states."""
+    """Names of what clients keep."""
     return (_KEPT[hyper.sync],) if hyper.sync in _KEPT else ()
 
 

@@ -4,7 +4,7 @@ With g the gradient (on the server the mean pseudo-gradient) and all operations 
 
     m <- beta1 m + (1 - beta1) g,   v <- v + g^2;   the direction is m / (sqrt(v) + epsilon)
 
-m starts at 0 and v at initial_accumulator, on clients in every round. beta1 0 is Adagrad itself, and null keeps no
+m starts at 0 and v at initial_accumulator, on clients at each reset. beta1 0 is Adagrad itself, and null keeps no
 mean. A large initial_accumulator is plain SGD with rate / sqrt(initial_accumulator), a large epsilon plain SGD with
 rate / epsilon. A sum needs no bias correction. With initial_accumulator 0 the first direction is the sign of g for |g|
 far above epsilon.

@@ -5,7 +5,7 @@ With g the gradient (on the server the mean pseudo-gradient), all operations ele
     m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2;   the direction is m' / (sqrt(v') + epsilon)
     with bias_correction   m' = m / (1 - beta1^t),  v' = v / (1 - beta2^t);   without   m' = m,  v' = v
 
-m starts at 0 and v at initial_accumulator, on clients in every round. FedAdam has no bias_correction, starts v at
+m starts at 0 and v at initial_accumulator, on clients at each reset. FedAdam has no bias_correction, starts v at
 epsilon^2 and steps along the mean change of the models (`preset: fedadam`). With bias_correction the first direction is
 the sign of g for |g| far above epsilon; a large epsilon with beta1 0 is gradient descent with rate / epsilon. On
 clients weight_decay is a part of g, unlike with `adamw`. The server's defaults are those of Yogi in "On the Outsized

@@ -2,8 +2,8 @@
 
     v <- momentum v + g;   the direction is v;   v is initially 0
 
-momentum 0 is gradient descent. On clients v is 0 at the start of every round, so one local step is gradient descent for
-any momentum. On the server this is `sgd` with momentum.
+momentum 0 is gradient descent. On clients v is 0 at each reset, so with state reset one local step is gradient descent
+for any momentum. On the server this is `sgd` with momentum.
 
 Source: "Some methods of speeding up the convergence of iteration methods" (Polyak 1964).
 """

@@ -2,7 +2,7 @@
 
     v <- momentum v + g;   the direction is g + momentum v;   v is initially 0
 
-momentum 0 is gradient descent. On clients v is 0 at the start of every round. Their models are the look-ahead iterates
+momentum 0 is gradient descent. On clients v is 0 at each reset. Their models are the look-ahead iterates
 u of MaSS with compensation_lr 0 (but the method `mass` keeps its sequences between rounds), and they return the
 look-ahead model of the last step. On the server this is `sgd` with momentum and nesterov.
 

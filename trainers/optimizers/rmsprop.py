@@ -2,7 +2,7 @@
 
     v <- beta2 v + (1 - beta2) g^2;   the direction is g / (sqrt(v) + epsilon)
 
-v is initially 0, on clients in every round. beta2 0 is the sign of g for |g| far above epsilon; a large epsilon is
+v is initially 0, on clients at each reset. beta2 0 is the sign of g for |g| far above epsilon; a large epsilon is
 gradient descent with rate / epsilon. Since there is no bias correction, elements of the first directions can be as
 large as 1 / sqrt(1 - beta2); `adam` with beta1 0 corrects that.
 

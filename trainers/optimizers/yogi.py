@@ -6,7 +6,7 @@ With g the gradient (on the server the mean pseudo-gradient), all operations ele
     the direction is factor m / (sqrt(v) + epsilon)
     with bias_correction   factor = sqrt(1 - beta2^t) / (1 - beta1^t);   without   factor = 1
 
-m starts at 0 and v at initial_accumulator, on clients in every round. With beta2 0 and initial_accumulator 0 the first
+m starts at 0 and v at initial_accumulator, on clients at each reset. With beta2 0 and initial_accumulator 0 the first
 direction is the sign of g, as with Adam; a large epsilon is plain SGD with rate / epsilon. Without bias_correction this
 is the form of the Yogi paper; with it, the default here, that of common libraries. The correction acts on the rate, so
 it does not scale epsilon as in Adam. The clients' beta2 and epsilon are those of the paper.

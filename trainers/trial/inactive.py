@@ -8,9 +8,11 @@ from typing import Any
 
 from trainers.contracts import Inactive, Schedule
 from trainers.trial.parts import DELTA_LR, REGISTRIES, TIED, offered
+from trainers.trial.roles import STATE
 from trainers.trial.server_units import ALONG
 
 RATES = ("client_lr", "server_lr")
+_STATE = f"client.{STATE.name}"
 Rules = dict[str, list[dict[str, Any]]]
 
 
@@ -74,6 +76,8 @@ def _remaining(kind: str, plugin: str, condition: Mapping[str, Any], given: Coll
     for name, value in condition.items():
         steps = name == "local_steps" and kind != "method"
         dotted = name if steps else _dotted(kind, name)
+        if steps and _STATE in given:
+            left[_STATE] = STATE.default
         if dotted in given and not (steps and kind != "client"):
             left[dotted] = value
         elif steps or _default(kind, plugin, name) != value:

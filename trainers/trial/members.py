@@ -16,8 +16,8 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.plugins import Configured
 from trainers.registry import methods, optimizers, schedules
-from trainers.trial.parts import REGISTRIES, SERVER_RATES, TIED, Given, Part, chosen, offered, parse_part
-from trainers.trial.roles import PLAIN, ROLES, lacks, refuse_member_keys, refuse_role
+from trainers.trial.parts import REGISTRIES, SERVER_RATES, Given, Part, chosen, offered, parse_part
+from trainers.trial.roles import PLAIN, ROLES, lacks, refuse_kept_state, refuse_member_keys, refuse_role
 from trainers.trial.server_units import along_gradients, check_followers
 from trainers.values import shown
 
@@ -70,6 +70,8 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
     chosen_optimizers = {
         role: parse_part(role, optimizers(), objects[role], own[role]) for role in ROLES if role in objects
     }
+    if "client" in chosen_optimizers and chosen_optimizers["client"].keeps:
+        refuse_kept_state(document["method"]["name"])
     schedule = parse_part("schedule", schedules(), objects["schedule"], own["schedule"])
     check_followers(chosen_method, chosen_optimizers)
     chosen_method, chosen_optimizers["server"] = along_gradients(chosen_method, chosen_optimizers["server"])
@@ -135,9 +137,8 @@ def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
     result: dict[str, Any] = {}
     members: list[dict[str, Any]] = [{} for _ in range(parts.method.members)]
     for kind, part in parts.by_kind.items():
-        result[kind] = {"name": part.name}
-        if part.tied and TIED.name in {item.name for item in offered(part.module, kind)}:
-            result[kind][TIED.name] = True
+        offers = {item.name for item in offered(part.module, kind)}
+        result[kind] = {"name": part.name, **{name: value for name, value in part.said.items() if name in offers}}
         for name, column in part.values.items():
             if part.tied and name == "server_lr":
                 continue

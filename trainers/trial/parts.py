@@ -11,7 +11,7 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unknown
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
-from trainers.trial.roles import ROLES, refuse_method_keys, refuse_settings, settings
+from trainers.trial.roles import ROLES, STATE, has_state, refuse_method_keys, refuse_settings, settings
 from trainers.trial.server_units import ALONG, scaled
 from trainers.values import shown
 
@@ -54,6 +54,7 @@ class Part(Generic[P]):
         members: number of members.
         tied: server_lr follows client_lr; the values of server_lr, if the method has it, are then None.
         delta_lrs: for each member of a method the delta_lr that server_lr is from, or None.
+        keeps: whether clients keep the memory of this optimizer from round to round (STATE is "keep").
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Part(Generic[P]):
     members: int
     tied: bool = False
     delta_lrs: tuple[float | None, ...] = ()
+    keeps: bool = False
 
     @property
     def module(self) -> P:
@@ -77,7 +79,12 @@ class Part(Generic[P]):
     def structural(self) -> dict[str, Any]:
         """The structural values, which are the same for all members of a pack."""
         own = {item.name: self.values[item.name][0] for item in self.described if not item.traced}
-        return {**own, TIED.name: True} if self.tied else own
+        return {**own, **self.said}
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What a document says beside the hyperparameters of the plug-in, where it is not the default."""
+        return {**({TIED.name: True} if self.tied else {}), **({STATE.name: "keep"} if self.keeps else {})}
 
     def member(self, index: int) -> dict[str, Any]:
         """All values of one member."""
@@ -95,14 +102,16 @@ class Given:
 def offered(module: Configured, kind: str = "method") -> tuple[Hyperparameter, ...]:
     """All settings of a method, optimizer or schedule.
 
-    These are the fields of its Hyper, for a method delta_lr and tied as alternatives to server_lr, and for an adaptive
-    server `along`.
+    These are the fields of its Hyper, for a method delta_lr and tied as alternatives to server_lr, for an adaptive
+    server `along`, and for a client optimizer with memory `state`.
 
     Args:
         module: the plug-in.
         kind: "method", "schedule" or the role of an optimizer.
     """
     own = _described(module, kind)
+    if kind == "client" and has_state(cast(Optimizer, module), kind):
+        return (*own, STATE)
     if kind == "server":
         return (*own, ALONG) if scaled(own, cast(Optimizer, module)) else own
     return (*own, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in own} else own
@@ -154,14 +163,16 @@ def parse_part(kind: str, registry: Registry[P], document: Any, members: Sequenc
     else:
         refuse_unknown(document, known, kind)
     rows, deltas = [], []
+    keeps = False
     for index, member in enumerate(members):
         _refuse_structural(member, described)
         whose = f": member {index} has none" if len(members) > 1 else ""
         row = _values(_merged(base, member), described, kind, whose, tied=tied)
         deltas.append(row.pop(DELTA_LR.name, None))
+        keeps = kind == "client" and row.pop(STATE.name, STATE.default) == "keep"
         rows.append(module.complete(row))
     values = {name: tuple(row[name] for row in rows) for name in rows[0]}
-    return Part(kind, document["name"], values, len(members), tied, tuple(deltas) if kind == "method" else ())
+    return Part(kind, document["name"], values, len(members), tied, tuple(deltas) if kind == "method" else (), keeps)
 
 
 def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str, Given]:

@@ -1,6 +1,6 @@
 """The four roles of optimizers in a trial: their settings, which optimizers a method takes, and why not the others.
 
-    client   turns a client's local gradients into its local steps; starts anew in every round
+    client   turns a client's local gradients into its local steps; starts anew in every round, or goes on (`STATE`)
     server   steps along the mean pseudo-gradient; keeps its memory between rounds, like the next two
     central  takes the steps of the server's own branch in mixed federated learning
     merge    steps along the sum of both branches' changes
@@ -26,6 +26,16 @@ ROLES = ("client", "server", "central", "merge")
 PLAIN = "sgd"
 """The optimizer in roles that a document leaves out: without settings, plain gradient steps."""
 
+STATE = Hyperparameter(
+    name="state",
+    kind="str",
+    default="reset",
+    traced=False,
+    choices=("reset", "keep"),
+    doc="of clients: with keep each goes on with its own memory and number of steps, with reset it starts anew",
+)
+"""A setting of every client optimizer but PLAIN, which has nothing to keep."""
+
 ANY, LINEAR = "any", "linear"
 """Which optimizers a method takes in a role; the third value, "none: REASON", takes none and says why."""
 _WITHOUT = {
@@ -46,6 +56,16 @@ def settings(optimizer: Optimizer, role: str) -> tuple[Hyperparameter, ...]:
     absent, defaults = optimizer.ABSENT.get(role, ()), optimizer.DEFAULTS.get(role, _NOTHING)
     own = [item for item in describe(optimizer.Hyper) if item.name not in absent]
     return tuple(replace(item, default=defaults.get(item.name, item.default)) for item in own)
+
+
+def has_state(optimizer: Optimizer, role: str) -> bool:
+    """Whether an optimizer has the setting STATE in a role.
+
+    Args:
+        optimizer: the optimizer.
+        role: one of ROLES.
+    """
+    return role == "client" and optimizer is not optimizers()[PLAIN]
 
 
 def taken(method: Method) -> dict[str, str]:
@@ -102,6 +122,21 @@ def refuse_role(role: str, optimizer: str, method: str) -> None:
             f"method {method} takes {takes} {role} optimizers ({able}), got {place}={optimizer}: its directions are "
             "not linear in the gradients",
             place,
+        )
+
+
+def refuse_kept_state(method: str) -> None:
+    """Raises a SpecError if a method's clients cannot keep the memory of their optimizer.
+
+    Args:
+        method: name of the method.
+    """
+    if taken(methods()[method]).get("client") == LINEAR:
+        path = join("client", STATE.name)
+        raise SpecError(
+            f"{path} must be reset for {method}, got {path}=keep: its clients' steps must be linear in the gradients "
+            "of the round, and kept memory holds earlier ones",
+            path,
         )
 
 
@@ -174,4 +209,4 @@ def _refuse_others(role: str, name: str, optimizer: str, place: str) -> None:
 
 
 def _names(optimizer: Optimizer, role: str) -> set[str]:
-    return {item.name for item in settings(optimizer, role)}
+    return {item.name for item in settings(optimizer, role)} | ({STATE.name} if has_state(optimizer, role) else set())

@@ -78,7 +78,7 @@ def means_of_stored(method, own, mean, weights):
     """(the server's mean of what all clients keep, that mean of what they do keep) after rounds of some clients."""
     running = pack(method, 15, task(weights, noise=0.3), clients_per_round=2, batch_size=1, seed=2)
     running.advance()
-    kept = running._lanes[0].now.clients.gather(np.arange(4))[own][0].numpy()
+    kept = running._lanes[0].now.clients.gather(np.arange(4)).values[own][0].numpy()
     assert np.abs(kept[:, :3]).max() > 0.01
     p = np.full(4, 0.25) if weights is None else np.array(weights)
     return running._lanes[0].now.state.memory[mean][0, 0].numpy(), p @ kept

@@ -1,7 +1,7 @@
 """The contract of a client optimizer, and the clipping of gradients.
 
-The cohort passes the trial's client optimizer to every LocalWork. The memory of a client's optimizer starts anew in
-every round and for every client; none of it is sent or stored.
+The cohort passes the trial's client optimizer to every LocalWork. Its memory starts anew in every round and for every
+client, or with `state: keep` each client continues with its own (`LocalWork.optimizer_memory`); none of it is sent.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+STEPS = "steps"
+"""Key of the number of steps taken, next to the optimizer's own memory, where the memory lasts longer than a round."""
 
 
 class ClientOptimizer(Protocol):
@@ -53,7 +56,12 @@ class ClientOptimizer(Protocol):
         ...
 
     def step_(
-        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+        self,
+        total: Tensor,
+        memory: dict[str, Tensor],
+        gradient: Tensor,
+        step: int | Tensor,
+        rate: Tensor | float = -1.0,
     ) -> None:
         """Subtracts rate times the direction from the totals. Changes them and the memory, and may change `gradient`.
 
@@ -61,7 +69,7 @@ class ClientOptimizer(Protocol):
             total: (width, busy, P), U.
             memory: (width, busy, P) each.
             gradient: (width, busy, P).
-            step: from 0.
+            step: from 0: a number, or (width, busy, 1) integers if clients differ, as those that continue may.
             rate: a number, or (width, 1, 1): minus the step's relative rate. If `moves_models`, `total` may also be the
                 models, and the rate client_lr times the relative rate.
         """

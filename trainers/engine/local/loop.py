@@ -40,7 +40,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trainers.engine.batches.examples import Remembered
-from trainers.engine.local.client_optimizer import rows_of
+from trainers.engine.local.client_optimizer import STEPS, rows_of
 from trainers.engine.local.descent import Descent
 from trainers.engine.local.gradients import Observe, displaced, less_anchor, observed
 from trainers.engine.local.optimizer_steps import Stepped
@@ -123,6 +123,8 @@ def _run(
     frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
     weigh = WeightedSums(work.plan.gradient_weights, member_steps, frame.totals)
+    lasting = frame.memory if isinstance(frame, Stepped) and work.optimizer_memory is not None else {}
+    ends = WeightedSums(None, member_steps, list(lasting.values()))
     first_loss = params.new_empty((0, clients))
     busy = [clients] * longest
     if client_steps is not None:
@@ -135,6 +137,7 @@ def _run(
             if loss is not None:
                 first_loss = loss
             weigh.after(step, widths[step + 1])
+            ends.after(step, widths[step + 1])
     steps = np.repeat(member_steps, clients).reshape(trials, clients)
     if client_steps is not None:
         steps = np.minimum(steps, client_steps)
@@ -142,7 +145,12 @@ def _run(
         first_loss = pad(first_loss, (0, 0, 0, trials - len(first_loss)), value=float("nan"))
     sums = weigh.result()
     kept = frame.kept(sums) if isinstance(frame, Stepped) else {}
-    return Local(partial(frame.lift, sums), steps, first_loss, kept, partial(frame.mean, sums))
+    memory = None
+    if work.optimizer_memory is not None:
+        before = work.optimizer_memory[STEPS]
+        memory = dict(zip(lasting, ends.result(), strict=True))
+        memory[STEPS] = before + torch.as_tensor(steps, device=before.device).unsqueeze(-1)
+    return Local(partial(frame.lift, sums), steps, first_loss, kept, partial(frame.mean, sums), memory)
 
 
 def _terms(gradients: LocalGradients, work: LocalWork, observe: Observe | None) -> LocalGradients:
@@ -216,6 +224,8 @@ def _one_by_one(
     steps = np.zeros((trials, clients), np.int64)
     loss = params.new_full((trials, clients), float("nan"))
     kept: dict[str, Tensor] = {}
+    memory = work.optimizer_memory
+    after = {name: held.clone() for name, held in (memory or {}).items()}
     shared = Remembered(batches)
     values = {item.name: getattr(work, item.name) for item in fields(work)}
     done: dict[int, Local] = {}
@@ -227,10 +237,14 @@ def _one_by_one(
         own["plan"] = rows_of(work.plan, one)
         if work.optimizer is not None:
             own["optimizer"] = work.optimizer.rows(one)
+        if memory is not None:
+            own["optimizer_memory"] = {name: held[one] for name, held in memory.items()}
         done[row] = _run(gradients, shared, params[one], replace(work, **own), alive[one], total=answer[one])
         steps[one], loss[one] = done[row].steps, done[row].first_loss
         for name, held in done[row].kept.items():
             kept.setdefault(name, replicas(params, *answer.shape))[row] = held[0]
+        for name, held in (done[row].optimizer_memory or {}).items():
+            after[name][row] = held[0]
 
     def lift() -> Tensor:
         for row in range(trials):
@@ -245,7 +259,7 @@ def _one_by_one(
             mean[row] = one.mean(weights)[0]
         return mean
 
-    return Local(lift, steps, loss, kept, average)
+    return Local(lift, steps, loss, kept, average, None if memory is None else after)
 
 
 def _widths(member_steps: NDArray[np.int64]) -> list[int]:

@@ -69,7 +69,12 @@ class ThreeSequences(_Sequences):
             memory[AUXILIARY].mul_(-rate).add_(start)
 
     def step_(
-        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+        self,
+        total: Tensor,
+        memory: dict[str, Tensor],
+        gradient: Tensor,
+        step: int | Tensor,
+        rate: Tensor | float = -1.0,
     ) -> None:
         """Advances the totals by one step."""
         auxiliary = memory[AUXILIARY].lerp_(total, self.mixing)
@@ -103,7 +108,12 @@ class TwoSequences(_Sequences):
         memory[MODEL].mul_(-rate).add_(start)
 
     def step_(
-        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+        self,
+        total: Tensor,
+        memory: dict[str, Tensor],
+        gradient: Tensor,
+        step: int | Tensor,
+        rate: Tensor | float = -1.0,
     ) -> None:
         """Advances the totals by one step."""
         model = subtract_(total, gradient, rate)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.engine.local.client_optimizer import clipped_
+from trainers.engine.local.client_optimizer import STEPS, clipped_
 from trainers.engine.local.work import GRADIENTS, LocalWork
 from trainers.engine.oracles.frame import Frame, Motion, subtract_
 from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, unset_replicas
@@ -57,7 +57,12 @@ class Stepped(Frame):
             back = motion.pull * motion.start
             self.shift = -back if motion.shift is None else motion.shift - back
         self.optimizer = optimizer
-        self.memory = {} if optimizer is None else optimizer.init(self.total)
+        self.first: int | Tensor = 0
+        if work.optimizer_memory is not None:
+            self.memory = {name: held.clone() for name, held in work.optimizer_memory.items()}
+            self.first = _first_step(self.memory.pop(STEPS))
+        else:
+            self.memory = {} if optimizer is None else optimizer.init(self.total)
         answers = {} if optimizer is None else {name: self.memory[name] for name in optimizer.returned}
         if self.rate is not None and optimizer is not None:
             optimizer.begin_(self.memory, motion.start, self.rate)
@@ -70,6 +75,7 @@ class Stepped(Frame):
             and work.gradient_scale is None
             and work.clip_norm is None
             and self.gradient_sum is None
+            and not isinstance(self.first, Tensor)
         )
         self.returned = tuple(answers)
         self.totals = [self.total, *answers.values()]
@@ -99,7 +105,8 @@ class Stepped(Frame):
         if optimizer is None:
             subtract_(total, gradient, rate)
         else:
-            optimizer.step_(total, memory, gradient, step, rate)
+            first = self.first[:width, :busy] if isinstance(self.first, Tensor) else self.first
+            optimizer.step_(total, memory, gradient, first + step, rate)
         if decayed is not None:
             subtract_(total, decayed, rate)
         return loss
@@ -162,6 +169,16 @@ class Stepped(Frame):
     def _sums(self, held: Tensor) -> Tensor:
         """What (T, M, P) stands for in totals: U of models start - client_lr U."""
         return held if self.rate is None else torch.sub(self.motion.start, held, out=held).div_(self.rate)
+
+
+def _first_step(steps: Tensor) -> int | Tensor:
+    """The number of steps that clients have taken (T, M, 1), as a number if it is that of all clients of one trial.
+
+    Several trials have numbers of their own, so that none depends on its neighbours.
+    """
+    if len(steps) > 1 or not steps.is_cpu or not bool((steps == steps[:, :1]).all()):
+        return steps
+    return int(steps[0, 0, 0])
 
 
 def _decay(work: LocalWork) -> Tensor | None:

@@ -48,6 +48,8 @@ class LocalWork:
         clip_norm: (T, 1, 1) largest L2 norm of a g_k.
         optimizer: turns local gradients into directions; the weighted sums are then sums of directions. The cohort
             fills in the trial's client optimizer.
+        optimizer_memory: its memory with the steps of each client (STEPS), (T, M, P) and (T, M, 1), from which it goes
+            on; None starts anew. The cohort fills it in.
         sum_gradients: also return the sums of the g_k themselves if an optimizer makes other directions.
     """
 
@@ -61,6 +63,7 @@ class LocalWork:
     correction: Tensor | None = None
     clip_norm: Tensor | None = None
     optimizer: ClientOptimizer | None = None
+    optimizer_memory: Mapping[str, Tensor] | None = None
     sum_gradients: bool = False
 
     @property
@@ -140,8 +143,9 @@ class Local:
         lift: computes the pseudo-gradients (T, M, P).
         steps: (T, M) number of steps that each client took.
         first_loss: (T, M) losses of the initial models on the first batches.
-        kept: final tensors of the client optimizer's memory, (T, M, P) each, by name.
+        kept: sums that the client optimizer returns (ClientOptimizer.returned), (T, M, P) each, by name.
         average: computes the mean of the pseudo-gradients if that costs less than they do (Frame.mean), else None.
+        optimizer_memory: as in LocalWork, after each client's last step; None if the optimizer started anew.
     """
 
     lift: Callable[[], Tensor]
@@ -149,6 +153,7 @@ class Local:
     first_loss: Tensor
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     average: Callable[[Tensor], Tensor | None] | None = None
+    optimizer_memory: Mapping[str, Tensor] | None = None
 
     @cached_property
     def pseudo_gradient(self) -> Tensor:

@@ -17,8 +17,8 @@ from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, 
 from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
 from trainers.engine.packs.setting import PackSetting
-from trainers.engine.rounds.client_states import ClientStore
-from trainers.engine.rounds.cohort import Cohort
+from trainers.engine.rounds.client_memory import ClientMemory
+from trainers.engine.rounds.cohort import CLIENT, Cohort
 from trainers.engine.rounds.counters import SHARED
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.engine.rounds.round_context import Draw, RoundContext
@@ -61,8 +61,8 @@ class Lane:
             role: RoleOptimizer(part.module, hyper_of(part, order, (1, 1), like))
             for role, part in spec.optimizers.items()
         }
-        client = spec.optimizers.get("client")
-        self._client_optimizer = None if client is None or client.name == PLAIN else optimizers["client"]
+        client = spec.optimizers.get(CLIENT)
+        self._client_optimizer = None if client is None or client.name == PLAIN else optimizers[CLIENT]
         method, hyper = spec.method.module, self._method_at(client_lr, server_lr)
         state = State(
             params=params,
@@ -71,11 +71,15 @@ class Lane:
             server_lr=server_lr.to(like).view(-1, 1, 1),
             memory=method.init(hyper, params),
         )
-        store = ClientStore(
-            method.stored(hyper), setting.model.clients, params[:members], spec.method.name,
-            idle=len(order) - members, stores=spec.members if setting.plan.separate else 1,
-        )  # fmt: skip
-        self.now = Progress.start(state, schedule, store, np.arange(len(order)) < members)
+        owner = spec.method.name
+        first = dict.fromkeys(method.stored(hyper), params.new_zeros(()).expand(members, *params.shape[1:]))
+        if client is not None and client.keeps:
+            owner += f" with client {client.name}"
+            begun = optimizers[CLIENT].rows(slice(members)).begin(params[:members])
+            first |= {f"{CLIENT}.{name}": held for name, held in begun.items()}
+        idle, lanes = len(order) - members, spec.members if setting.plan.separate else 1
+        memory = ClientMemory(first, setting.model.clients, owner, idle=idle, lanes=lanes)
+        self.now = Progress.start(state, schedule, memory, np.arange(len(order)) < members)
 
     @property
     def members(self) -> NDArray[np.int64]:
@@ -133,6 +137,8 @@ class Lane:
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort(round_index, draw)
         new = spec.method.module.train_round(hyper, old, cohort)
+        if cohort.kept:
+            new = new.store(**cohort.kept)
         if new.update_norm is None:
             raise RuntimeError(f"method {spec.method.name} must call state.step in every round, it did not")
         losses = {data: cohort.loss(old.params, data) for data in self._loss_data}
@@ -218,8 +224,7 @@ class Lane:
             counters=now.counters,
             alive=now.alive,
             central=central,
-            stored=now.clients.gather(clients),
-            met=now.clients.met(clients),
+            memory=now.clients.gather(clients),
             optimizer=self._client_optimizer,
             relative_rates=self.relative_rates(draw),
         )

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.rounds.client_states import ClientStore
+from trainers.engine.rounds.client_memory import ClientMemory
 from trainers.engine.rounds.counters import Counters
 from trainers.engine.rounds.server_state import State
 
@@ -30,7 +30,7 @@ class Progress:
         counters: communication and computation so far.
         alive: (T,) False from the round in which a trial diverges, and for idle slots.
         first_loss: (T,) training loss of the first round; NaN before.
-        clients: client states.
+        clients: what the clients keep.
         members: number of slots that are not idle; these come first.
     """
 
@@ -39,17 +39,19 @@ class Progress:
     counters: Counters
     alive: NDArray[np.bool_]
     first_loss: NDArray[np.float64]
-    clients: ClientStore
+    clients: ClientMemory
     members: int
 
     @staticmethod
-    def start(state: State, schedule: dict[str, Tensor], clients: ClientStore, occupied: NDArray[np.bool_]) -> Progress:
+    def start(
+        state: State, schedule: dict[str, Tensor], clients: ClientMemory, occupied: NDArray[np.bool_]
+    ) -> Progress:
         """The progress before the first round.
 
         Args:
             state: the initial models.
             schedule: state of the schedule before the first round.
-            clients: an empty store.
+            clients: their memory, of which nothing is stored.
             occupied: (T,) False for idle slots.
         """
         trials, members = len(occupied), int(occupied.sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +21,11 @@ from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, weighted_mean
 from trainers.engine.rounds.central_data import Central
+from trainers.engine.rounds.client_memory import CohortMemory
 from trainers.engine.rounds.round_context import RoundContext
+
+CLIENT = "client"
+"""Role of the clients' optimizer, which owns what they keep for it (engine/rounds/client_memory.py)."""
 
 
 class Cohort:
@@ -31,7 +35,8 @@ class Cohort:
         context: the round.
 
     Attributes:
-        stored: states of these clients, (T, M, P) each; initially 0.
+        stored: what these clients keep for the method, (T, M, P) each; initially 0.
+        kept: what they keep for their optimizer after the round's last local loop, by dotted name.
         share: the cohort's share of the weights of all clients; 1 if all take part.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         counters: communication and computation of the pack so far, this round included.
@@ -41,7 +46,11 @@ class Cohort:
         self._context = context
         self._oracle, self._batches, self._alive = context.oracle, context.draw.batches, context.alive
         self._weights = context.draw.weights
-        self.stored, self.share = context.stored, context.draw.share
+        memory = context.memory or CohortMemory({}, np.zeros(self.clients, bool))
+        self.stored, self._met = memory.of(), memory.met
+        self._optimizer_memory: Mapping[str, Tensor] | None = memory.of(CLIENT) or None
+        self.kept: dict[str, Tensor] = {}
+        self.share = context.draw.share
         self.optimizer, self.counters = context.optimizer, context.counters
         self._loss: tuple[Tensor, Tensor] | None = None
         self._broadcast: Tensor | None = None
@@ -65,8 +74,7 @@ class Cohort:
     @property
     def met(self) -> Tensor:
         """(1, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
-        met = np.zeros(self.clients, bool) if self._context.met is None else self._context.met
-        return torch.as_tensor(met, device=self._weights.device).view(1, -1, 1)
+        return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
 
     def with_rates(self, plan: StepPlan) -> StepPlan:
         """The plan of the clients' local steps at the rates that the schedule gives these steps."""
@@ -283,17 +291,21 @@ class Cohort:
         return gradients if weight_decay is None or self._decoupled else gradients + weight_decay * params
 
     def _completed(self, work: LocalWork) -> LocalWork:
-        """The work with the schedule's rates and the trial's client optimizer."""
+        """The work with the schedule's rates and the trial's client optimizer, which continues if clients keep it."""
         plan = self.with_rates(work.plan)
-        if plan is work.plan and (self.optimizer is None or work.optimizer is not None):
-            return work
-        return replace(work, plan=plan, optimizer=work.optimizer or self.optimizer)
+        if self.optimizer is None or work.optimizer is not None:
+            return work if plan is work.plan else replace(work, plan=plan)
+        return replace(work, plan=plan, optimizer=self.optimizer, optimizer_memory=self._optimizer_memory)
 
     def _work(self, gradients: LocalGradients, batches: RoundBatches, params: Tensor, work: LocalWork) -> Local:
         """Runs the local loop, and remembers how to run it again for a report."""
         again = partial(run_local_steps, gradients, batches, params, alive=self._alive)
         self._worked = (again, params, work)
-        return again(work)
+        done: Local = again(work)
+        if done.optimizer_memory is not None:
+            self._optimizer_memory = done.optimizer_memory
+            self.kept = {f"{CLIENT}.{name}": held for name, held in done.optimizer_memory.items()}
+        return done
 
     def _sent(self, params: Tensor) -> int:
         """Number of models to broadcast so that the clients hold `params`: 0 if it was the round's last broadcast."""

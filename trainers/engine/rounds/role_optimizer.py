@@ -11,11 +11,8 @@ import torch
 from torch import Tensor
 
 from trainers.contracts import Optimizer
-from trainers.engine.local.client_optimizer import rows_of
+from trainers.engine.local.client_optimizer import STEPS, rows_of
 from trainers.engine.oracles.frame import subtract_
-
-STEPS = "steps"
-"""Memory key of the number of steps taken, next to the optimizer's own memory."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,19 @@ class RoleOptimizer:
         """Nothing: the memory has no sums of directions."""
 
     def step_(
-        self, total: Tensor, memory: dict[str, Tensor], gradient: Tensor, step: int, rate: Tensor | float = -1.0
+        self,
+        total: Tensor,
+        memory: dict[str, Tensor],
+        gradient: Tensor,
+        step: int | Tensor,
+        rate: Tensor | float = -1.0,
     ) -> None:
         """Advances the totals by one step."""
-        if self.shared is not None and self.module.descend_ is not None and not isinstance(rate, Tensor):
-            self.module.descend_(self.shared, memory, gradient, step, total, rate)
-        else:
+        fused = self.module.descend_
+        if isinstance(rate, Tensor) or isinstance(step, Tensor) or fused is None or self.shared is None:
             subtract_(total, self.module.direction_(self.hyper, memory, gradient, step), rate)
+        else:
+            fused(self.shared, memory, gradient, step, total, rate)
 
     def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
         """The tensor to which a gradient may be added, or None (see ClientOptimizer)."""
@@ -89,7 +92,7 @@ class RoleOptimizer:
         return replace(self, hyper=rows_of(self.hyper, rows))
 
     def begin(self, params: Tensor) -> dict[str, Tensor]:
-        """The memory before the first call of `step`.
+        """The memory before the first step ever, with the number of steps: for `step`, or for clients that keep it.
 
         Args:
             params: (T, 1, P).

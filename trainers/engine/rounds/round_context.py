@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from torch import Tensor
 from trainers.engine.local.client_optimizer import ClientOptimizer
 from trainers.engine.oracles.oracle import Oracle, RoundBatches
 from trainers.engine.rounds.central_data import Central
+from trainers.engine.rounds.client_memory import CohortMemory
 from trainers.engine.rounds.counters import Counters
 
 
@@ -44,8 +44,7 @@ class RoundContext:
         counters: updated in place.
         alive: (T,) True for trials that have not diverged.
         central: the server's own data; None if it has none.
-        stored: states of the clients, (T, M, P) each; initially 0.
-        met: (M,) True for clients that stored something before.
+        memory: what the clients keep, for the method and for their optimizer; None is nothing.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
     """
@@ -56,7 +55,6 @@ class RoundContext:
     counters: Counters
     alive: NDArray[np.bool_]
     central: Central | None = None
-    stored: Mapping[str, Tensor] = field(default_factory=dict)
-    met: NDArray[np.bool_] | None = None
+    memory: CohortMemory | None = None
     optimizer: ClientOptimizer | None = None
     relative_rates: Tensor | None = None

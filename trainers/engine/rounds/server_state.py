@@ -20,11 +20,12 @@ class State:
     Args:
         params: (T, 1, P) broadcast models.
         optimizers: role -> optimizer.
-        optimizer_memory: role -> memory of its optimizer. Client optimizers start anew every round and have none here.
+        optimizer_memory: role -> memory of its optimizer. Client optimizers have none here: they start anew every
+            round, or each client keeps its own (engine/rounds/client_memory.py).
         server_lr: (T, 1, 1) rate of the round.
         memory: memory of the method, (T, ...) tensors; empty for most methods.
         update_norm: (T,) norm of the pseudo-gradient of the last server step; None before the first one.
-        stored: new states of the round's clients, (T, M, P) each; the pack writes them to its store.
+        stored: new memory of the round's clients by dotted name, (T, M, P) or (T, M, 1); the pack writes it back.
     """
 
     params: Tensor
@@ -65,9 +66,9 @@ class State:
         return replace(self, memory={**self.memory, **memory})
 
     def store(self, **stored: Tensor) -> State:
-        """The state with new client states for the round's clients; other client states do not change.
+        """The state with new memory for the round's clients; the memory of other clients does not change.
 
         Args:
-            stored: name -> (T, M, P), with names from the method's `stored`.
+            stored: name -> (T, M, P), with names from the method's `stored`, or dotted ones of its clients' optimizer.
         """
         return replace(self, stored={**self.stored, **stored})

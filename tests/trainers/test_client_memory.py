@@ -1,4 +1,4 @@
-"""What clients keep from round to round: the store by itself, its limit, and whole trials that use it."""
+"""What clients keep from round to round: the memory by itself, its limit, and whole trials that use it."""
 
 from dataclasses import replace
 
@@ -9,18 +9,25 @@ import torch
 from trainers.engine.memory import available_memory
 from trainers.engine.packs import lane
 from trainers.engine.packs.pack import Pack
-from trainers.engine.rounds import client_states as stores
-from trainers.engine.rounds.client_states import ClientStore, Size, place
+from trainers.engine.rounds import client_memory as memories
+from trainers.engine.rounds.client_memory import ClientMemory, Size, place
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
 GIB = 1 << 30
 WORK = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3}
 STATEFUL = [
-    {"name": "scaffold", **WORK, "variates": "stored"},
-    {"name": "scaffold", **WORK, "variates": "stored", "variate_update": "gradient", "displacement_source": "batch"},
-    {"name": "feddyn", **WORK, "prox": 0.4},
-]
+    {"method": {"name": "scaffold", **WORK, "variates": "stored"}},
+    {
+        "method": {
+            "name": "scaffold", **WORK, "variates": "stored",
+            "variate_update": "gradient", "displacement_source": "batch",
+        }
+    },
+    {"method": {"name": "feddyn", **WORK, "prox": 0.4}},
+    {"method": {"name": "fedavg", **WORK}, "client": {"name": "momentum", "state": "keep"}},
+    {"method": {"name": "feddyn", **WORK, "prox": 0.4}, "client": {"name": "adam", "epsilon": 0.1, "state": "keep"}},
+]  # fmt: skip
 
 
 def document(method, **changes):
@@ -49,55 +56,83 @@ def like(trials=2, parameters=16, dtype=torch.float64):
     return torch.zeros((trials, 1, parameters), dtype=dtype)
 
 
+def memory_of(*names, clients=5, first=None, **more):
+    return ClientMemory({**dict.fromkeys(names, like()), **(first or {})}, clients, "test", **more)
+
+
 def test_a_store_gives_back_what_each_client_was_given():
-    store = ClientStore(("a", "b"), 5, like(), "test")
+    store = memory_of("a", "b")
     one, two = torch.randn(2, 3, 16, dtype=torch.float64), torch.randn(2, 2, 16, dtype=torch.float64)
     everyone = np.ones(2, bool)
     store.put(np.array([4, 0, 2]), {"a": one}, everyone)
     store.put(np.array([2, 3]), {"a": two, "b": 2 * two}, everyone)
-    found = store.gather(np.array([0, 1, 2, 3, 4]))
+    found = store.gather(np.array([0, 1, 2, 3, 4])).values
     assert torch.equal(found["a"], torch.stack([one[:, 1], 0 * one[:, 0], two[:, 0], two[:, 1], one[:, 0]], 1))
     assert torch.equal(found["b"][:, 2:4], 2 * two)
     assert not found["b"][:, [0, 1, 4]].any()
     found["a"].zero_()  # what was gathered is a copy
-    assert store.gather(np.array([4]))["a"].any()
+    assert store.gather(np.array([4])).values["a"].any()
+
+
+def test_an_optimizers_memory_has_first_values_counters_and_its_own_record_of_who_has_stored():
+    square, none_yet = torch.full_like(like(), 0.25), torch.zeros((2, 1, 1), dtype=torch.int64)
+    first = {"client.square": square, "client.steps": none_yet}
+    store = memory_of("a", first=first)
+    assert store.size.total == 5 * 2 * (2 * 16 * 8 + 8)
+    squares, steps = torch.randn(2, 2, 16, dtype=torch.float64), torch.tensor([[[3], [4]], [[5], [6]]])
+    store.put(np.array([1, 3]), {"client.square": squares, "client.steps": steps}, np.array([True, False]))
+    found = store.gather(np.array([3, 0, 1]))
+    assert not found.met.any()  # the method has stored nothing
+    own = found.of("client")
+    assert torch.equal(own["square"][0], torch.stack([squares[0, 1], square[0, 0], squares[0, 0]]))
+    assert own["steps"].flatten().tolist() == [4, 0, 3, 0, 0, 0]
+    assert list(found.of()) == ["a"]
+    store.put(np.array([3]), {"a": squares[:, :1]}, np.ones(2, bool))
+    assert store.gather(np.array([3, 1])).met.tolist() == [True, False]
+    row = store.row(0)
+    del row["of client.square"]  # of a pack in which no member needed it
+    again = memory_of("a", first=first)
+    again.load([row, store.row(1)])
+    loaded = again.gather(np.array([1, 0])).of("client")
+    assert torch.equal(loaded["square"][0], square[0].expand(2, 16))
+    assert loaded["steps"][0].flatten().tolist() == [3, 0]
 
 
 def test_trials_that_rest_keep_what_they_had():
-    store = ClientStore(("a",), 3, like(), "test")
+    store = memory_of("a")
     first = torch.randn(2, 2, 16, dtype=torch.float64)
     store.put(np.array([0, 1]), {"a": first}, np.ones(2, bool))
     store.put(np.array([0, 1]), {"a": first + 1}, np.array([True, False]))
-    assert torch.equal(store.gather(np.array([0, 1]))["a"], torch.stack([first[0] + 1, first[1]]))
+    assert torch.equal(store.gather(np.array([0, 1])).values["a"], torch.stack([first[0] + 1, first[1]]))
 
 
 def test_a_name_that_is_not_kept_is_refused():
     with pytest.raises(RuntimeError, match=r"must list its client states in stored\(hyper\), got b as well"):
-        ClientStore(("a",), 3, like(), "test").put(np.array([0]), {"b": like()}, np.ones(2, bool))
+        memory_of("a").put(np.array([0]), {"b": like()}, np.ones(2, bool))
 
 
 def test_nothing_is_kept_for_idle_places():
-    store = ClientStore(("a",), 5, like(), "test", idle=3)
+    store = memory_of("a", idle=3)
     assert store.size.trials == 2
     values = torch.randn(5, 1, 16, dtype=torch.float64)
     store.put(np.array([1]), {"a": values}, np.array([True, False, False, False, False]))
-    found = store.gather(np.array([1]))["a"]
+    found = store.gather(np.array([1])).values["a"]
     assert found.shape == (5, 1, 16)
     assert torch.equal(found[0], values[0])
     assert not found[1:].any()
 
 
 def test_a_checkpoint_holds_the_clients_that_took_part():
-    store = ClientStore(("a",), 1000, like(), "test")
+    store = memory_of("a", clients=1000)
     values = torch.randn(2, 2, 16, dtype=torch.float64)
     store.put(np.array([7, 900]), {"a": values}, np.ones(2, bool))
     rows = [store.row(0), store.row(1)]
     assert all(row["of a"].shape == (2, 16) for row in rows)
-    again = ClientStore(("a",), 1000, like(), "test")
+    again = memory_of("a", clients=1000)
     again.put(np.array([5]), {"a": values[:, :1]}, np.ones(2, bool))  # is forgotten
     again.load(rows)
     everyone = np.arange(1000)
-    assert torch.equal(again.gather(everyone)["a"], store.gather(everyone)["a"])
+    assert torch.equal(again.gather(everyone).values["a"], store.gather(everyone).values["a"])
 
 
 @pytest.mark.parametrize(
@@ -131,26 +166,36 @@ def test_a_store_that_fits_nowhere_says_how_large_it_is(device_free, host_free, 
     assert "train fewer trials in a pack (resources.packs of a study), take fewer clients" in text
 
 
-@pytest.mark.parametrize("method", STATEFUL)
-def test_too_large_a_store_is_refused_before_training(method, monkeypatch):
-    # 12 clients x 800 numbers (650 and pads) x 3 trials x 8 bytes, three times while a checkpoint is written
-    needed = 3 * 12 * 800 * 3 * 8
+def bytes_of(case):
+    """12 clients x 800 numbers (650 and pads) x 3 trials x 8 bytes for each tensor, and 8 bytes for a counter."""
+    client = case.get("client", {}).get("name")
+    tensors = (case["method"]["name"] != "fedavg") + {None: 0, "momentum": 1, "adam": 2}[client]
+    return 12 * 3 * 8 * (tensors * 800 + (client is not None))
 
-    def made(free, method=method, plan=None):
+
+@pytest.mark.parametrize("case", STATEFUL)
+def test_too_large_a_store_is_refused_before_training(case, monkeypatch):
+    needed = 3 * bytes_of(case)  # three times while a checkpoint is written
+
+    def made(free, case=case, plan=None):
         def limited(*arguments, **more):
-            return ClientStore(*arguments, host_free=lambda: free, **more)
+            return ClientMemory(*arguments, host_free=lambda: free, **more)
 
-        monkeypatch.setattr(lane, "ClientStore", limited)
-        return Pack.from_spec(parse(document(method)), plan=plan)
+        monkeypatch.setattr(lane, "ClientMemory", limited)
+        return Pack.from_spec(parse(document(**case)), plan=plan)
 
     plan = made(int(needed / 0.9) + 1).plan
-    with pytest.raises(SpecError, match=rf"the client states of {method['name']} must fit into memory, got"):
+    owner = " with client ".join([case["method"]["name"], *([case["client"]["name"]] if "client" in case else [])])
+    with pytest.raises(SpecError, match=rf"the client states of {owner} must fit into memory, got") as caught:
         made(int(needed / 0.9) - 1)
+    assert caught.value.path == ("client.state" if "client" in case else "method")
+    assert ("or client.state: reset" in str(caught.value)) == ("client" in case)
+    assert "\n" not in str(caught.value)
     for other in (replace(plan, separate=True), replace(plan, width=7)):  # idle places take nothing
         made(int(needed / 0.9) + 1, plan=other)
         with pytest.raises(SpecError, match="must fit into memory"):
             made(int(needed / 0.9) - 1, plan=other)
-    made(0, {"name": "scaffold", **WORK})  # fresh variates: nothing is stored, and nothing can be too large
+    made(0, {"method": {"name": "scaffold", **WORK}})  # fresh variates: nothing is stored, and nothing can be too large
 
 
 def test_available_memory_is_the_least_of_computer_and_control_group(tmp_path):
@@ -170,36 +215,36 @@ def test_available_memory_is_the_least_of_computer_and_control_group(tmp_path):
     assert (available_memory() or 1) > 0
 
 
-@pytest.mark.parametrize("method", STATEFUL)
-def test_where_a_store_lies_changes_nothing(method, monkeypatch):
-    given = document(method)
+@pytest.mark.parametrize("case", STATEFUL)
+def test_where_a_store_lies_changes_nothing(case, monkeypatch):
+    given = document(**case)
     plain = train(given)
     places = []
 
-    def spilled(size, device_free, host_free, name):
+    def spilled(size, *_):
         places.append(size.total)
         return "host"
 
-    monkeypatch.setattr(stores, "place", spilled)
+    monkeypatch.setattr(memories, "place", spilled)
     assert train(given) == plain
-    assert places == [12 * 800 * 3 * 8]
+    assert places == [bytes_of(case)]
 
 
-@pytest.mark.parametrize("method", STATEFUL)
-def test_a_trial_is_the_same_alone_and_in_a_pack(method):
-    given = document(method)
+@pytest.mark.parametrize("case", STATEFUL)
+def test_a_trial_is_the_same_alone_and_in_a_pack(case):
+    given = document(**case)
     together = Pack.from_spec(parse(given)).advance()
     for number, member in enumerate(given["members"]):
-        alone = train({**given, "method": {**method, **member}, "members": None})
+        alone = train({**given, "method": {**case["method"], **member}, "members": None})
         for line, other in zip(stripped(line for line in together if line["member"] == number), alone, strict=True):
             for name, value in other.items():
                 wanted = value if value is None else pytest.approx(value, rel=1e-10, abs=1e-10)
                 assert line[name] == wanted, name
 
 
-@pytest.mark.parametrize("method", STATEFUL)
-def test_restart_equals_uninterrupted_to_the_bit(method):
-    spec = parse(document(method))
+@pytest.mark.parametrize("case", STATEFUL)
+def test_restart_equals_uninterrupted_to_the_bit(case):
+    spec = parse(document(**case))
     whole = stripped(Pack.from_spec(spec).advance())
     for stop in (0, 1, 5):
         pack = Pack.from_spec(spec)
@@ -211,7 +256,7 @@ def test_restart_equals_uninterrupted_to_the_bit(method):
 
 def test_a_diverged_trial_leaves_the_stores_of_the_others_alone():
     members = [{}, {"client_lr": 30.0, "server_lr": 1e9}, {"server_lr": 0.02}]
-    method = STATEFUL[0]
+    method = STATEFUL[0]["method"]
     lines = Pack.from_spec(parse(document(method, members=members))).advance()
     assert [line["member"] for line in lines if line["diverged"]] == [1]
     calm = Pack.from_spec(parse(document(method, members=[{}, {"server_lr": 0.02}]))).advance()
@@ -230,6 +275,6 @@ def test_clients_of_no_weight_are_stored_all_the_same():
         "centers": [[0.0], [3.0], [50.0]],
         "client_weights": [0.5, 0.5, 0.0],
     }
-    document_ = {"task": task, "method": {**STATEFUL[2], "server_lr": 0.05}, "rounds": 400, "eval_every": 400}
+    document_ = {"task": task, "method": {**STATEFUL[2]["method"], "server_lr": 0.05}, "rounds": 400, "eval_every": 400}
     end = Pack.from_spec(parse({**document_, "report": ["params"]})).advance()[-1]
     assert end["params"] == pytest.approx([9 / 4], abs=1e-9)

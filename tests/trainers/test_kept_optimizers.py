@@ -1,0 +1,210 @@
+"""Client optimizers whose memory stays with each client: against torch's AdamW, in packs, in oracles, and refusals."""
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.engine.packs.plan import Plan
+from trainers.errors import SpecError
+from trainers.registry import optimizers
+from trainers.trial.document import parse
+from trainers.trial.inactive import inactive, inactive_rules
+
+KEEPING = [name for name, module in optimizers().items() if "client" not in module.REFUSED and name != "sgd"]
+WORK = {"client_lr": 0.05, "server_lr": 0.02, "local_steps": 3}
+GENERATOR = np.random.default_rng(5)
+FACTORS = GENERATOR.normal(size=(5, 3, 3))
+HESSIANS, CENTERS = FACTORS @ FACTORS.transpose(0, 2, 1) + np.eye(3), GENERATOR.normal(size=(5, 3))
+FIVE = {"clients_per_round": None, "batch_size": 5}
+QUADRATIC = {"name": "quadratic", "hessians": HESSIANS.tolist(), "centers": CENTERS.tolist()}
+
+
+def digits(name, state="keep", **changes):
+    return {
+        "task": {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}},
+        "method": {"name": "fedavg", **WORK},
+        "client": {"name": name, "state": state},
+        "clients_per_round": 3,
+        "batch_size": 4,
+        "rounds": 6,
+        "dtype": "float64",
+        **changes,
+    }
+
+
+def stripped(lines, member=None):
+    """The lines of all members, or of one as if it were alone."""
+    left = ("wall_seconds",) if member is None else ("wall_seconds", "member")
+    chosen = [line for line in lines if member is None or line["member"] == member]
+    return [{name: value for name, value in line.items() if name not in left} for line in chosen]
+
+
+def near(lines, others):
+    for line, other in zip(lines, others, strict=True):
+        for name, value in other.items():
+            assert line[name] == (value if value is None else pytest.approx(value, rel=1e-10, abs=1e-10)), name
+
+
+def torch_loop(state, rounds, method, server):
+    """Models after every round of local torch.optim.AdamW, one for each client, and torch.optim.SGD on the server."""
+    model = torch.zeros(3, dtype=torch.float64)
+    outer = torch.optim.SGD([model], lr=method["server_lr"], **server)
+    kept, models = {}, []
+    hessians, centers = torch.tensor(HESSIANS), torch.tensor(CENTERS)
+    for number in range(rounds):
+        clients = randomness.cohort(7, number, 5, 2).tolist()
+        model.grad = torch.zeros_like(model)
+        for client in clients:
+            if state == "reset" or client not in kept:
+                point = torch.empty_like(model)
+                kept[client] = (
+                    point,
+                    torch.optim.AdamW(
+                        [point],
+                        lr=method["client_lr"],
+                        betas=(0.8, 0.95),
+                        eps=1e-3,
+                        weight_decay=method["weight_decay"],
+                    ),
+                )
+            point, inner = kept[client]
+            point.copy_(model)
+            for _ in range(method["local_steps"]):
+                point.grad = hessians[client] @ (point - centers[client])
+                point.grad *= (method["clip_norm"] / point.grad.norm()).clamp(max=1)
+                inner.step()
+            model.grad += (model - point) / method["client_lr"] / len(clients)
+        outer.step()
+        models.append(model.tolist())
+    return models
+
+
+@pytest.mark.parametrize("client_lr", [0.02, 5e-4])  # moves models, and sums of directions
+@pytest.mark.parametrize("state", ["keep", "reset"])
+def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr):
+    """2 of 5 clients a round: those that return after rounds away go on with their moments and counts."""
+    method = {"client_lr": client_lr, "server_lr": client_lr / 2, "local_steps": 4, "weight_decay": 0.1, "clip_norm": 2}
+    given = {
+        "task": QUADRATIC,
+        "method": {"name": "fedavg", **method},
+        "client": {"name": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3, "state": state},
+        "server": {"name": "sgd", "momentum": 0.9, "nesterov": True},
+        "clients_per_round": 2,
+        "rounds": 100,
+        "seed": 7,
+        "report": ["params"],
+        "dtype": "float64",
+    }
+    wanted = torch_loop(state, 100, method, {"momentum": 0.9, "nesterov": True})
+    lines = Pack.from_spec(parse(given)).advance()[1:]
+    np.testing.assert_allclose([line["params"] for line in lines], wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_trial_is_the_same_alone_packed_restored_and_split(name):
+    members = [{}, {"local_steps": 5, "client_lr": 0.02}, {"clip_norm": 0.5}]
+    spec = parse(digits(name, members=members))
+    lines = begun(spec).advance()
+    pack = begun(spec)
+    early = pack.advance(3)
+    data = pack.to_bytes()
+    assert stripped(early + Pack.restore(spec, data).advance()) == stripped(lines)
+    parts = Pack.split(data)
+    two = parse(digits(name, members=[members[2], members[1]]))
+    later = Pack.restore(two, Pack.join([parts[2], parts[1]])).advance()
+    fresh = begun(parse(digits(name, "reset", members=members))).advance()
+    near(stripped(lines)[: 2 * 3], stripped(fresh)[: 2 * 3])  # the same until clients come back
+    for number, member in enumerate(members):
+        alone = stripped(begun(parse({**digits(name), "members": [member]})).advance(), 0)
+        near(stripped(lines, number), alone)
+        if number:
+            near(stripped(later, 2 - number), alone[4:])
+        assert alone[-1]["train_loss"] != pytest.approx(stripped(fresh, number)[-1]["train_loss"], rel=1e-6)
+
+
+def begun(spec, oracle="stacked", **changes):
+    """A pack whose plan is given, not measured."""
+    plan = Plan(oracle, spec.members, torch.get_num_threads(), "cpu", spec.dtype, 1, **changes)
+    return Pack.from_spec(spec, plan=plan)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_clients_with_unequal_steps_keep_counts_of_their_own(separate):
+    """19 clients of 75 or 76 examples pass over them in 15 or 16 steps."""
+    method = {"name": "fedprox", "client_lr": 0.05, "server_lr": 0.05, "local_epochs": 1, "prox": 0.1}
+    task = {"name": "digits", "clients": 19, "partition": {"dirichlet": 0.3}}
+    members = [{"client.epsilon": 0.01}, {"client.epsilon": 0.1}]
+    spec = parse(digits("adam", task=task, method=method, members=members, rounds=3, **FIVE))
+    lines, steps = [], []
+    for oracle in ("stacked", "autograd"):
+        pack = begun(spec, oracle, separate=separate)
+        lines.append(stripped(pack.advance()))
+        kept = pack._lanes[0].now.clients.gather(np.arange(19)).of("client")
+        steps.append(kept["steps"][0].flatten().tolist())
+        assert (kept["square"][0].sum(-1) > 0).all()
+    near(*lines)
+    assert steps[0] == steps[1] == [3 * -(-int(count) // 5) for count in spec.task.examples]
+    assert set(steps[0]) == {3 * 15, 3 * 16}
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedga", "two_way_transfer", "all_on_client"])
+def test_methods_with_more_than_local_steps_keep_the_optimizers_memory_too(method):
+    more = {"scaffold": {"variates": "stored"}, "fedga": {"displacement": 0.05}}.get(method, {})
+    task = {**digits("adam")["task"], **({"central": {"fraction": 0.1}} if "on" in method or "way" in method else {})}
+    given = digits("adam", task=task, method={"name": method, **WORK, **more}, report=["drift"])
+    spec = parse(given)
+    whole = begun(spec).advance()
+    pack = begun(spec)
+    early = pack.advance(4)
+    assert stripped(early + Pack.restore(spec, pack.to_bytes()).advance()) == stripped(whole)
+    given["report"] = []  # measuring the drift runs the steps again, from the memory before them
+    unmeasured = begun(parse(given)).advance()
+    assert [line["train_loss"] for line in whole] == [line["train_loss"] for line in unmeasured]
+    fresh = begun(parse({**given, "client": {"name": "adam"}})).advance()
+    assert fresh[-1]["train_loss"] != pytest.approx(whole[-1]["train_loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "text"),
+    [
+        ({"client": {"name": "sgd", "state": "keep"}}, "client.state", "must be left out for sgd: it is a setting of"),
+        ({"client": {"name": "adam", "state": "kept"}}, "client.state", "must be one of reset, keep, got state="),
+        ({"server": {"name": "adam", "state": "keep"}}, "server.state", 'unknown key "state" in server'),
+        (
+            {"method": {"name": "fednova", **WORK}, "client": {"name": "momentum", "state": "keep"}},
+            "client.state",
+            "must be reset for fednova, got client.state=keep: its clients' steps must be linear",
+        ),
+        ({"members": [{"client.state": "keep"}]}, "members.0.client.state", "must be the same for all members"),
+    ],
+)
+def test_what_cannot_keep_is_refused_in_one_line(changes, path, text):
+    with pytest.raises(SpecError) as caught:
+        parse({**digits("adam", "reset"), **changes})
+    assert caught.value.path == path
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_reset_is_the_default_and_is_not_written():
+    plain = digits("adam")
+    del plain["client"]["state"]
+    assert parse(digits("adam", "reset")).canonical == parse(plain).canonical
+    kept = parse(digits("adam"))
+    assert kept.canonical["client"]["state"] == "keep"
+    assert parse(kept.canonical).canonical == kept.canonical
+    pack = Pack.from_spec(kept)
+    with pytest.raises(Exception, match="of the same trials"):
+        Pack.restore(parse(plain), pack.to_bytes())
+
+
+def test_momentum_of_one_step_matters_if_it_is_kept():
+    names = {"method": "fedavg", "client": "momentum", "server": "sgd", "schedule": "constant"}
+    values = {"local_steps": 1, "client.momentum": 0.9}
+    rules = inactive_rules(names, values)
+    assert "client.momentum" in inactive(rules, values)
+    for state, free in (("reset", True), ("keep", False)):
+        given = {**values, "client.state": state}
+        assert ("client.momentum" in inactive(inactive_rules(names, given), given)) == free

@@ -1,0 +1,243 @@
+"""Client memory: tensors and counters that every client of the population keeps from round to round.
+
+It belongs to the method, whose names are bare, and to the clients' optimizer with `state: keep`, with dotted names:
+
+    variate                                     SCAFFOLD's control variate, a model-sized tensor
+    client.mean, client.square, client.steps    Adam's means, and the number of steps that the client has taken
+
+A method lists its names in `stored(hyper)`; all are tensors that start at 0. It reads those of the cohort
+(`cohort.stored`) and returns new ones (`state.store`). The local loop continues from the optimizer's memory, and the
+cohort collects it. The pack writes both back. Clients that have not taken part yet take no space in a checkpoint.
+
+Client memory lies on the device if it takes at most a quarter of its free memory. Otherwise it lies in the memory of
+the computer (pinned, if the device is a GPU), and the cohort's share is copied to the device and back in every round.
+Both give the same numbers. Writing a checkpoint takes another twice its size in the computer's memory. All of it
+together must fit into nine tenths of the memory available to this process; otherwise the trial is refused before
+training.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.engine.memory import available_memory
+from trainers.errors import SpecError
+
+_DEVICE_SHARE = 0.25  # of the free memory of a device
+_HOST_SHARE = 0.9  # of the available memory of the computer
+_CHECKPOINT_COPIES = 2
+_COUNTER_BYTES = 8
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a memory.
+
+    Args:
+        tensors: tensors per client.
+        clients: clients of the population.
+        parameters: numbers per tensor, pads included.
+        trials: trials of the pack.
+        item_bytes: bytes per number.
+        counters: counters per client.
+    """
+
+    tensors: int
+    clients: int
+    parameters: int
+    trials: int
+    item_bytes: int
+    counters: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes."""
+        each = self.tensors * self.parameters * self.item_bytes + self.counters * _COUNTER_BYTES
+        return self.clients * self.trials * each
+
+
+def place(size: Size, device_free: int | None, host_free: int | None, owner: str, path: str = "method") -> str:
+    """Where a memory goes: "device" or "host".
+
+    Args:
+        size: size of the memory.
+        device_free: free bytes of a device with its own memory; None if the device uses the computer's memory.
+        host_free: bytes available to this process; None if unknown.
+        owner: name of the method, and of the optimizer if it keeps its memory, for the error.
+        path: dotted path of the setting that asks for the memory, for the error.
+
+    Raises:
+        SpecError: the memory fits nowhere.
+
+    Examples:
+        >>> size = Size(tensors=1, clients=1000, parameters=2**20, trials=4, item_bytes=4)
+        >>> place(size, 80 * 2**30, 64 * 2**30, "feddyn"), place(size, 40 * 2**30, 64 * 2**30, "feddyn")
+        ('device', 'host')
+    """
+    on_device = device_free is not None and size.total <= _DEVICE_SHARE * device_free
+    needed = size.total * (_CHECKPOINT_COPIES + (not on_device))
+    if host_free is not None and needed > _HOST_SHARE * host_free:
+        without = "a method without client states" if path == "method" else f"{path}: reset"
+        raise SpecError(
+            f"the client states of {owner} must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
+            f"clients x {size.parameters} parameters x {size.trials} trials x {size.tensors} of {size.item_bytes} "
+            f"bytes; {needed / _GIB:.3g} GiB while a checkpoint is written), with {host_free / _GIB:.3g} GiB "
+            "available: train fewer trials in a pack (resources.packs of a study), take fewer clients, a smaller "
+            f"model or dtype float32, or {without}",
+            path,
+        )
+    return "device" if on_device or device_free is None else "host"
+
+
+@dataclass(frozen=True)
+class CohortMemory:
+    """What the clients of a cohort keep, as of the start of a round.
+
+    Args:
+        values: by dotted name, (T, M, P) or for a counter (T, M, 1), client-major.
+        met: (M,) True for clients that have stored something for the method before.
+    """
+
+    values: Mapping[str, Tensor]
+    met: NDArray[np.bool_]
+
+    def of(self, owner: str = "") -> dict[str, Tensor]:
+        """The values of one owner, by bare name; "" is the method, and a role is its optimizer."""
+        return {bare: held for name, held in self.values.items() for whose, bare in [_split(name)] if whose == owner}
+
+
+class ClientMemory:
+    """The memory of the clients in a lane. T trials, N clients of the population, M of a cohort.
+
+    Args:
+        first: by dotted name, what a client has that has stored nothing so far: (T, 1, P), or (T, 1, 1) integers for a
+            counter.
+        clients: N.
+        owner: name of the method, and of the optimizer if it keeps its memory, for errors.
+        host_free: returns the bytes available to this process.
+        lanes: number of such memories in the pack; all of them must fit.
+        idle: number of slots after the T trials, for which nothing is stored; `gather` returns zeros for them.
+
+    Raises:
+        SpecError: the memory is too large.
+    """
+
+    def __init__(
+        self,
+        first: Mapping[str, Tensor],
+        clients: int,
+        owner: str,
+        host_free: Callable[[], int | None] = available_memory,
+        *,
+        idle: int = 0,
+        lanes: int = 1,
+    ) -> None:
+        self._idle = idle
+        self._first = dict(first)
+        self._starts = {name for name, value in first.items() if bool(value.any())}  # elsewhere than at 0
+        owners = {_split(name)[0] for name in first}
+        self._seen = {whose: np.zeros(clients, bool) for whose in sorted({"", *owners})}
+        tensors = [value for value in first.values() if value.is_floating_point()]
+        like = tensors[0] if tensors else torch.zeros((1, 1, 0))
+        trials, _, parameters = like.shape
+        self.device = like.device
+        counters = len(first) - len(tensors)
+        self.size = Size(len(tensors), clients, parameters, trials * lanes, like.element_size(), counters)
+        cuda = self.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.device)[0] if cuda else None
+        path = "client.state" if any(owners) else "method"
+        self.place = place(self.size, free, host_free(), owner, path) if first else "device"
+        where = self.device if self.place == "device" else torch.device("cpu")
+        pinned = cuda and self.place == "host"
+        self._held = {
+            name: torch.zeros((clients, trials, value.shape[-1]), dtype=value.dtype, device=where, pin_memory=pinned)
+            for name, value in first.items()
+        }
+
+    def gather(self, clients: NDArray[np.int64]) -> CohortMemory:
+        """Copies of what a cohort's clients keep.
+
+        Args:
+            clients: (M,) client ids.
+        """
+        values = {}
+        for name, held in self._held.items():
+            own = held.index_select(0, torch.as_tensor(clients, device=held.device)).to(self.device)
+            if name in self._starts:
+                seen = torch.as_tensor(self._seen[_split(name)[0]][clients], device=self.device)
+                own = torch.where(seen.view(-1, 1, 1), own, self._first[name].transpose(0, 1))
+            if self._idle:
+                own = torch.cat([own, own.new_zeros((len(own), self._idle, own.shape[-1]))], 1)
+            values[name] = own.transpose(0, 1)
+        return CohortMemory(values, self._seen[""][clients])
+
+    def put(self, clients: NDArray[np.int64], values: Mapping[str, Tensor], alive: NDArray[np.bool_]) -> None:
+        """Stores what a cohort's clients keep from now on.
+
+        Args:
+            clients: (M,) client ids.
+            values: by dotted name, shaped as in `gather`.
+            alive: (T,); the other trials keep what they have.
+        """
+        if unknown := [name for name in values if name not in self._held]:
+            raise RuntimeError(f"a method must list its client states in stored(hyper), got {unknown[0]} as well")
+        for name, value in values.items():
+            held = self._held[name]
+            rows = torch.as_tensor(clients, device=held.device)
+            own, value = alive[: held.shape[1]], value[: held.shape[1]]
+            fresh = value.transpose(0, 1).to(held.device)
+            if not own.all():
+                kept = torch.as_tensor(own, device=held.device).view(1, -1, 1)
+                fresh = torch.where(kept, fresh, held.index_select(0, rows))
+            held.index_copy_(0, rows, fresh)
+            self._seen[_split(name)[0]][clients] = True
+
+    def copy(self) -> ClientMemory:
+        """A copy that shares no memory."""
+        twin = copy.copy(self)
+        twin._held = {name: held.clone() for name, held in self._held.items()}
+        twin._seen = {owner: seen.copy() for owner, seen in self._seen.items()}
+        return twin
+
+    def row(self, trial: int) -> dict[str, Tensor]:
+        """The contents of a checkpoint for one trial: copies of the memory of clients that have stored something."""
+        seen = {owner: torch.from_numpy(np.flatnonzero(seen)) for owner, seen in self._seen.items()}
+        own = {f"of {name}": held[seen[_split(name)[0]].to(held.device), trial] for name, held in self._held.items()}
+        return {**{_seen_key(owner): ids for owner, ids in seen.items()}, **own}
+
+    def load(self, rows: Sequence[Mapping[str, Tensor]]) -> None:
+        """Restores the state in `rows`.
+
+        Args:
+            rows: from `row`, for every trial, with tensors on the CPU. A name that a row lacks, because no trial of its
+                pack needed it, is as at the start.
+        """
+        for seen in self._seen.values():
+            seen[:] = False
+        for held in self._held.values():
+            held.zero_()
+        for trial, row in enumerate(rows):
+            for owner, seen in self._seen.items():
+                seen[row[_seen_key(owner)].numpy()] = True
+            for name, held in self._held.items():
+                ids = row[_seen_key(_split(name)[0])].to(held.device)
+                held[ids, trial] = row.get(f"of {name}", self._first[name][trial]).to(held)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """(owner, bare name) of a dotted name; the owner of a bare one is the method, ""."""
+    owner, _, bare = name.rpartition(".")
+    return owner, bare
+
+
+def _seen_key(owner: str) -> str:
+    """Key of a checkpoint for the ids of the clients that have stored something for an owner."""
+    return f"{owner}.seen" if owner else "seen"
