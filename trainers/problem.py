@@ -29,7 +29,8 @@ class Examples:
     Args:
         inputs: (examples, ...) numbers of any type, already scaled for classification. Models of numbers convert them
             to the trial's dtype; models of word ids get whole numbers as int64.
-        targets: (examples,) class numbers, or numbers (examples,) or (examples, outputs) to predict, of any type.
+        targets: (examples,) class numbers, or numbers (examples,) or (examples, outputs) to predict, of any type, or
+            (examples, positions) tokens to predict.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
         kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
@@ -39,7 +40,7 @@ class Examples:
     targets: NDArray[Any]
     offsets: NDArray[np.int64]  # (clients,)
     sizes: NDArray[np.int64]  # (clients,)
-    kind: Literal["classes", "numbers"] | None = None
+    kind: Literal["classes", "numbers", "tokens"] | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:

@@ -275,14 +275,16 @@ def test_pictures_move_by_up_to_crop_and_are_mirrored():
 
 
 def test_large_batches_are_cut_into_pieces_without_a_change(monkeypatch):
-    model = cnn.build(problem((1, 4, 4), classes=3, rows=60, filters=[2], dropout=0.3), torch.float64, CPU)
+    examples = problem((1, 4, 4), classes=3, rows=60, filters=[2], dropout=0.3)
+    model = cnn.build(examples, torch.float64, CPU)
     params = model.start(None, 0).view(1, 1, -1)
     batch = model.source(0, None, "shuffled").round(0, np.arange(2)).batch(0, 2)
     whole = {name: oracle.value_and_grad(params, batch) for name, oracle in model.oracles.items()}
     evaluated = model.evaluate(params), model.full_loss(params, np.array([0.3, 0.7]))
-    monkeypatch.setattr("trainers.engine.oracles.one_by_one._EXAMPLES", 7)
-    monkeypatch.setattr("trainers.engine.oracles.vmapped._EXAMPLES", 9)
+    monkeypatch.setattr("trainers.models._network.LOOP_EXAMPLES", 7)
+    monkeypatch.setattr("trainers.models._network.VMAP_EXAMPLES", 9)
     monkeypatch.setattr("trainers.models._network._EVALUATED", 11)
+    model = cnn.build(examples, torch.float64, CPU)
     for name, oracle in model.oracles.items():
         for held, wanted in zip(oracle.value_and_grad(params, batch), whole[name], strict=True):
             torch.testing.assert_close(held, wanted, rtol=1e-12, atol=1e-14)

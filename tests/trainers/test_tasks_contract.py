@@ -18,12 +18,19 @@ SMALL: dict[str, dict[str, Any]] = {
     "fashion": {"clients": 3, "partition": "by_label"},
     "mnist_by_writer": {"writers": 3, "test_writers": 2},
     "linear_regression": {"clients": 3, "examples": [20, 30, 10], "dimension": 4},
+    "text": {
+        "sources": 3,
+        "context": 8,
+        "test_windows": 9,
+        "model": {"name": "transformer", "width": 8, "depth": 1, "heads": 2},
+    },
     "quadratic": {"problem": "random", "clients": 3, "dimension": 4},
 }
 FILES = {
     "cifar": "cifar10_subset/cifar10_subset.npz",
     "fashion": "fashion_mnist_900/fashion_mnist_900.npz",
     "mnist_by_writer": "mnist_by_writer/mnist_by_writer.npz",
+    "text": "shakespeare/shakespeare_speeches.jsonl.gz",
 }
 MODELS: dict[str, Any] = {
     **{name: name for name in models() if models()[name].TARGETS == "classes"},

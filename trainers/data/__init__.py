@@ -6,6 +6,7 @@
     columns, table         columns of a format, checked; the examples in them
     vocabulary             numbers in place of strings
     json_text              JSON read value by value; its columns grow in `growing_column`
+    text_sources, tokens   texts of files and roles; as tokens and windows, with `byte_pairs`
     images, digits_images  images of the data folder; the digits of scikit-learn
     folder, archive        locates data files; reads .npz files
     quadratics, matrices   quadratic losses: generated; read from a document

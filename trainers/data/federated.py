@@ -24,6 +24,7 @@ from trainers.values import integer, number, shown, step
 CLASSIFIED = ("test_loss", "test_accuracy")
 FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
 PARTITION_DOC = f"how examples are spread over clients: natural, {FORMS}"
+_MODEL_OF = {"classes": "labelled examples", "numbers": "numbers", "tokens": "tokens"}
 _NAMED = ("iid", "by_label", "natural")
 _WITH_NUMBER = ("dirichlet", "classes_per_client")
 
@@ -171,7 +172,7 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
     name = given.pop("name")
     module = models().find(name, path)
     if targets_of(name) not in targets:
-        kinds = " or ".join({"classes": "labelled examples", "numbers": "numbers"}[target] for target in targets)
+        kinds = " or ".join(_MODEL_OF[target] for target in targets)
         raise SpecError(f"{path} must be a model of {kinds}, got model={shown(name)}", path)
     if module.Settings is not None:
         settings = check(module.Settings, given, path, known=("name",))
@@ -184,7 +185,7 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
 
 
 def targets_of(name: str) -> str:
-    """The targets that a model learns: "classes", "numbers", or "none" for a model without examples.
+    """The targets that a model learns: "classes", "numbers", "tokens", or "none" for a model without examples.
 
     Args:
         name: name of an existing model.
@@ -196,7 +197,7 @@ def examples(
     parts: Sequence[Rows],
     inputs: Callable[[Rows], NDArray[Any]],
     targets: NDArray[Any],
-    kind: Literal["classes", "numbers"] | None = None,
+    kind: Literal["classes", "numbers", "tokens"] | None = None,
 ) -> Examples:
     """The examples of clients, concatenated.
 

@@ -3,6 +3,7 @@
 They share:
 
     _network                      any torch module as a model
+    _targets                      what targets mean: classes, numbers or tokens
     _affine                       base of softmax and linear regression
     _by_hand, _layers             an oracle by hand for layers with ReLU between them; these layers
     _stacked                      oracles by hand for affine models: batched products

@@ -27,6 +27,7 @@ from trainers.models._dropout import Dropout, keyed
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.models._layer_calls import LayerCall, close, differing, mixing, recorded
 from trainers.models._module_state import attributes_of, first_difference, tensors_of
+from trainers.models._targets import ClassTargets
 from trainers.problem import WHOLE
 
 EXAMPLES = 2
@@ -69,16 +70,14 @@ class Examination:
         again: the same module made anew from the same seed, as `make` returns it; it is converted.
         dropouts: its layers that drop units.
         inputs: (2, ...) of two examples, as the module gets them.
-        outputs: numbers of an example's scores; more are accepted of a classifier.
-        classifies: whether targets are classes.
+        kind: what the targets are; more scores than it has outputs are accepted of a classifier.
     """
 
     module: nn.Module
     again: nn.Module
     dropouts: tuple[Dropout, ...]
     inputs: Tensor
-    outputs: int
-    classifies: bool
+    kind: ClassTargets
 
     def draws(self) -> tuple[GlobalGenerator, ...]:
         """The generators from which the module draws in training mode.
@@ -219,12 +218,12 @@ class Examination:
     def _check_scores(self, scores: Any, examples: int, training: bool) -> None:
         if not isinstance(scores, Tensor):
             raise self._error("", f"must return a tensor of scores, got {type(scores).__name__}")
-        shape = tuple(scores.shape)
-        fits = len(shape) == 2 and shape[0] == examples
-        if not fits or (shape[1] < self.outputs if self.classifies else shape[1] != self.outputs):
-            what = "classes" if self.classifies else "targets"
+        shape, axes = tuple(scores.shape), (examples, *[self.kind.positions] * (self.kind.positions > 0))
+        fits = len(shape) == len(axes) + 1 and shape[:-1] == axes
+        if not fits or (shape[-1] < self.kind.outputs if self.kind.classifies else shape[-1] != self.kind.outputs):
             raise self._error(
-                "", f"must return scores (examples, {what}) = ({examples}, {self.outputs}) for {examples} "
+                "", f"must return scores (examples, {', '.join(self.kind.axes)}) = "
+                f"({', '.join(map(str, (*axes, self.kind.outputs)))}) for {examples} "
                 f"example{'s' * (examples > 1)}, got {shape}"
             )  # fmt: skip
         if not scores.is_floating_point():

@@ -5,8 +5,9 @@ A model is one file in trainers/models (or an installed package's entry point) w
     Settings                             a frozen dataclass of the model's settings in a task's document
     build(problem, dtype, device)        returns Network(problem, make, dtype, device, ...)
 
-where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores: (examples, classes) with
-cross-entropy, or, if the targets are numbers (`Examples.kind`), (examples, numbers) with half the squared error.
+where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores, whose shape and loss follow from the
+targets (`Examples.kind`): (examples, classes) with cross-entropy, (examples, numbers) with half the squared error, or
+(examples, positions, tokens) with the mean of the positions' cross-entropies.
 
 Gradients are computed in training mode, evaluations in evaluation mode. What a module draws in training comes from
 (seed, round, client, step): the masks of torch.nn.Dropout from each example's own key, anything else from the
@@ -21,13 +22,11 @@ parameters (`requires_grad_(False)`) are constants, the same in all trials: as `
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -36,20 +35,29 @@ from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
+from trainers.engine.oracles.one_by_one import EXAMPLES as LOOP_EXAMPLES
 from trainers.engine.oracles.one_by_one import Loop
 from trainers.engine.oracles.oracle import Batch, Oracle, PassEnd, client_major, example_weights
+from trainers.engine.oracles.vmapped import EXAMPLES as VMAP_EXAMPLES
 from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe
+from trainers.models import _targets
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
 from trainers.models._examination import EXAMPLES, Examination, check_type, dense, give_shapes, refuse_unsuited
 from trainers.models._generators import GlobalGenerator, generators, seeded
+from trainers.models._targets import held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
 
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
+_EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = (
+    4096,
+    8192,
+    65536,
+)  # computed at once: scores are as long as a vocabulary
 
 _CHANNELS = (1, 2, 3, 4)  # of images
 
@@ -91,7 +99,8 @@ class Network:
         self.like = torch.empty(0, dtype=torch.float32 if self.rounding else dtype, device=device)
         self.make = make
         self.example = train.inputs[:1].copy()
-        self.classifies = train.kind == "classes"
+        self.kind = targets_of(problem, train)
+        self.classifies = self.kind.classifies
         self.generators = generators(device)
         self.draws: tuple[GlobalGenerator, ...] = ()
         self.module = self._made(0)
@@ -115,16 +124,18 @@ class Network:
         self.test = problem.test
         self.held_out = None if problem.test is None else self._held(problem.test)
         if not without_memory:
-            examination = self._examination(outputs_of(problem))
+            examination = self._examination()
             self.draws = examination.draws()
             if self.rounding is not None:
-                data = {"inputs": examination.inputs, "targets": self.targets[:1].repeat_interleave(EXAMPLES, 0)}
+                wanted = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
+                data = {"inputs": examination.inputs, "targets": wanted}
                 check_type(self.module, lambda: self._functional_losses({}, data).sum(), self.rounding)
-        self.oracles: Mapping[str, Oracle] = {"loop": Loop(self.layout, self.module, self._losses)}
+        loop, vmap = self._at_once(LOOP_EXAMPLES, _LOOP_TOKENS), self._at_once(VMAP_EXAMPLES, _VMAP_TOKENS)
+        self.oracles: Mapping[str, Oracle] = {"loop": Loop(self.layout, self.module, self._losses, loop)}
         if not self.draws:
             self.oracles = {
                 **self.oracles,
-                "vmap": Vmap(self.layout, self._functional_losses),
+                "vmap": Vmap(self.layout, self._functional_losses, vmap),
                 "autograd": Autograd(self.layout, self._functional_losses),
             }
 
@@ -161,7 +172,7 @@ class Network:
         inputs = self.inputs.index_select(0, flat)
         return {
             "inputs": self._shown(inputs.view(*rows.shape, *inputs.shape[1:])),
-            "targets": self.targets.index_select(0, flat).view(*rows.shape, *self.targets.shape[1:]),
+            "targets": self.kind.wanted(self.targets.index_select(0, flat)).view(*rows.shape, *self.targets.shape[1:]),
         }
 
     def vary(self, data: Mapping[str, Tensor], words: Tensor) -> dict[str, Tensor]:
@@ -185,6 +196,8 @@ class Network:
     ) -> dict[str, Tensor]:
         """test_loss and, of a classifier, test_accuracy over all test examples, (T,) each.
 
+        Of tokens, test_loss is in nats a token; test_perplexity and test_bits_per_byte follow from it.
+
         Args:
             params: (T, 1, P).
             reports: "client_accuracy" adds statistics of the accuracy over the test clients.
@@ -197,7 +210,8 @@ class Network:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
         loss, right = self._answers(params, *tensors)
-        metrics = {"test_loss": loss.mean(1)}
+        mean = loss.mean(1)
+        metrics = {"test_loss": mean, **self.kind.metrics(mean)}
         if self.classifies:
             metrics["test_accuracy"] = right.mean(1)
         if "client_accuracy" in reports:
@@ -229,43 +243,43 @@ class Network:
                     for trial in range(params.shape[0]):
                         tensors = {name: view[place, trial] for name, view in models.items()}
                         scores = self._functional_scores(tensors, data)
-                        right = (scores.argmax(1) == data["targets"]).to(self.like)
+                        right = self.kind.right(scores, data["targets"], self.like)
                         accuracies[trial, group.start + place] = right @ weights[place]
         return accuracies
 
     def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(losses, 1 for correct predictions) of all examples, (T, rows) float64 each; the latter 0 in a regression."""
+        """(losses, shares of correct predictions) of all examples, (T, rows) float64; the latter 0 in a regression."""
+        size = self._at_once(_EVALUATED, _EVALUATED_TOKENS)
         losses = torch.empty((params.shape[0], len(inputs)), dtype=torch.float64, device=params.device)
         right = torch.zeros_like(losses)
         self.module.eval()
         with torch.no_grad():
             for trial, row in enumerate(params[:, 0]):
                 tensors = self.layout.views(row)
-                for start in range(0, len(inputs), _EVALUATED):
-                    some = slice(start, start + _EVALUATED)
+                for start in range(0, len(inputs), size):
+                    some = slice(start, start + size)
                     scores = torch.func.functional_call(self.module, tensors, (self._shown(inputs[some]),))
-                    losses[trial, some] = self._of_scores(scores, targets[some])
+                    wanted = self.kind.wanted(targets[some])
+                    losses[trial, some] = self.kind.losses(scores, wanted)
                     if self.classifies:
-                        right[trial, some] = scores.argmax(1) == targets[some]
+                        right[trial, some] = self.kind.right(scores, wanted, losses)
         return losses, right
 
-    def _of_scores(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each example: cross-entropy, or half the squared error as in linear regression."""
-        if self.classifies:
-            return F.cross_entropy(scores, targets, reduction="none")
-        return 0.5 * (scores - targets).square().sum(-1)
+    def _at_once(self, examples: int, tokens: int) -> int:
+        """Examples to compute at once: `examples`, or as many as have `tokens` tokens."""
+        return max(1, tokens // self.kind.positions) if self.kind.positions else examples
 
     def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
             return self._functional_losses(dict(self.module.named_parameters()), data)
-        return self._of_scores(self._called(lambda: self.module(data["inputs"]), data), data["targets"])
+        return self.kind.losses(self._called(lambda: self.module(data["inputs"]), data), data["targets"])
 
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
             constants = (*self.module.named_buffers(), *self.module.named_parameters())
             tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
-        return self._of_scores(self._functional_scores(tensors, data), data["targets"])
+        return self.kind.losses(self._functional_scores(tensors, data), data["targets"])
 
     def _rounded(self, held: Tensor) -> Tensor:
         return held.to(self.rounding) if held.is_floating_point() else held
@@ -289,7 +303,8 @@ class Network:
                 return call().to(self.like.dtype)
 
     def _shown(self, inputs: Tensor) -> Tensor:
-        """Inputs as the module takes them: images (..., channels, height, width), without a copy."""
+        """Inputs as the module takes them: images (..., channels, height, width), without a copy; word ids as int64."""
+        inputs = inputs.long() if self.whole else inputs
         return inputs.movedim(-1, -3) if self.images else inputs
 
     def _made(self, seed: int) -> nn.Module:
@@ -298,11 +313,11 @@ class Network:
             give_shapes(module, self.example)
         return module
 
-    def _examination(self, outputs: int) -> Examination:
+    def _examination(self) -> Examination:
         """The examination of the module."""
         parts = [self.inputs] if self.held_out is None else [self.inputs, self.held_out[0]]
         pair = self._shown(two_examples(parts, self.whole))
-        return Examination(self.module, self._made(0), self.dropouts, pair, outputs, self.classifies)
+        return Examination(self.module, self._made(0), self.dropouts, pair, self.kind)
 
     def _takes_whole(self, examples: Examples) -> bool:
         """Whether the module takes whole numbers, such as word ids: False if it computes with floats only.
@@ -315,7 +330,7 @@ class Network:
             like = self.like.long() if whole else self.like
             data = {
                 "inputs": owned(examples.inputs[:EXAMPLES], like),
-                "targets": self._wanted(examples.targets[:EXAMPLES]),
+                "targets": self.kind.wanted(self.kind.held(examples.targets[:EXAMPLES], self.like)),
             }
             try:
                 with torch.no_grad(), seeded(self.generators, 0):
@@ -337,19 +352,13 @@ class Network:
                 f"{examples.inputs.dtype} up to {examples.inputs.max()}",
                 "task",
             )
-        inputs = owned(examples.inputs, self.like.long() if self.whole else self.like)
+        inputs = held_whole(examples.inputs, self.like) if self.whole else owned(examples.inputs, self.like)
         if self.images:
             count, channels, height, width = inputs.shape
             # A view for one channel: its stride must be 1, or torch treats the images as channels first.
             one = channels == 1
             inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
-        return inputs, self._wanted(examples.targets)
-
-    def _wanted(self, targets: NDArray[Any]) -> Tensor:
-        """Class numbers (rows,) or numbers (rows, outputs) on the device."""
-        if self.classifies:
-            return torch.as_tensor(targets, dtype=torch.int64, device=self.like.device)
-        return owned(targets, self.like).view(len(targets), -1)
+        return inputs, self.kind.held(examples.targets, self.like)
 
 
 def examples_of(problem: Problem) -> Examples:
@@ -360,14 +369,13 @@ def examples_of(problem: Problem) -> Examples:
 
 
 def outputs_of(problem: Problem) -> int:
-    """Numbers that a module must return for an example: classes, or targets of a regression."""
-    train = examples_of(problem)
-    return math.prod(train.targets.shape[1:]) if train.kind == "numbers" else classes_of(problem)
+    """Numbers that a module must return for an example, or for a position: classes, tokens, or numbers to predict."""
+    return targets_of(problem, examples_of(problem)).outputs
 
 
 def classes_of(problem: Problem) -> int:
     """The number of classes: as given by the task, else the largest class plus one."""
-    return int(problem.model_settings.get("classes") or examples_of(problem).targets.max() + 1)
+    return _targets.classes_of(problem, examples_of(problem))
 
 
 def image_shape(problem: Problem, model: str) -> tuple[int, int, int]:

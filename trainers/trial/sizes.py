@@ -102,11 +102,12 @@ def _built_without_memory(task: Any) -> int | None:
 
     from trainers.data.federated import targets_of
 
-    classified = targets_of(task.model) == "classes"
-    targets = np.zeros(1, np.int64) if classified else np.zeros((1, task.outputs))
+    kind = targets_of(task.model)
+    shape = {"numbers": (1, task.outputs), "tokens": (1, *task.shape)}.get(kind, (1,))
+    targets = np.zeros(shape, np.float64 if kind == "numbers" else np.int64)
     inputs = np.zeros((1, *task.shape), np.int64 if getattr(task, "whole", False) else np.float32)
-    one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64))
-    settings = {**({"classes": task.outputs} if classified else {}), **task.model_settings}
+    one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64), "tokens" if kind == "tokens" else None)
+    settings = {**({} if kind == "numbers" else {"classes": task.outputs}), **task.model_settings}
     try:
         with torch.device("meta"):
             problem = Problem(task.model, one, model_settings=settings)

@@ -26,7 +26,8 @@ from trainers.engine.oracles.oracle import (
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
 """Maps one client's data by name to the loss of each example, (examples,), with the module's own parameters."""
 
-_EXAMPLES = 512  # of a client, computed at once; larger batches are cut into pieces
+EXAMPLES = 512
+"""Examples of a client that are computed at once; larger batches are cut into pieces."""
 
 Data = Mapping[str, Tensor]
 
@@ -38,13 +39,15 @@ class Loop(Oracle):
         layout: layout of the parameters.
         module: the torch module that has the parameters.
         losses: loss of each example, computed by the module.
+        examples: number of examples of a client that are computed at once.
     """
 
     separate = True  # the numbers of a replica do not depend on the other replicas
 
-    def __init__(self, layout: Layout, module: nn.Module, losses: Losses) -> None:
+    def __init__(self, layout: Layout, module: nn.Module, losses: Losses, examples: int = EXAMPLES) -> None:
         self.layout = layout
         self.losses = losses
+        self.examples = examples
         parameters = dict(module.named_parameters())
         self.parameters = [parameters[entry.name] for entry in layout.entries]
 
@@ -55,7 +58,7 @@ class Loop(Oracle):
             for group in batch:
                 for place, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
-                    for data, weights in pieces(group, place, params):
+                    for data, weights in pieces(group, place, params, self.examples):
                         losses[trial, group.start + place] += self.losses(data) @ weights
         return losses
 
@@ -67,7 +70,7 @@ class Loop(Oracle):
                 along, held = self._tensors(vector, group), self._tensors(total, group)
                 for place, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
-                    for data, weights in pieces(group, place, params):
+                    for data, weights in pieces(group, place, params, self.examples):
                         loss = self.losses(data) @ weights
                         slopes = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
                         products = [(a * b).sum() for a, b in zip(slopes, along[place][trial], strict=True)]
@@ -83,7 +86,7 @@ class Loop(Oracle):
                 held = self._tensors(total, group)
                 for place, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
-                    for data, weights in pieces(group, place, params):
+                    for data, weights in pieces(group, place, params, self.examples):
                         loss = self.losses(data) @ weights
                         slopes = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
                         torch._foreach_add_(held[place][trial], slopes)
@@ -118,15 +121,16 @@ class Loop(Oracle):
         return [[[column[place][trial] for column in columns] for trial in range(trials)] for place in range(places)]
 
 
-def pieces(group: Group, place: int, like: Tensor) -> Iterator[tuple[Data, Tensor]]:
+def pieces(group: Group, place: int, like: Tensor, size: int) -> Iterator[tuple[Data, Tensor]]:
     """(data, weights of the examples) of one client, cut into pieces of bounded size; all weights together sum to 1.
 
     Args:
         group: the client's group.
         place: index of the client in the group.
         like: a tensor with the type and device of the parameters.
+        size: most examples of a piece.
     """
     weights = example_weights(group, next(iter(group.data.values())).shape[1], like)[place]
-    for start in range(0, len(weights), _EXAMPLES):
-        stop = start + _EXAMPLES
+    for start in range(0, len(weights), size):
+        stop = start + size
         yield {name: held[place, start:stop] for name, held in group.data.items()}, weights[start:stop]

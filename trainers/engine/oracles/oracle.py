@@ -331,13 +331,14 @@ class ModelBuilder(Protocol):
 
     Attributes:
         Settings: dataclass of the model's settings in a trial document, besides its name; None if it has none.
-        TARGETS: kind of targets that it learns: "classes", "numbers", or "none" (it learns from no examples).
+        TARGETS: kind of targets that it learns: "classes", "numbers", "tokens", or "none" (it learns from no
+            examples).
         DTYPES: values of a trial's dtype that it takes.
         FIXED_START: its parameters start from the same numbers, whatever the seed.
     """
 
     Settings: type[Any] | None = None
-    TARGETS: Literal["classes", "numbers", "none"] = "classes"
+    TARGETS: Literal["classes", "numbers", "tokens", "none"] = "classes"
     DTYPES: tuple[str, ...] = ("float32", "float64")
     FIXED_START: bool = False
 

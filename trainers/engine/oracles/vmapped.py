@@ -20,7 +20,8 @@ from trainers.engine.oracles.oracle import (
     twice_differentiable,
 )
 
-_EXAMPLES = 4096  # of all replicas together, computed at once
+EXAMPLES = 4096
+"""Examples of all replicas together that are computed at once."""
 
 Data = Mapping[str, Tensor]
 Tensors = Mapping[str, Tensor]
@@ -35,12 +36,14 @@ class Vmap(Oracle):
     Args:
         layout: layout of the parameters.
         losses: loss of each example, as a function of the parameters.
+        examples: number of examples of all replicas together that are computed at once.
     """
 
     accelerators_only = True
 
-    def __init__(self, layout: Layout, losses: Losses) -> None:
+    def __init__(self, layout: Layout, losses: Losses, examples: int = EXAMPLES) -> None:
         self.layout = layout
+        self.examples = examples
 
         def total(tensors: Tensors, data: Data, weights: Tensor) -> Tensor:
             return losses(tensors, data) @ weights
@@ -63,7 +66,7 @@ class Vmap(Oracle):
         with torch.no_grad():
             for group in batch:
                 models = self._tensors(params, group)
-                for data, weights in pieces(group, params):
+                for data, weights in pieces(group, params, self.examples):
                     losses[:, group.start : group.stop] += self._total(models, data, weights).T
         return losses
 
@@ -72,7 +75,7 @@ class Vmap(Oracle):
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             models, along = self._tensors(params, group), self._tensors(vector, group)
-            for data, weights in pieces(group, params):
+            for data, weights in pieces(group, params, self.examples):
                 with twice_differentiable():
                     bend = self._bend(models, along, data, weights)
                 self._add(bend, total, group)
@@ -83,7 +86,7 @@ class Vmap(Oracle):
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             models = self._tensors(params, group)
-            for data, weights in pieces(group, params):
+            for data, weights in pieces(group, params, self.examples):
                 slopes, loss = self._slopes(models, data, weights)
                 self._add(slopes, total, group)
                 losses[:, group.start : group.stop] += loss.T
@@ -97,15 +100,16 @@ class Vmap(Oracle):
         return self.layout.views(client_major(params, group).detach())
 
 
-def pieces(group: Group, params: Tensor) -> Iterator[tuple[Data, Tensor]]:
+def pieces(group: Group, params: Tensor, examples: int) -> Iterator[tuple[Data, Tensor]]:
     """(data, weights of the examples) of all clients of a group, cut into pieces of bounded size.
 
     Args:
         group: the clients.
         params: (T, M or 1, P).
+        examples: most examples of a piece, of all replicas together.
     """
     weights = example_weights(group, next(iter(group.data.values())).shape[1], params)
-    size = max(1, _EXAMPLES // (weights.shape[0] * params.shape[0]))
+    size = max(1, examples // (weights.shape[0] * params.shape[0]))
     for start in range(0, weights.shape[1], size):
         stop = start + size
         yield {name: held[:, start:stop] for name, held in group.data.items()}, weights[:, start:stop]

@@ -1,0 +1,240 @@
+"""Text to predict, token by token: your own, or Shakespeare's plays with their roles as clients.
+
+    {"name": "text", "path": null, "vocabulary": "characters", "context": 64, "model": "transformer"}
+
+An example is a window: `context` tokens, at each of which the model predicts the next one. Windows lie next to one
+another, so a pass over them sees every token once. `path` is a text file in UTF-8, or a folder, whose .txt files are
+the natural clients; without it the roles of Shakespeare's plays are, from $DATA_DIR/shakespeare. The partition "iid"
+spreads the same windows evenly over `clients`. The last `test_fraction` of each source's windows test, in both cases.
+
+`vocabulary` is "bytes", "characters" (all that occur), or "bpe": `vocabulary_size` byte pairs, trained on the part of
+each source that is trained on. Metrics are test_loss in nats a token, test_perplexity, test_bits_per_byte, with which
+vocabularies can be compared, and test_accuracy. `"central": {"fraction": 0.1}` gives the server that share of the
+windows, for mixed federated learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainers.data import partitions
+from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, examples, settings_of
+from trainers.data.folder import VARIABLE, readable
+from trainers.data.partitions import Rows
+from trainers.data.text_sources import TextPlace, text_place
+from trainers.data.tokens import VOCABULARIES, EncodedTexts, Windows, load
+from trainers.errors import MissingDataError, SpecError
+from trainers.hyperparameters import check, join, tunable
+from trainers.problem import Examples, Problem
+
+DTYPE = "float32"
+BATCHING = "shuffled"
+QUALITY = "test_loss"
+MODEL = "transformer"
+METRICS = ("test_loss", "test_accuracy", "test_perplexity", "test_bits_per_byte")
+_MOST_TOKENS = 2**20  # of a vocabulary
+_BYTE_PAIRS = 512  # tokens, by default
+
+
+@dataclass(frozen=True)
+class _TextKeys(FederatedKeys):
+    """The keys of a document."""
+
+    path: str | None = tunable(
+        None,
+        doc=f"a text file or a folder of .txt files, from the current directory or ${VARIABLE}; null is Shakespeare",
+    )
+    vocabulary: str = tunable("characters", choices=VOCABULARIES, doc="what a token is")
+    vocabulary_size: int | None = tunable(
+        None, low=257, high=_MOST_TOKENS, unit="tokens", doc=f"of byte pairs, {_BYTE_PAIRS} by default; null for others"
+    )
+    context: int = tunable(64, low=1, high=2**16, unit="tokens", doc="of a window: how far the model looks back")
+    sources: int | None = tunable(None, low=1, doc="roles or files to draw by split_seed; null is all")
+    test_fraction: float = tunable(0.1, low=0, high=1, high_open=True, doc="of each source's windows, held out")
+    test_windows: int | None = tunable(
+        None, low=1, unit="windows", doc="to evaluate, drawn from the held-out ones by split_seed; null is all"
+    )
+    sha256: str | None = tunable(None, doc="of the tokens; other texts are refused")
+    clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is one a source")
+    partition: Any = tunable("natural", kind="any", doc="how windows are spread over clients: natural or iid")
+    model: Any = tunable(MODEL, kind="any", doc="name of a model of tokens, or an object of its name and settings")
+
+
+SETTINGS = settings_of(_TextKeys)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TextTask(Federated):
+    """A checked task.
+
+    Args:
+        texts: where the texts are.
+        windows: all windows.
+    """
+
+    texts: TextPlace
+    windows: Windows
+
+
+def parse(document: Mapping[str, Any], path: str) -> _TextTask:
+    """The task that a document describes, with its split; reads and encodes all of its texts.
+
+    Args:
+        document: {"name": "text", ...}.
+        path: dotted path of the document, as "task".
+
+    Raises:
+        SpecError: unknown keys, wrong types or ranges, or texts that cannot be used.
+        MissingDataError: the texts are not there.
+    """
+    given = {key: value for key, value in document.items() if key != "name"}
+    values = check(_TextKeys, given, path, known=("name",))
+    model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("tokens",))
+    _fill_size(values, path)
+    with readable(path):
+        texts = text_place(values["path"], join(path, "path"))
+    tokens = _tokens(texts, values, path)
+    if values["sha256"] not in (None, tokens.sha256):
+        place = join(path, "sha256")
+        raise SpecError(f"{place} must be that of the tokens, {tokens.sha256}, got {values['sha256']!r}", place)
+    values["sha256"] = tokens.sha256
+    windows = Windows.of(tokens.offsets, values["context"], values["test_fraction"])
+    rows, test = _chosen(windows, tokens, values, path)
+    owners = None if texts.single else windows.owners
+    parts, central = divide(values, Pool(None, rows, owners, unnatural="a single file"), path)
+    return _TextTask(
+        {"name": "text", **values},
+        model,
+        {"bytes_per_token": _bytes_per_token(tokens, windows, test), **model_settings},
+        parts,
+        partitions.natural(windows.owners[test]).within(test) if len(test) else (),
+        central,
+        metrics=METRICS if len(test) else (),
+        shape=(values["context"],),
+        outputs=len(tokens.lengths),
+        whole=True,
+        notes=tuple(_notes(tokens, windows, texts, path)),
+        texts=texts,
+        windows=windows,
+    )
+
+
+def build(settings: _TextTask, dtype: str) -> Problem:
+    """The problem to train on; inputs and targets are (context,) tokens, as they are held.
+
+    Args:
+        settings: from `parse`.
+        dtype: of no use: tokens are whole numbers.
+
+    Raises:
+        SpecError: the texts have changed since `parse`.
+    """
+    values, path = settings.document, settings.texts.place.rpartition(".")[0]
+    try:
+        tokens = _tokens(settings.texts, values, path)
+    except OSError as error:
+        place = settings.texts.place
+        raise MissingDataError(f"{place}: no {settings.texts.path.name} any more", place) from error
+    if tokens.sha256 != values["sha256"]:
+        raise SpecError(f"{settings.texts.place} must not change, got other texts: start again", settings.texts.place)
+
+    windows = settings.windows
+    targets = windows.targets(tokens, np.arange(len(windows.starts)))
+
+    def of(parts: Sequence[Rows]) -> Examples:
+        return examples(parts, lambda rows: windows.inputs(tokens, rows), targets, "tokens")
+
+    return Problem(
+        model=settings.model,
+        train=of(settings.parts),
+        test=of(settings.test) if len(settings.test) else None,
+        central=None if settings.central is None else of([settings.central]),
+        model_settings={"classes": settings.outputs, **settings.model_settings},
+    )
+
+
+def stamp(document: Mapping[str, Any]) -> Hashable:
+    """A value that changes when a text of the document changes; None if there is none.
+
+    Args:
+        document: {"name": "text", ...}, not checked yet.
+    """
+    name = document.get("path")
+    try:
+        return text_place(name, "path").stamp() if name is None or isinstance(name, str) else None
+    except SpecError:
+        return None
+
+
+def _tokens(texts: TextPlace, values: Mapping[str, Any], path: str) -> EncodedTexts:
+    return load(texts, values["vocabulary"], values["vocabulary_size"], 1 - values["test_fraction"], path)
+
+
+def _fill_size(values: dict[str, Any], path: str) -> None:
+    """The default size of a byte-pair vocabulary; another vocabulary has the size that it has."""
+    if values["vocabulary"] == "bpe":
+        values["vocabulary_size"] = values["vocabulary_size"] or _BYTE_PAIRS
+    elif values["vocabulary_size"] is not None:
+        place = join(path, "vocabulary_size")
+        raise SpecError(
+            f"{place} must be left out for the vocabulary {values['vocabulary']}, got "
+            f"vocabulary_size={values['vocabulary_size']}: it is for bpe",
+            place,
+        )
+
+
+def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], path: str) -> tuple[Rows, Rows]:
+    """(windows for training, windows for testing) of the drawn sources."""
+    place, context, seed = join(path, "context"), values["context"], values["split_seed"]
+    if not len(windows.starts):
+        longest = int(np.diff(tokens.offsets).max())
+        raise SpecError(
+            f"{place} must be at most {max(longest - 1, 0)}, all tokens but one of the longest source, "
+            f"got context={context}",
+            place,
+        )
+    rows, present = np.arange(len(windows.starts)), np.unique(windows.owners)
+    if (count := values["sources"]) is not None:
+        if count > len(present):
+            place = join(path, "sources")
+            raise SpecError(
+                f"{place} must be at most {len(present)}, those with a window of {context} tokens, got sources={count}",
+                place,
+            )
+        rows = rows[np.isin(windows.owners, partitions.choose(present, count, seed))]
+    train, test = rows[~windows.held_out[rows]], rows[windows.held_out[rows]]
+    if values["test_fraction"] and not len(test):
+        place = join(path, "test_fraction")
+        raise SpecError(
+            f"{place} must hold a window out, got test_fraction={values['test_fraction']:g} of at most "
+            f"{int(np.bincount(windows.owners[rows]).max())} windows of {context} tokens in a source",
+            place,
+        )
+    if (asked := values["test_windows"]) is not None:
+        if asked > len(test):
+            place = join(path, "test_windows")
+            raise SpecError(
+                f"{place} must be at most {len(test)}, the windows held out, got test_windows={asked}", place
+            )
+        test = partitions.choose(test, asked, seed)
+    return train, test
+
+
+def _bytes_per_token(tokens: EncodedTexts, windows: Windows, test: Rows) -> float:
+    """Bytes of a target of the test windows, on average."""
+    return float(tokens.lengths[windows.targets(tokens, test)].mean()) if len(test) else 1.0
+
+
+def _notes(tokens: EncodedTexts, windows: Windows, texts: TextPlace, path: str) -> Iterator[str]:
+    """A note on sources without a window, which a folder should not have; many roles are short."""
+    short = np.setdiff1d(np.arange(len(tokens.names)), windows.owners)
+    if len(short) and not texts.roles:
+        first, count = tokens.names[int(short[0])], len(tokens.names)
+        yield (
+            f"{join(path, 'context')}: {len(short)} of {count} files are left out, shorter than a window of "
+            f"{windows.context} tokens and the next: {first}"
+        )
