@@ -16,6 +16,7 @@ POSTGRESQL = r"[\[-]postgresql[\]-]"  # in the id of a test
 
 settings.register_profile(
     "driftline",
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="CI" in os.environ,

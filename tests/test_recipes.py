@@ -32,7 +32,7 @@ PACKAGE = "package"
 VERSIONS = ROOT / "service" / "store" / "migrations" / "versions"
 FEWEST = {
     "column": 10,
-    "method": 15,
+    "method": 12,
     "model": 7,
     "optimizer": 20,
     "report": 15,
@@ -130,11 +130,8 @@ def test_the_index_names_every_page() -> None:
     assert sorted(listed) == sorted(PAGES) == sorted([*FEWEST, "launcher"])
 
 
-@pytest.mark.parametrize(
-    "name",
-    # method: every server optimizer and schedule, on real data
-    [pytest.param(name, marks=[pytest.mark.slow] if name == "method" else []) for name in FEWEST],
-)
+@pytest.mark.slow  # a process for each command, which collects the suites of a folder
+@pytest.mark.parametrize("name", FEWEST)
 def test_the_contract_suites_run_on_the_example(name: str, copy: Path, site: Path) -> None:
     printed = [called(one, copy, site) for one in commands(PAGES[name]) if one.startswith("python -m pytest ")]
     counts = [re.search(r"^(\d+) passed", text, re.MULTILINE) for text in printed]

@@ -5,8 +5,6 @@ import tracemalloc
 from base64 import b64encode
 from pathlib import Path
 
-import pytest
-
 from driftline.wire.curve_codec import encode
 from service.driver.search.search import Search
 from tests.driver.stand_ins import StoreClient, quadratic
@@ -23,13 +21,10 @@ def curve(number: int) -> list[str]:
     return [b64encode(block).decode() for block in encode(columns)]
 
 
-@pytest.mark.parametrize(("sampler", "most"), [("random", 2500), ("tpe", 6500)])
-def test_a_driver_keeps_little_of_a_trial_that_has_ended(
-    sampler: str, most: int, client: StoreClient, tmp_path: Path
-) -> None:
+def test_a_driver_keeps_little_of_a_trial_that_has_ended(client: StoreClient, tmp_path: Path) -> None:
     entry = {"name": "fedavg", "space": {**SPACE, "local_steps": {"choice": [1, 2]}}}
     budget = {"trials_per_method": LAST, "rounds": ROUNDS, "seeds": 0}
-    study = quadratic(methods=[entry], budget=budget, sampler=sampler)
+    study = quadratic(methods=[entry], budget=budget, sampler="tpe")
     study_id = client.submit(study)
     attempt = client.acquire(study_id, "stand-in/0").attempt
     search = Search(client, study_id, study, attempt, folder=str(tmp_path), slots=lambda: 2)  # type: ignore[arg-type]  # a stand-in
@@ -51,4 +46,4 @@ def test_a_driver_keeps_little_of_a_trial_that_has_ended(
     finally:
         tracemalloc.stop()
     early, last = held
-    assert (held[last] - held[early]) / (last - early) < most
+    assert (held[last] - held[early]) / (last - early) < 6500

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driftline.study.spec import Budget, Resources
@@ -378,7 +378,6 @@ class Simulation:
         return replace(row, state="WAITING" if rounds < 10 else "COMPLETE", rounds_done=rounds, arrivals=arrived)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     labels=st.integers(1, 3),
     trials=st.integers(1, 20),
@@ -428,7 +427,6 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     assert max(simulation.deaths.values(), default=0) <= ATTEMPTS
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     trials=st.integers(1, 20),
     width=st.sampled_from([1, 3, 16]),
@@ -518,7 +516,6 @@ def test_seeds_for_a_study_that_had_none() -> None:
     assert decide(plan, finished("a", 4), {}, slots=1, choose=chosen(3, 2)) == [Repeat("a", ((3, 1), (2, 1)), first=0)]
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     labels=st.integers(1, 3),
     trials=st.integers(1, 12),

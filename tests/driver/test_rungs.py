@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.driver.search.forecast import Prospect
@@ -90,7 +90,6 @@ def test_at_most_a_share_of_each_generation_continues_and_no_diverged_trial(rule
 
 @every_rule
 @pytest.mark.parametrize("together", [True, False], ids=["generations", "asynchronous"])
-@settings(max_examples=40)
 @given(searches(), st.randoms(use_true_random=False), st.data())
 def test_no_decision_changes_and_in_generations_the_order_of_arrivals_changes_none(
     rule, together, climbs, random, data

@@ -92,8 +92,3 @@ def test_the_page_names_the_versions_of_kuberay_that_are_checked():
     oldest, newest = (".".join(map(str, version)) for version in (KUBERAY, NEWEST_KUBERAY))
     assert f"\n- KubeRay {oldest} or {newest}" in PAGE
     assert f"--namespace kuberay --create-namespace --version {newest}." in PAGE
-
-
-def test_commands_go_on_after_a_backslash_and_fences_are_none():
-    text = "# A\n\n    one \\\n      two\n\n```\n    no\n```\n## B\n\n    three\n"
-    assert [(command.section, command.text) for command in commands(text)] == [("A", "one \\\n  two"), ("B", "three")]

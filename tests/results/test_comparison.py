@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec, NotFound
@@ -237,7 +237,6 @@ def test_the_winner_need_not_win_everywhere() -> None:
     assert found["why"].endswith(f"Not everywhere: from {np.ceil(late['from']):.0f} to 10 rounds b is better.")
 
 
-@settings(max_examples=60, deadline=None)
 @given(ENDS, ENDS)
 def test_comparison_is_antisymmetric(left: list[float], right: list[float]) -> None:
     result = frontier_document("s", label("a", left) + label("b", right), Chosen(), 2)
@@ -324,9 +323,9 @@ def test_draws_of_random_searches_judge_the_methods_after_a_number_of_trials() -
 def test_independent_draws_of_one_method_are_seldom_told_apart() -> None:
     verdicts = [
         compared(drawn("a", 0, seed=2 * study), drawn("b", 0, seed=2 * study + 1), drawn=("a", "b"))["verdict"]
-        for study in range(40)
+        for study in range(20)
     ]
-    assert sum(verdict is not None for verdict in verdicts) <= 5
+    assert sum(verdict is not None for verdict in verdicts) <= 3
 
 
 @pytest.mark.parametrize(

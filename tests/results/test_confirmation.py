@@ -1,7 +1,7 @@
 """Which configurations are confirmed: the greedy choice, against its definition written out."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from driftline.results.confirmation import MOST_COSTS, decision_costs, greedy, to_confirm
 from driftline.results.runs import Runs
@@ -21,7 +21,6 @@ def area(chosen: list[Runs], last: float) -> float:
     return float(np.dot(best[:-1], np.diff(np.log10(costs))))
 
 
-@settings(max_examples=200)
 @given(several(seeds=1))
 def test_each_choice_adds_the_most_area(found: list[Runs]) -> None:
     last = max(one.cost[0, -1] for one in found) + 1

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec
@@ -272,7 +272,6 @@ def test_a_study_without_randomness_is_recognised() -> None:
     assert frontier_document("s", single, Chosen(), 2, certain=True)["deterministic"]
 
 
-@settings(max_examples=40, deadline=None)
 @given(RATES, st.randoms())
 def test_invariants(rates: list[tuple[str, float, float, bool]], random: object) -> None:
     trials = made(rates)
@@ -296,7 +295,6 @@ def test_invariants(rates: list[tuple[str, float, float, bool]], random: object)
                 assert same or not (one["settles"] <= other["settles"] and one["ends"] >= other["ends"])
 
 
-@settings(max_examples=40, deadline=None)
 @given(RATES)
 def test_a_loss_that_is_not_positive_is_an_accuracy_upside_down(rates: list[tuple[str, float, float, bool]]) -> None:
     rising = frontier_document("s", made(rates), Chosen(), 20)["methods"]
@@ -319,7 +317,6 @@ def test_a_loss_that_is_not_positive_is_an_accuracy_upside_down(rates: list[tupl
             )
 
 
-@settings(max_examples=30, deadline=None)
 @given(RATES, st.sampled_from(["FAILED", "RUNNING", "CANCELLED"]))
 def test_trials_that_did_not_end_change_no_frontier(rates: list[tuple[str, float, float, bool]], state: str) -> None:
     trials = made([("a", 0.5, 1.0, False), *rates])

@@ -90,20 +90,6 @@ def test_more_of_anything_takes_longer(counters: dict[str, Any], clients: int, n
     assert seconds({**counters, name: counters[name] + more}, clients) >= seconds(counters, clients)
 
 
-@given(COUNTS, CLIENTS, st.sampled_from(["latency", "flops_per_example", "stragglers"]), POSITIVE, POSITIVE)
-def test_it_rises_with_latency_operations_and_stragglers(
-    counters: dict[str, Any], clients: int, name: str, one: float, more: float
-) -> None:
-    assert seconds(counters, clients, **{name: one + more}) >= seconds(counters, clients, **{name: one})
-
-
-@given(COUNTS, CLIENTS, st.sampled_from(["bandwidth", "compute"]), POSITIVE, POSITIVE)
-def test_it_falls_with_bandwidth_and_speed(
-    counters: dict[str, Any], clients: int, name: str, one: float, more: float
-) -> None:
-    assert seconds(counters, clients, **{name: one + more}) <= seconds(counters, clients, **{name: one})
-
-
 @given(COUNTS, CLIENTS, POSITIVE)
 def test_a_perfect_network_leaves_computation_alone(counters: dict[str, Any], clients: int, compute: float) -> None:
     found = seconds(counters, clients, bandwidth=np.inf, latency=0.0, compute=compute)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -33,7 +33,6 @@ def test_the_detectable_difference_has_its_power() -> None:
     assert np.mean(rejected) == pytest.approx(0.8, abs=0.05)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(6, 9), st.integers(0, 10**6))
 def test_the_test_by_sign_flips_is_exact_for_any_sizes(pairs: int, seed: int) -> None:
     """Of all signs of some differences, as many are below a level as there may be: no distribution is assumed."""
@@ -75,7 +74,6 @@ def test_holm_rejects_step_by_step(p_values: dict[int, float]) -> None:
         assert found[key][1] == pytest.approx(level)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(6, 8), st.integers(1, 4), st.integers(0, 10**6))
 def test_the_band_excludes_0_for_at_most_5_percent_of_all_signs(pairs: int, points: int, seed: int) -> None:
     sizes = np.random.default_rng(seed).standard_normal((pairs, points))

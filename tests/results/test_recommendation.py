@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.results.cross_fitting import band, cross_fitted, found_by_search
@@ -30,7 +30,6 @@ def by_definition(found: list[Runs], seeds: list[int], costs: list[float]) -> li
     return chosen
 
 
-@settings(max_examples=300)
 @given(several(), st.data())
 def test_recommendations_follow_their_definition(found: list[Runs], data: st.DataObject) -> None:
     seeds = data.draw(st.lists(st.sampled_from(range(found[0].seeds)), min_size=1, unique=True))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec, NotFound
@@ -65,7 +65,6 @@ def trials(draw: st.DrawFn) -> list[TrialCurve]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(trials())
 def test_float64_keeps_every_bit(tmp_path_factory: pytest.TempPathFactory, found: list[TrialCurve]) -> None:
     path = tmp_path_factory.mktemp("table") / "table.parquet"
@@ -76,7 +75,6 @@ def test_float64_keeps_every_bit(tmp_path_factory: pytest.TempPathFactory, found
     assert again.study == table.study
 
 
-@settings(max_examples=60, deadline=None)
 @given(trials())
 def test_float16_keeps_losses_to_half_a_percent(
     tmp_path_factory: pytest.TempPathFactory, found: list[TrialCurve]

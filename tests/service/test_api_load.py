@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import api, frontiers
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
@@ -34,19 +33,8 @@ def creates(store: Store, count: int, threads: int) -> None:
     assert len(store.audit.find(action="study.submit")) == 1
 
 
-def test_studies_of_the_benchmarks_are_stored(sqlite_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(api.fill(sqlite_store, 40)) == 10
-    frontiers.alone(sqlite_store, frontiers.fill(sqlite_store, 40, 4))
-    assert "in all" in capsys.readouterr().out
-
-
 def test_creations_under_one_key_make_one_study(store: Store) -> None:
     creates(store, 40, 20)
-
-
-@pytest.mark.slow
-def test_a_thousand_creations_under_one_key_make_one_study(store: Store) -> None:
-    creates(store, 1000, 100)
 
 
 @pytest.mark.slow

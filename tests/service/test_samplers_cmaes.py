@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Any
 
 import pytest
@@ -23,24 +22,6 @@ def loss(configuration: dict[str, Any]) -> float:
     """A valley: client_lr and server_lr belong together."""
     one, other = (SPACE[name].place(configuration[name]) - 0.3 for name in ("client_lr", "server_lr"))  # type: ignore[union-attr]
     return float((one - other) ** 2 + 0.1 * (one + other) ** 2 + 0.001 * configuration["local_steps"])
-
-
-def best(name: str, seed: int, trials: int = 128) -> float:
-    """The smallest loss of a search in generations of 8, whose results are told two generations later."""
-    sampler = build(name, SPACE, ("quality",), seed)
-    tried: list[dict[str, Any]] = []
-    while len(tried) < trials:
-        first = len(tried)
-        for number in range(max(0, first - 16), max(0, first - 8)):
-            broken = tried[number]["client_lr"] > 5
-            sampler.tell(number, tried[number], None if broken else {"quality": -loss(tried[number])}, broken)
-        tried += [sampler.ask(number) for number in range(first, first + 8)]
-    return min(map(loss, tried))
-
-
-def test_it_finds_more_than_random_search() -> None:
-    found = {name: median(best(name, seed) for seed in range(8)) for name in ("cmaes", "random")}
-    assert found["cmaes"] < 0.8 * found["random"]
 
 
 def test_a_population_of_another_size_proposes_other_trials() -> None:

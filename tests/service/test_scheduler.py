@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.scheduler.reconcile import Kill, Launched, Lost, Note, Queue, Settle, Start, Stop, reconcile
@@ -178,7 +178,6 @@ def worlds(draw: st.DrawFn) -> tuple[list[Driven], dict[str, Launched]]:
 
 
 @given(worlds(), st.floats(0, 2000))
-@settings(max_examples=300, deadline=None)
 def test_decisions_are_safe(world: tuple[list[Driven], dict[str, Launched]], now: float) -> None:
     studies, launched = world
     actions = reconcile(studies, launched, dict.fromkeys("abcde", "ray"), now)

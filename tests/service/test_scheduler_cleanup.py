@@ -174,45 +174,6 @@ def test_a_storage_that_is_away_is_tried_again(
     assert (launcher.forgotten, left(folder)) == ([study], set())
 
 
-def test_a_study_whose_files_cannot_be_removed_blocks_no_other(
-    store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    deleted = [ended(store, clock, folder, "PAUSED") for _ in range(3)]
-    cancelled = [ended(store, clock, folder, "PAUSED") for _ in range(2)]
-    for study in deleted:
-        store.deletions.request(study)
-    for study in cancelled:
-        store.studies.intend(study, "cancel")
-    locked = {deleted[0], cancelled[0]}
-    clear = checkpoints.clear
-
-    def refuse(path: str, attempt: int) -> None:
-        if path.rpartition("/")[2] in locked:
-            raise PermissionError(path)
-        clear(path, attempt)
-
-    monkeypatch.setattr(checkpoints, "clear", refuse)
-    launcher = FakeLauncher()
-    forget = launcher.forget
-
-    def refuse_log(study_id: str) -> None:
-        if study_id == deleted[1]:
-            raise PermissionError("log")
-        forget(study_id)
-
-    worker = cleaner(store, launcher, folder)
-    with monkeypatch.context() as patched:
-        patched.setattr(launcher, "forget", refuse_log)
-        turns(worker, clock)
-    assert deleted[0] in caplog.text
-    assert left(folder) == locked
-    assert launcher.forgotten == [deleted[2]]
-    assert [deletion.study_id for deletion in store.deletions.pending("files", 9)] == deleted[:2]
-    locked.clear()
-    turns(worker, clock, 2)
-    assert (left(folder), store.deletions.pending("files", 9)) == (set(), [])
-
-
 def test_studies_whose_files_cannot_be_removed_block_no_later_deletion(
     store: Store, clock: Clock, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

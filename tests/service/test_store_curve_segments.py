@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.wire.curve_codec import HEAD, Cell, encode
@@ -40,7 +40,6 @@ def bare(block: bytes) -> bytes:
 
 
 @given(tables(), st.data())
-@settings(max_examples=200, deadline=None)
 def test_a_payload_holds_what_its_blocks_held_however_they_came(columns: Columns, data: st.DataObject) -> None:
     columns["round"] = list(range(len(columns["round"])))
     count = len(columns["round"])

@@ -1,4 +1,4 @@
-"""The papers' bounds on ten thousand random problems per dimension, and their counterexamples."""
+"""The papers' bounds on two thousand random problems per dimension, and their counterexamples."""
 
 import numpy as np
 import pytest
@@ -35,14 +35,12 @@ from trainers.theory.spectrum import phi
 from trainers.theory.surrogate import surrogate
 from trainers.theory.weights import all_steps, last_step, listed
 
-from .bound_checks import BoundCheck, BoundViolation, bound_checks, require_sound_bounds
-
 STEPS = (2, 5, 30, 300, 10**4)
-PROBLEMS = 2000  # for each number of steps: 10,000 for each dimension
+PROBLEMS = 400  # for each number of steps: 2,000 for each dimension
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
-def test_sound_bounds_on_ten_thousand_random_problems(dimension):
+def test_sound_bounds_on_two_thousand_random_problems(dimension):
     generator = np.random.default_rng(dimension)
     for index, steps in enumerate(STEPS):
         smoothness = 10 ** generator.uniform(0.1, 2, PROBLEMS)
@@ -174,39 +172,6 @@ def test_worst_case_reaches_lemma_12_in_every_dimension(weights, client_lr, prox
     kappa = np.exp(log_condition_number(Curvature(1.0, 10.0), client_lr, weights, prox))
     assert exact(found) == pytest.approx(kappa)
     assert 4 * found.distance == pytest.approx(theorem_4(3.0, 10.0, kappa))
-
-
-def test_bound_checks_name_what_applies_and_hold():
-    clients = two_clients()
-    names = [check.name for check in bound_checks(clients, 0.25, all_steps(5))]
-    assert names == [
-        "Lemma 12", "Lemma 5", "Theorem 4", "Theorem 16", "Theorem 17", "Corollary 20", "Theorem 21", "Corollary 22",
-        "Corollary 22, corrected",
-    ]  # fmt: skip
-    assert all(check.kept for check in bound_checks(clients, 0.25, all_steps(5)))
-    assert [check.name for check in bound_checks(clients, 0.1, all_steps(5), 1.0)] == names[:3]
-    assert [check.name for check in bound_checks(clients, 0.25, last_step(5))] == [*names[:2], "Theorem 16"]
-    assert bound_checks(clients, 0.5, all_steps(5)) == []
-    require_sound_bounds(clients, 0.25, all_steps(5))
-
-
-def test_bound_checks_report_false_statements_without_an_error():
-    clients = rotated_pair(1e3, 0.1)
-    checks = {check.name: check for check in bound_checks(clients, 0.5e-3, all_steps(50_000))}
-    broken = {name for name, check in checks.items() if not check.kept}
-    assert broken == {"Lemma 12", "Lemma 5", "Theorem 4"}
-    assert not any(checks[name].sound for name in broken)
-    require_sound_bounds(clients, 0.5e-3, all_steps(50_000))
-    checks = {check.name: check for check in bound_checks(two_clients(), 1e-5, all_steps(1000))}
-    assert not checks["Corollary 22"].kept
-    assert checks["Corollary 22, corrected"].kept
-
-
-def test_a_broken_sound_bound_is_an_error(monkeypatch):
-    wrong = BoundCheck("Theorem 17", bound=1.0, distance=2.0, sound=True, kept=False)
-    monkeypatch.setattr("tests.theory.bound_checks.bound_checks", lambda *_: [wrong])
-    with pytest.raises(BoundViolation, match="Theorem 17 must bound the distance 2, got bound 1"):
-        require_sound_bounds(two_clients(), 0.25, all_steps(5))
 
 
 def test_corollary_1_and_its_range():

@@ -26,9 +26,3 @@ def test_the_commands_on_the_page_run(capsys):
         printed = capsys.readouterr().out
         shown = text.partition(command + "\n    {")[2].partition(", ...}")[0]
         assert not shown or "{" + shown in printed
-
-
-def test_the_pictures_on_the_page_exist():
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", PAGE.read_text(encoding="utf-8"))
-    assert pictures
-    assert all((PAGE.parent / picture).is_file() for picture in pictures)

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 
-from trainers.engine.packs.pack import Pack
-from trainers.trial.document import parse
-
 from .methods.mixed import INIT, METHODS, models, problem, train
 
 BRANCHED = ("parallel_training", "two_way_transfer")
@@ -128,32 +125,6 @@ def test_plain_sgd_by_the_long_way_is_the_same(name, monkeypatch):
     quick = models(name, 10, central_lr=0.06, central_steps=3)
     monkeypatch.setattr(RoleOptimizer, "plain", False)
     np.testing.assert_allclose(models(name, 10, central_lr=0.06, central_steps=3), quick, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("name", BRANCHED)
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "yogi", "adagrad"])
-def test_members_neighbours_and_restarts_change_nothing(name, optimizer):
-    key = "momentum" if optimizer == "sgd" else "beta1"
-    central, merge = {"name": optimizer, key: 0.3}, {"name": optimizer, key: 0.2}
-    method = {"name": name, "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "central_lr": 0.02, "merge_lr": 0.3}
-    document = {"task": {**problem()[0], "gradient_noise": 0.2}, "method": method, "rounds": 8, "batch_size": 2}
-    document |= {"central": central, "merge": merge}
-    document |= {"clients_per_round": 3, "eval_every": 1, "report": ["params"]}
-    other = {"central_lr": 0.01, f"central.{key}": 0.0, f"merge.{key}": 0.0}
-    members = [{"local_steps": 2, "central_steps": 5}, {"client_lr": 80.0, "server_lr": 80.0}, other]
-
-    def paths(lines, member):
-        return [line["params"] for line in lines if line.get("member", 0) == member]
-
-    spec = parse({**document, "members": members})
-    whole = Pack.from_spec(spec).advance()
-    for number in (0, 2):
-        alone = Pack.from_spec(parse({**document, "members": [members[number]]})).advance()
-        np.testing.assert_allclose(paths(whole, number), paths(alone, 0), rtol=0, atol=1e-10)
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(3)
-    lines += Pack.restore(spec, pack.to_bytes()).advance()
-    assert [paths(lines, number) for number in range(3)] == [paths(whole, number) for number in range(3)]
 
 
 @pytest.mark.parametrize("name", BRANCHED)

@@ -249,25 +249,6 @@ def test_methods_with_local_work_offer_client_optimizers():
     assert set(WITH_CLIPPING) >= {*WITH_OPTIMIZER, "fedsgd", "local_update", "fomaml"}
 
 
-@pytest.mark.parametrize("method", WITH_OPTIMIZER)
-def test_a_trial_is_the_same_alone_in_a_pack_and_restored(method):
-    name, key = ("momentum", "momentum") if method == "fednova" else ("adam", "epsilon")
-    given = document(method, client={"name": name, key: 0.5}, clip_norm=0.5)
-    members = [{}, {f"client.{key}": 0.01, "clip_norm": None}, {"clip_norm": 0.1}]
-    spec = parse({**given, "members": members})
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(1)
-    pack = Pack.restore(spec, pack.to_bytes())
-    lines += pack.advance()
-    keys = ("train_loss", "update_norm", "test_loss")
-    for number, member in enumerate(members):
-        alone = curve({**given, "members": [member]})
-        together = [[line["round"], *(line[key] for key in keys)] for line in lines if line["member"] == number]
-        near(together, alone)
-        if number:
-            assert alone[-1][1] != pytest.approx(curve(given)[-1][1], rel=1e-6)
-
-
 @pytest.mark.parametrize("method", WITH_CLIPPING)
 def test_clipping_bounds_every_methods_update(method):
     steps = {"local_update": 2}.get(method, 3)

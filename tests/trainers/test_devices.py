@@ -14,8 +14,8 @@ from trainers.registry import methods
 from trainers.trial.document import parse
 
 CASES = {
-    **of_methods("quadratic"),
     **of_methods("softmax"),
+    **{f"{method} quadratic": pack(method) for method in ("fedavg", "maml", "scaffold", "two_way_transfer", "mass")},
     "regularized_gd mlp": pack("regularized_gd", TASKS["mlp"]),
     "fedavg cnn": pack("fedavg", TASKS["cnn"]),
     **of_parts(),

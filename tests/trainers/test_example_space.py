@@ -1,6 +1,7 @@
 """Local loops in example space against the same work on replicas of the models."""
 
 import gc
+import itertools
 import weakref
 
 import numpy as np
@@ -45,19 +46,20 @@ def model_of(name, dtype=torch.float64):
     return module.build(Problem(name, data, model_settings=settings), dtype, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("pulls", [{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(
-    ("batch_size", "batching", "kept", "end"),
-    [
-        (None, "shuffled", True, "joined"),
-        (3, "shuffled", True, "joined"),
-        (3, "shuffled", False, "joined"),
-        (4, "with_replacement", True, "joined"),
-        (3, "shuffled", True, "kept"),
-        (3, "with_replacement", False, "dropped"),
-    ],
-)
+BATCHES = [
+    (None, "shuffled", True, "joined"),
+    (3, "shuffled", True, "joined"),
+    (3, "shuffled", False, "joined"),
+    (4, "with_replacement", True, "joined"),
+    (3, "shuffled", True, "kept"),
+    (3, "with_replacement", False, "dropped"),
+]
+PULLS = itertools.cycle([{}, {"prox": [0.5, 0.0, 2.0, 0.1, 0.0]}, {"weight_decay": [0.5] * 5}])
+# Each model meets each way to draw batches and each pull, and these each other.
+CASES = [(name, next(PULLS), *batches) for batches in BATCHES for name in MODELS]
+
+
+@pytest.mark.parametrize(("name", "pulls", "batch_size", "batching", "kept", "end"), CASES)
 def test_example_space_is_the_same_local_work(
     name, pulls, batch_size, batching, kept, end, small_examples, monkeypatch
 ):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.engine.local.loop import run_local_steps
@@ -119,7 +119,6 @@ def test_all_pulls_at_once():
     check(model, params, work, rows, correction=shared)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     data=st.lists(
         st.tuples(

@@ -1,9 +1,5 @@
 """Networks as models: chosen by name with settings, the same start everywhere, chance that is no history."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -145,23 +141,6 @@ def test_networks_learn(model):
     assert lines[-1]["test_accuracy"] > 0.3
 
 
-@pytest.mark.parametrize(
-    ("model", "oracle"),
-    [
-        *((MLP, oracle) for oracle in ("stacked", "loop", "vmap", "autograd")),
-        *((CNN, oracle) for oracle in ("by_hand", "loop", "vmap")),
-    ],
-)
-@pytest.mark.parametrize("batch_size", [6, None])
-def test_a_trial_is_the_same_alone_and_in_a_pack(model, batch_size, oracle):
-    settings = [{"local_steps": 1}, {"client_lr": 0.0}, {"local_steps": 4, "client_lr": 0.3}]
-    given = document(model, batch_size=batch_size, dtype="float64", rounds=2)
-    pack = forced(parse({**given, "members": settings}), oracle).advance()
-    for number, setting in enumerate(settings):
-        alone = forced(parse({**given, "method": {**given["method"], **setting}}), "autograd").advance()
-        close(of(pack, number), of(alone, 0))
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("model", "oracle"), [(MLP, "stacked"), (CNN, "by_hand"), (CNN, "loop")])
 def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracle, dtype):
@@ -174,32 +153,6 @@ def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracl
     for number in (0, 2):
         method = {**given["method"], **settings[number]}
         assert of(lines, number) == of(forced(parse({**given, "method": method}), oracle).advance(), 0)
-
-
-RESTORED = """
-import json, sys
-from pathlib import Path
-from trainers.engine.packs.pack import Pack
-from trainers.trial.document import parse
-
-spec = parse(json.loads(Path(sys.argv[1]).read_text()))
-filler = [bytearray(977 * number) for number in range(50)]  # memory lies elsewhere than in the first process
-print(json.dumps(Pack.restore(spec, Path(sys.argv[2]).read_bytes()).advance()))
-"""
-
-
-@pytest.mark.parametrize("model", [MLP, CNN])
-def test_another_process_goes_on_to_the_bit(model, tmp_path):
-    given = document(model, rounds=6, members=[{}, {"local_steps": 5}], report=["full_loss", "params"])
-    pack = Pack.from_spec(parse(given))
-    lines = pack.advance(3)
-    (tmp_path / "trial.json").write_text(json.dumps(given))
-    (tmp_path / "checkpoint").write_bytes(pack.to_bytes())
-    command = [sys.executable, "-c", RESTORED, str(tmp_path / "trial.json"), str(tmp_path / "checkpoint")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    whole = Pack.from_spec(parse(given)).advance()
-    for member in (0, 1):
-        assert of(lines + json.loads(done.stdout), member) == of(whole, member)
 
 
 def test_dropout_leaves_out_its_share_and_keeps_the_mean():

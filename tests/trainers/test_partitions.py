@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainers.data import partitions
@@ -52,7 +52,6 @@ def possible(name: str, labels: np.ndarray, clients: int) -> bool | None:
 
 @pytest.mark.parametrize("name", SPREADS)
 @given(data=st.data(), seed=st.integers(0, 2**60))
-@settings(max_examples=40, deadline=None)
 def test_every_example_is_used_exactly_once(name: str, data: Any, seed: int) -> None:
     labels = np.array(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=60)))
     clients = data.draw(st.integers(1, 20))
@@ -129,7 +128,6 @@ def test_stratified_sets_the_same_share_of_every_label_aside() -> None:
 
 
 @given(owners=st.lists(st.integers(-3, 9), min_size=1, max_size=80))
-@settings(max_examples=50, deadline=None)
 def test_natural_gives_each_client_its_own(owners: list[int]) -> None:
     parts = partitions.natural(np.array(owners))
     covers(parts, len(owners))
@@ -141,7 +139,6 @@ def test_natural_gives_each_client_its_own(owners: list[int]) -> None:
 @given(
     owners=st.lists(st.integers(0, 9), min_size=1, max_size=80), fraction=st.floats(0, 1), seed=st.integers(0, 2**60)
 )
-@settings(max_examples=100, deadline=None)
 def test_of_each_takes_the_same_share_and_empties_nobody(owners: list[int], fraction: float, seed: int) -> None:
     column = np.array(owners)
     aside, kept = partitions.of_each(column, fraction, seed)

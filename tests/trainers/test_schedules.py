@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.errors import SpecError
@@ -191,7 +191,6 @@ def test_nan_counts_as_the_worst_value_and_passes() -> None:
     mode=st.sampled_from(MODES),
     steps=st.lists(st.integers(-4, 4), min_size=1, max_size=60),
 )
-@settings(max_examples=60, deadline=None)
 def test_each_member_follows_the_state_machine_whatever_the_others(data: Any, mode: str, steps: list[int]) -> None:
     member = st.fixed_dictionaries(
         {
@@ -215,7 +214,6 @@ def test_each_member_follows_the_state_machine_whatever_the_others(data: Any, mo
 
 
 @given(losses=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=50), other=st.integers(1, 40))
-@settings(max_examples=50, deadline=None)
 def test_the_smoothed_value_does_not_depend_on_other_windows_to_the_bit(losses: list[float], other: int) -> None:
     one = decided(window=4, patience=2, cooldown=1)
     hyper_alone, hyper_pair = packed([one]), packed([one, decided(window=other, patience=2, cooldown=1)])

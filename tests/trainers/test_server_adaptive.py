@@ -147,17 +147,6 @@ def test_a_large_epsilon_is_plain_descent():
     np.testing.assert_allclose(paths[0], paths[1], rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-def test_a_restored_pack_goes_on_to_the_bit(name):
-    given = {**document(name), "members": [{}, {"server.epsilon": 1e-3}, {"server.beta1": 0.3}]}
-    spec = parse(given)
-    whole = Pack.from_spec(spec).advance()
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(7)
-    lines += Pack.restore(spec, pack.to_bytes()).advance()
-    assert [line["params"] for line in lines] == [line["params"] for line in whole]
-
-
 @pytest.mark.parametrize(
     ("server", "message"),
     [

@@ -7,7 +7,7 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import InvalidRequest
@@ -22,7 +22,6 @@ from service.store.curve_segments import add
     st.sampled_from([st.floats(allow_nan=False, allow_infinity=False), st.integers(), st.booleans(), st.none()]),
     st.data(),
 )
-@settings(max_examples=100, deadline=None)
 def test_blocks_of_encode_pass(rows: int, cells: st.SearchStrategy[Cell], data: st.DataObject) -> None:
     mixed = data.draw(st.lists(st.one_of(st.none(), cells), min_size=rows, max_size=rows))
     for block in encode({"round": list(range(240, 240 + rows)), "metric": mixed}):
@@ -128,7 +127,6 @@ def test_tiny_blocks_count_as_large_ones() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
 def test_a_damaged_block_is_refused_in_one_line_or_can_be_read(data: st.DataObject) -> None:
     block = data.draw(st.sampled_from(BLOCKS))
     damaged = bytearray(block)
@@ -142,7 +140,6 @@ def test_a_damaged_block_is_refused_in_one_line_or_can_be_read(data: st.DataObje
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
 def test_a_block_with_a_damaged_body_is_refused_in_one_line_or_can_be_read(data: st.DataObject) -> None:
     """Damage below the compression, with a head that fits."""
     block = data.draw(st.sampled_from(BLOCKS))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.wire.curve_codec import (
@@ -24,7 +24,6 @@ from tests.wire.curve_tables import bits, tables
 
 
 @given(tables())
-@settings(max_examples=200, deadline=None)
 def test_decode_restores_what_was_encoded(columns: dict[str, list[Cell]]) -> None:
     blocks = encode(columns)
     assert [head(block).segment for block in blocks] == sorted(
@@ -56,7 +55,6 @@ def test_a_segment_of_smooth_curves_is_small() -> None:
 
 
 @given(tables(), st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_arrays_hold_the_numbers_of_the_columns(columns: dict[str, list[Cell]], some: bool) -> None:
     names = {"round", *list(columns)[::2]} if some else None
     for block in encode(columns):
@@ -99,7 +97,6 @@ def test_newer_rounds_replace_older_ones(old: list[int], new: list[int]) -> None
 
 
 @given(st.binary(max_size=400), st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_bytes_that_are_no_block_are_refused_in_one_line(noise: bytes, headed: bool) -> None:
     block = HEAD.pack(2, 0, 1, 2, 100, len(noise)) + noise if headed else noise
     with pytest.raises(ValueError, match="block") as refused:

@@ -11,7 +11,7 @@ elementwise operations, optimizers and evaluations are not counted. A quadratic 
 as one example. Bytes, exchanges and, as `examples`, the clients' examples are on every line anyway.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
-et al. 2022); its own model's table is in tests/theory/client_savings.py.
+et al. 2022).
 """
 
 from __future__ import annotations

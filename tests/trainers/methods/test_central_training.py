@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
@@ -107,49 +106,3 @@ def test_passes_over_unequal_clients(name):
     assert lines[-1]["client_gradients"] == 3 * (-(-sizes // 9)).sum()
     with pytest.raises(SpecError, match=rf"^method\.{needed} must be given with local_epochs, got none"):
         train(name, 3, given, local_epochs=1, local_steps=None, trial=trial)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_hand_written_and_module_oracles_agree(name):
-    given = {**DIGITS, "clients": 4, "model": {"name": "mlp", "hidden": [5]}}
-    document = {
-        "task": given,
-        "method": {"name": name, "client_lr": 0.2, "server_lr": 0.2, "local_steps": 3},
-        "rounds": 2,
-        "dtype": "float64",
-        "batch_size": 6,
-        "report": ["params"],
-    }
-    first = Pack.from_spec(parse(document))
-    found = []
-    for oracle in first._setting.model.oracles:
-        pack = Pack.from_spec(parse(document), plan=type(first.plan)(**{**first.plan.to_json(), "oracle": oracle}))
-        found.append(pack.advance()[-1]["params"])
-    assert len(found) > 1
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_diverging_neighbour_and_a_restart_change_nothing(name):
-    own = {"parallel_training": {"central_batch_size": 9}, "one_way_transfer": {"central_batch_size": 9}}
-    method = {"name": name, "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3, **own.get(name, {"warm_start": True})}
-    document = {"task": {**problem()[0], "gradient_noise": 0.2}, "method": method, "rounds": 12, "batch_size": 2}
-    document |= {"clients_per_round": 3, "eval_every": 1, "seed": 2}
-    members = [{"local_steps": 2}, {"client_lr": 60.0, "server_lr": 60.0}, {"federated_weight": 0.8}]
-
-    def losses(lines, member):
-        return [line["loss"] for line in lines if line.get("member", 0) == member]
-
-    spec = parse({**document, "members": members})
-    whole = Pack.from_spec(spec).advance()
-    assert [line["member"] for line in whole if line["diverged"]] == [1]
-    assert len(losses(whole, 1)) < 13
-    for number in (0, 2):
-        alone = Pack.from_spec(parse({**document, "method": {**method, **members[number]}})).advance()
-        np.testing.assert_allclose(losses(whole, number), losses(alone, 0), rtol=1e-10)
-    for stop in (1, 5):
-        pack = Pack.from_spec(spec)
-        lines = pack.advance(stop)
-        lines += Pack.restore(spec, pack.to_bytes()).advance()
-        assert [losses(lines, number) for number in range(3)] == [losses(whole, number) for number in range(3)]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.trial.document import parse, structure_of
 
@@ -47,15 +46,6 @@ def test_tied_members_have_rates_of_their_own():
         alone = train(document({"name": "local_sgd", "local_steps": 6, **member}))
         np.testing.assert_allclose(models(mine), models(alone), rtol=0, atol=1e-12)
         assert {line["server_lr"] for line in mine} == {member["client_lr"]}
-
-
-def test_a_restored_tied_pack_goes_on_to_the_bit():
-    spec = parse(document({"name": "fedavg", "tied": True, **WORK}, schedule=PLATEAU))
-    whole = models(Pack.from_spec(spec).advance())
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(5)
-    lines += Pack.restore(spec, pack.to_bytes()).advance()
-    assert np.array_equal(models(lines), whole)
 
 
 def test_documents_with_tied_rates():
