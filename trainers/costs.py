@@ -20,6 +20,7 @@ class Cost:
         whole: counted, and so asked for in whole numbers.
         reported: trials report it, so that a study may choose it; otherwise results compute it.
         repeatable: the same on every machine; other costs get no verdicts.
+        of_tokens: counted only for tasks that predict tokens.
     """
 
     counters: tuple[str, ...]
@@ -28,6 +29,7 @@ class Cost:
     whole: bool = True
     reported: bool = True
     repeatable: bool = True
+    of_tokens: bool = False
 
 
 COSTS: Mapping[str, Cost] = MappingProxyType(
@@ -36,6 +38,7 @@ COSTS: Mapping[str, Cost] = MappingProxyType(
         "bytes": Cost(("bytes_up", "bytes_down"), "bytes, up and down"),
         "client_gradients": Cost(("client_gradients",), "client gradients"),
         "examples": Cost(("examples",), "examples, of client gradients"),
+        "tokens": Cost(("tokens",), "tokens, of client gradients", of_tokens=True),
         "time": Cost(("modelled_seconds",), "seconds, modelled", first=1e-6, whole=False, reported=False),
         "seconds": Cost(("wall_seconds",), "seconds", first=1e-3, whole=False, repeatable=False),
     }
@@ -44,7 +47,7 @@ COSTS: Mapping[str, Cost] = MappingProxyType(
 REPORTED = tuple(name for name, cost in COSTS.items() if cost.reported)
 """Costs that a study may choose."""
 
-_SAME = [name for name in REPORTED if COSTS[name].repeatable]
+_SAME = [name for name in REPORTED if COSTS[name].repeatable and not COSTS[name].of_tokens]
 ADVICE = f"depend on the machine and its load: choose {', '.join(_SAME[:-1])} or {_SAME[-1]}"
 """What to say of a cost that is not repeatable, after its name."""
 

@@ -97,6 +97,7 @@ def _checked(study: Study) -> list[str]:
             _check_packs(study, list(trials.values()))
         with errors.collected():
             _check_quality(study, first)
+            _check_cost(study, first)
             _check_scale(study)
         remarks += [*_data(study, trials), *sample_remark(study, first)]
     errors.raise_any()
@@ -313,6 +314,15 @@ def _check_quality(study: Study, trial: trainers.TrialSpec) -> None:
             f"must be a metric of task {study.task['name']} ({', '.join(reported)}), got {shown(quality)}"
             + (f": did you mean {near}?" if near else ""),
         )
+
+
+def _check_cost(study: Study, trial: trainers.TrialSpec) -> None:
+    """Refuses a cost that the task does not count."""
+    cost = study.objective.cost
+    if trainers.COSTS[cost].of_tokens and not trial.tokens:
+        others = ", ".join(name for name in trainers.REPORTED if not trainers.COSTS[name].of_tokens)
+        name = study.task["name"]
+        raise InvalidSpec("objective.cost", f"must be a cost of task {name} ({others}), got {cost}")
 
 
 def _check_scale(study: Study) -> None:

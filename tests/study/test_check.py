@@ -65,6 +65,11 @@ BAD = [
     ("budget:", "objective: {quality: los}\nbudget:", "objective.quality: must be a metric of task quadratic (loss, "),
     (
         "budget:",
+        "objective: {cost: tokens}\nbudget:",
+        "objective.cost: must be a cost of task quadratic (rounds, bytes, client_gradients, examples, seconds)",
+    ),
+    (
+        "budget:",
         "objective: {quality: test_accuracy}\nbudget:",
         "objective.quality: must be a metric of task quadratic",
     ),

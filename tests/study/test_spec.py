@@ -267,7 +267,7 @@ BAD = [
     (
         "cost: bytes",
         "cost: euros",
-        "objective.cost: must be rounds, bytes, client_gradients, examples or seconds, got cost=",
+        "objective.cost: must be rounds, bytes, client_gradients, examples, tokens or seconds, got cost=",
     ),
     ("gpu: auto", "gpu: some", 'resources.gpu: must be auto or a number of at least 0, got "some"'),
     ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),

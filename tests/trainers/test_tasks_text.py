@@ -148,6 +148,7 @@ def test_a_trial_learns_and_its_metrics_follow_from_its_loss(folder: Path) -> No
     }
     spec = parse_trial(trial)
     last, first = Pack.from_spec(spec, device="cpu").advance()[-1], math.log(19)
+    assert (last["examples"], last["tokens"]) == (2 * 3 * 10 * 8, 2 * 3 * 10 * 8 * 16)
     assert last["test_loss"] < 0.8 * first
     assert last["test_perplexity"] == pytest.approx(math.exp(last["test_loss"]))
     per_byte = dict(spec.task.model_settings)["bytes_per_token"]

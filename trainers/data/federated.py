@@ -57,6 +57,7 @@ class Federated:
         shape: shape of the inputs of one example; None if unknown.
         outputs: number of classes, or of numbers to predict for one example.
         whole: whether the inputs are whole numbers, such as word ids.
+        tokens: tokens to predict of an example; 0 for other targets.
         notes: what is probably not meant about the data, one line each, beginning with the dotted path.
     """
 
@@ -70,6 +71,7 @@ class Federated:
     shape: tuple[int, ...] | None = None
     outputs: int = 0
     whole: bool = False
+    tokens: int = 0
     notes: tuple[str, ...] = ()
 
     @property

@@ -117,6 +117,7 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         shape=(values["context"],),
         outputs=len(tokens.lengths),
         whole=True,
+        tokens=values["context"],
         notes=tuple(_notes(tokens, windows, texts, path)),
         texts=texts,
         windows=windows,

@@ -151,6 +151,11 @@ class TrialSpec:
         return tasks()[self.task_name]
 
     @property
+    def tokens(self) -> int:
+        """Tokens to predict of an example; 0 for a task of other targets."""
+        return int(getattr(self.task, "tokens", 0))
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of an evaluation: those of the task, then those that `report` and `adaptation` add."""
         added = [name for asked in self.report for name in _reported(asked)]

@@ -173,6 +173,8 @@ class Lane:
         members = np.where(reported, self._order, -1)
         diverged = reported & ~self.now.alive
         counters = self.now.counters.reported
+        if tokens := self._setting.spec.tokens:
+            counters["tokens"] = counters["examples"] * tokens
         if self._setting.plan.separate:
             counters[SHARED] = self.now.counters.totals[SHARED]
         return lines(number, metrics, counters, diverged, members, wall_seconds)
