@@ -12,8 +12,8 @@ PACKAGES = ("driftline", "service", "trainers", "search_spaces")
 FIXED = {"Config", "Hyper", "Sampler", "Settings"}
 """Names that the Protocols of plug-ins and launchers ask for."""
 
-FILES = {"__init__.py", "__main__.py", "launcher.py", "npz.py", "quadratic.py"}
-"""Names that Python and entry points ask for, and tasks, formats and models that are found by their names."""
+FILES = {"__init__.py", "__main__.py", "launcher.py", "linear.py", "npz.py", "quadratic.py"}
+"""Names that Python and entry points ask for, and tasks, formats, models and schedules found by their names."""
 
 OPEN = {
     *(f"trainers.{kind}" for kind in ("methods", "models", "optimizers", "reports", "schedules", "tasks")),

@@ -24,6 +24,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     plugins, problem              loads and checks plug-ins; the contract of a task
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
     first_square                  the squared gradients that adaptive optimizers start from
+    over_the_rounds               warm-up, fall and floor over a known number of rounds, for schedules
     costs                         the costs of training and their counters
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules

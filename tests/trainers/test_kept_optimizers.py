@@ -47,7 +47,14 @@ def near(lines, others):
             assert line[name] == (value if value is None else pytest.approx(value, rel=1e-10, abs=1e-10)), name
 
 
-def torch_loop(state, rounds, method, server):
+def factor(step, steps, warmup=0.05, floor=0.05):
+    """Of a rate that rises for a share of all steps, and falls along half a cosine."""
+    rise = warmup * steps
+    fall = floor + (1 - floor) * (1 + np.cos(np.pi * (step - rise) / (steps - rise))) / 2
+    return (step + 1) / rise if step + 1 <= rise else 1.0 if step < rise else fall
+
+
+def torch_loop(state, rounds, method, server, schedule):
     """Models after every round of local torch.optim.AdamW, one for each client, and torch.optim.SGD on the server."""
     model = torch.zeros(3, dtype=torch.float64)
     outer = torch.optim.SGD([model], lr=method["server_lr"], **server)
@@ -71,7 +78,10 @@ def torch_loop(state, rounds, method, server):
                 )
             point, inner = kept[client]
             point.copy_(model)
-            for _ in range(method["local_steps"]):
+            for step in range(method["local_steps"]):
+                if schedule == "cosine":
+                    now, every = number * method["local_steps"] + step, rounds * method["local_steps"]
+                    inner.param_groups[0]["lr"] = method["client_lr"] * factor(now, every)
                 point.grad = hessians[client] @ (point - centers[client])
                 point.grad *= (method["clip_norm"] / point.grad.norm()).clamp(max=1)
                 inner.step()
@@ -81,9 +91,10 @@ def torch_loop(state, rounds, method, server):
     return models
 
 
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
 @pytest.mark.parametrize("client_lr", [0.02, 5e-4])  # moves models, and sums of directions
 @pytest.mark.parametrize("state", ["keep", "reset"])
-def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr):
+def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr, schedule):
     """2 of 5 clients a round: those that return after rounds away go on with their moments and counts."""
     method = {"client_lr": client_lr, "server_lr": client_lr / 2, "local_steps": 4, "weight_decay": 0.1, "clip_norm": 2}
     given = {
@@ -91,13 +102,14 @@ def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr):
         "method": {"name": "fedavg", **method},
         "client": {"name": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3, "state": state},
         "server": {"name": "sgd", "momentum": 0.9, "nesterov": True},
+        "schedule": {"name": schedule, **({"warmup": 0.05, "floor": 0.05} if schedule == "cosine" else {})},
         "clients_per_round": 2,
         "rounds": 100,
         "seed": 7,
         "report": ["params"],
         "dtype": "float64",
     }
-    wanted = torch_loop(state, 100, method, {"momentum": 0.9, "nesterov": True})
+    wanted = torch_loop(state, 100, method, {"momentum": 0.9, "nesterov": True}, schedule)
     lines = Pack.from_spec(parse(given)).advance()[1:]
     np.testing.assert_allclose([line["params"] for line in lines], wanted, rtol=0, atol=1e-10)
 

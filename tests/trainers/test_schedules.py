@@ -269,6 +269,8 @@ def test_theory_rates_at_the_first_rounds() -> None:
 
 
 REQUIRED: dict[str, dict[str, Any]] = {
+    "cosine": {"rates": "both", "rounds": 3},
+    "linear": {"rates": "both", "rounds": 3},
     "theory_1_over_t": {"strong_convexity": 1, "smoothness": 2, "local_steps": 3},
 }
 

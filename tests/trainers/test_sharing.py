@@ -101,8 +101,16 @@ WORK = {
     "adamw": {"method": FEDAVG, "task": DIGITS, "client": {"name": "adamw"}},
     "network": {"method": FEDAVG, "task": {**DIGITS, "model": {"name": "mlp", "hidden": [6]}}},
 }
+RISING = [
+    {"schedule.warmup": 0.5},
+    {"schedule.warmup": 0.5, "schedule.floor": 0.5},
+    {"schedule.warmup": 0.1},
+    {"schedule.warmup": 0.5},
+]
 APART = {
     "constant": [{}, {}],
+    "cosine": RISING,
+    "linear": RISING,
     "plateau": [{"schedule.window": 1}, {"schedule.window": 1, "schedule.client_decay": 0.5}, {"schedule.window": 3}],
     "theory_1_over_t": [{}, {"schedule.strong_convexity": 0.5}, {}],
     "by_steps": [

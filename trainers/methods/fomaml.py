@@ -4,7 +4,8 @@
     q = mean over the cohort of g_K;   the server optimizer steps along q with server_lr
 
 In the terms of meta-learning, local_steps = K means K - 1 steps of adaptation and the gradient at the adapted model.
-With prox above 0 it is proximal FO-MAML, and the returned gradient includes the pull. Exchanges: one a round,
+With prox above 0 it is proximal FO-MAML, and the returned gradient includes the pull. Where a schedule sets the rates
+of the local steps, g_K still counts fully: its step moves nothing. Exchanges: one a round,
 the model down and a gradient up.
 
 Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of

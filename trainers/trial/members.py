@@ -22,6 +22,8 @@ from trainers.trial.server_units import along_gradients, check_followers
 from trainers.values import shown
 
 _PREFIXES = (*ROLES, "schedule")
+SCHEDULED = "rates"
+"""Setting of a schedule: the rates that it changes; by default client_lr, or server_lr for a method without it."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,42 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
     schedule = parse_part("schedule", schedules(), objects["schedule"], own["schedule"])
     check_followers(chosen_method, chosen_optimizers)
     chosen_method, chosen_optimizers["server"] = along_gradients(chosen_method, chosen_optimizers["server"])
-    return Parts(chosen_method, chosen_optimizers, _following(schedule, chosen_method))
+    return Parts(chosen_method, chosen_optimizers, _following(schedule, chosen_method, document.get("rounds")))
 
 
-def _following(schedule: Part[Schedule], method: Part[Method]) -> Part[Schedule]:
-    """The schedule, with missing values taken from the method (FOLLOWS of its module)."""
-    values = dict(schedule.values)
+def _following(schedule: Part[Schedule], method: Part[Method], rounds: Any) -> Part[Schedule]:
+    """The schedule, with missing values taken from the trial (FOLLOWS of its module).
+
+    Args:
+        schedule: the schedule.
+        method: the method.
+        rounds: of the trial.
+    """
+    values, count = dict(schedule.values), method.members
+    scheduled = "client_lr" if "client_lr" in method.values else "server_lr"
+    trial = {**method.values, "rounds": (rounds,) * count, SCHEDULED: (scheduled,) * count}
     for name, otherwise in schedule.module.FOLLOWS.items():
-        own = method.values.get(name, (otherwise,) * method.members)
+        own = trial.get(name, (otherwise,) * count)
         values[name] = tuple(theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True))
         if None in values[name]:
             path = join("schedule", name)
             raise SpecError(f"{path} must be given, because the method has no {name} of its own", path)
+    if SCHEDULED in schedule.module.FOLLOWS:
+        _refuse_rates(values[SCHEDULED][0], method)
     return replace(schedule, values=values)
+
+
+def _refuse_rates(chosen: str, method: Part[Method]) -> None:
+    """Raises a SpecError for rates of a schedule that the method does not have, or takes from client_lr."""
+    path = join("schedule", SCHEDULED)
+    if chosen != "server_lr" and "client_lr" not in method.values:
+        raise SpecError(
+            f"{path} must be server_lr for {method.name}, which has no client_lr, got {path}={chosen}", path
+        )
+    if chosen != "client_lr" and (method.tied or "server_lr" not in method.values):
+        raise SpecError(
+            f"{path} must be client_lr for {method.name}, whose server_lr follows client_lr, got {path}={chosen}", path
+        )
 
 
 def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dict[str, Given]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,6 +35,21 @@ class StepPlan:
     local_epochs: int | None = None
     gradient_weights: Tensor | None = None
     relative_rates: Tensor | None = None
+
+    def at(self, relative_rates: Tensor) -> StepPlan:
+        """The plan at the rates that a schedule gives its steps.
+
+        Where only the last gradient counts, as in first-order MAML, it counts fully: its step moves nothing.
+
+        Args:
+            relative_rates: (T, K) on the CPU.
+        """
+        if self.gradient_weights is not None:
+            positive = self.gradient_weights.cpu() > 0
+            alone = np.flatnonzero(positive.sum(1) == 1)
+            relative_rates = relative_rates.clone()
+            relative_rates[alone, last_step(self.gradient_weights)[alone] - 1] = 1
+        return replace(self, relative_rates=relative_rates)
 
     @cached_property
     def moves(self) -> bool:

@@ -102,14 +102,31 @@ class Lane:
         Args:
             draw: of the round.
         """
-        schedule, hyper = self._setting.spec.schedule.module, self._hyper()[-1]
-        if type(schedule).relative_rates is Schedule.relative_rates or not isinstance(hyper, LocalSteps):
+        hyper = self._hyper()[-1]
+        if not self._rates_steps or not isinstance(hyper, LocalSteps):
             return None
         steps, _ = hyper.step_plan.counts(draw.batches)
+        schedule = self._setting.spec.schedule.module
         return schedule.relative_rates(self._schedule, self.now.schedule, torch.as_tensor(steps))
 
+    @property
+    def _rates_steps(self) -> bool:
+        """Whether the schedule may set the rates of local steps."""
+        return type(self._setting.spec.schedule.module).relative_rates is not Schedule.relative_rates
+
+    @staticmethod
+    def _first_rate(client_lr: Tensor, relative_rates: Tensor | None) -> Tensor:
+        """(T,) rate of a round's first local step."""
+        return client_lr if relative_rates is None else client_lr * relative_rates[:, 0].to(client_lr)
+
+    def opening_rate(self) -> Metrics:
+        """The client_lr of round 0, which lanes that share all else need not have in common."""
+        client_lr, _ = rates_of(self._setting.spec, self.now.schedule)
+        relative = self.relative_rates(self._setting.draw(0)) if self._rates_steps else None
+        return {"client_lr": self._first_rate(client_lr, relative)}
+
     def opening(self) -> Metrics:
-        """The metrics of round 0, of all trials."""
+        """The metrics of round 0, of all trials, at the rates of a round."""
         params = self.now.state.params
         client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
         metrics = opening(self._evaluated(params, client_lr, 0), client_lr, server_lr)
@@ -144,7 +161,8 @@ class Lane:
         losses = {data: cohort.loss(old.params, data) for data in self._loss_data}
         shown = torch.stack([*losses.values(), new.update_norm, new.params.sum((1, 2))]).double().cpu()
         loss, norm = shown[0], shown[-2]
-        metrics = {"train_loss": loss, "update_norm": norm, "client_lr": client_lr, "server_lr": server_lr}
+        first_lr = self._first_rate(client_lr, cohort.relative_rates)
+        metrics = {"train_loss": loss, "update_norm": norm, "client_lr": first_lr, "server_lr": server_lr}
         if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
             metrics.update(self._evaluated(new.params, client_lr, round_index + 1))
         view = RoundView(old, new, hyper, cohort, spec.loss_data, setting.model)

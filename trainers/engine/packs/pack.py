@@ -209,7 +209,14 @@ class Pack:
             last = min(last, self.round + max_rounds)
         if not self._opened:
             self._opened = True
-            yield from self._lines([(group, group[0].opening(), group[0].now.alive) for group in self._groups])
+            opened = [(group, group[0].opening()) for group in self._groups]
+            yield from self._lines(
+                [
+                    ([lane], {**known, **lane.opening_rate()}, lane.now.alive)
+                    for group, known in opened
+                    for lane in group
+                ]
+            )
         while self.round < last and not self.done:
             if seconds is not None and self.round > first and time.perf_counter() - begin >= seconds:
                 break

@@ -76,10 +76,15 @@ class Cohort:
         """(1, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
         return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
 
+    @property
+    def relative_rates(self) -> Tensor | None:
+        """(T, K) rates of the local steps divided by client_lr, from the schedule; None is 1 throughout."""
+        return self._context.relative_rates
+
     def with_rates(self, plan: StepPlan) -> StepPlan:
         """The plan of the clients' local steps at the rates that the schedule gives these steps."""
-        rates = self._context.relative_rates
-        return plan if rates is None else replace(plan, relative_rates=rates)
+        rates = self.relative_rates
+        return plan if rates is None else plan.at(rates)
 
     @property
     def central(self) -> Central:

@@ -1,0 +1,155 @@
+"""Warm-up and fall over all rounds, `cosine` and `linear`: against torch's optimizers under LambdaLR, step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trainers.engine.packs.pack import Pack
+from trainers.errors import SpecError
+from trainers.trial.document import parse
+
+from .methods.three_clients import CENTERS, HESSIANS, START, document, models
+
+WORK = {"client_lr": 0.1, "server_lr": 0.08, "local_steps": 4}
+ROUNDS = 10
+RISE_AND_FALL = {"warmup": 0.23, "floor": 0.05}
+
+
+def shaped(name: str, step: int, steps: int, warmup: float = 0.23, floor: float = 0.05) -> float:
+    """The factor of a step, from 0, of so many, as in the schedules' modules."""
+    rise = warmup * steps
+    p = min(max((step - rise) / (steps - rise), 0), 1)
+    fall = 1 - p if name == "linear" else (1 + math.cos(math.pi * p)) / 2
+    return (min(1.0, (step + 1) / rise) if rise else 1.0) * (floor + (1 - floor) * fall)
+
+
+def torch_loop(name: str, rates: str, count: list[int], last_only: bool = False) -> list[list[float]]:
+    """Models of local torch.optim.SGD under LambdaLR, and torch.optim.SGD with Nesterov momentum for the server."""
+    hessians, centers = torch.tensor(HESSIANS), torch.tensor(CENTERS)
+    model = torch.tensor(START, dtype=torch.float64)
+    outer = torch.optim.SGD([model], lr=WORK["server_lr"], momentum=0.9, nesterov=True)
+    falls = torch.optim.lr_scheduler.LambdaLR(
+        outer, lambda number: 1.0 if rates == "client_lr" else shaped(name, number, ROUNDS)
+    )
+    points = [torch.zeros_like(model) for _ in range(3)]
+    inner = [torch.optim.SGD([point], lr=WORK["client_lr"]) for point in points]
+    most, path = max(count), [model.tolist()]
+    steps = [
+        torch.optim.lr_scheduler.LambdaLR(
+            one, lambda n: 1.0 if rates == "server_lr" else shaped(name, n, ROUNDS * most)
+        )
+        for one in inner
+    ]
+    for number in range(ROUNDS):
+        model.grad = torch.zeros_like(model)
+        for client, point in enumerate(points):
+            point.copy_(model)
+            for step in range(count[client]):
+                steps[client].step(number * most + step)
+                point.grad = hessians[client] @ (point - centers[client])
+                inner[client].step()
+            sent = point.grad if last_only else (model - point) / WORK["client_lr"]
+            model.grad += sent / 3
+        outer.step()
+        falls.step()
+        path.append(model.tolist())
+    return path
+
+
+def trained(name: str, rates: str | None, method: dict[str, Any]) -> np.ndarray:
+    schedule = {"name": name, **RISE_AND_FALL, **({} if rates is None else {"rates": rates})}
+    server = {"name": "sgd", "momentum": 0.9, "nesterov": True}
+    given = document(method, server=server, schedule=schedule, rounds=ROUNDS, dtype="float64")
+    return models(Pack.from_spec(parse(given)).advance())
+
+
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*", "ignore:The epoch parameter")
+@pytest.mark.parametrize("rates", [None, "client_lr", "server_lr", "both"])
+@pytest.mark.parametrize("name", ["cosine", "linear"])
+def test_every_step_has_torchs_rate(name: str, rates: str | None) -> None:
+    wanted = torch_loop(name, rates or "client_lr", [4, 4, 4])
+    assert trained(name, rates, {"name": "fedavg", **WORK}) == pytest.approx(np.array(wanted), rel=0, abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*", "ignore:The epoch parameter")
+@pytest.mark.parametrize("method", [{"name": "fomaml"}, {"name": "local_update", "gradient_weights": [0.0, 0, 0, 1]}])
+def test_a_single_gradient_counts_fully_as_its_step_moves_nothing(method: dict[str, Any]) -> None:
+    method = {**method, "client_lr": 0.1, "server_lr": 0.08, **({"local_steps": 4} if len(method) == 1 else {})}
+    wanted = torch_loop("cosine", "client_lr", [4, 4, 4], last_only=True)
+    assert trained("cosine", None, method) == pytest.approx(np.array(wanted), rel=0, abs=1e-12)
+
+
+def test_methods_without_client_lr_fall_on_the_server() -> None:
+    method = {"name": "fedsgd", "server_lr": 0.08}
+    wanted = np.array([0.08 * shaped("cosine", number, ROUNDS) for number in range(ROUNDS)])
+    given = document(method, schedule={"name": "cosine", **RISE_AND_FALL}, rounds=ROUNDS)
+    spec = parse(given)
+    assert spec.canonical["schedule"] == {"name": "cosine", **RISE_AND_FALL, "rates": "server_lr", "rounds": ROUNDS}
+    assert [line["server_lr"] for line in Pack.from_spec(spec).advance()][1:] == pytest.approx(wanted, rel=1e-14)
+
+
+def test_lines_have_the_rate_of_the_first_step_and_the_floor_stays_after_the_last_round() -> None:
+    schedule = {"name": "linear", "warmup": 0.3, "floor": 0.2, "rounds": 6}
+    lines = Pack.from_spec(parse(document({"name": "fedavg", **WORK}, schedule=schedule, rounds=9))).advance()
+    wanted = [0.1 * shaped("linear", 4 * number, 24, 0.3, 0.2) for number in range(9)]
+    assert [line["client_lr"] for line in lines] == pytest.approx([wanted[0], *wanted], rel=1e-14)
+    assert lines[-1]["client_lr"] == pytest.approx(0.02, rel=1e-14)
+    assert {line["server_lr"] for line in lines} == {0.08}
+
+
+@pytest.mark.parametrize(
+    ("method", "schedule", "message"),
+    [
+        (
+            {"name": "fedsgd", "server_lr": 1},
+            {"rates": "both"},
+            "schedule.rates must be server_lr for fedsgd, which has",
+        ),
+        ({"name": "local_sgd", "client_lr": 1, "local_steps": 2}, {"rates": "both"}, "must be client_lr for local_sgd"),
+        (
+            {"name": "fedavg", "client_lr": 1, "local_steps": 2, "tied": True},
+            {"rates": "server_lr"},
+            "schedule.rates must be client_lr for fedavg, whose server_lr follows client_lr, got schedule.rates=",
+        ),
+        ({"name": "fedavg", **WORK}, {"warmup": 1}, "schedule.warmup must be in [0, 1), got warmup=1"),
+    ],
+)
+def test_rates_that_the_method_does_not_have_are_refused(
+    method: dict[str, Any], schedule: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(document(method, schedule={"name": "cosine", **schedule}))
+    assert message in str(caught.value)
+
+
+def test_a_member_is_the_same_alone_split_joined_and_restored() -> None:
+    members = [{}, {"schedule.warmup": 0.0}, {"local_steps": 7}, {"schedule.rounds": 30}, {"schedule.floor": 1.0}]
+    kept = {"name": "adamw", "state": "keep", "epsilon": 0.01}
+
+    def spec(chosen: list[dict[str, Any]], rounds: int = ROUNDS) -> Any:
+        schedule = {"name": "cosine", **RISE_AND_FALL, "rates": "both"}
+        task = {"name": "quadratic", "problem": "random", "clients": 6, "gradient_noise": 0.1}
+        given = document({"name": "fedavg", **WORK}, schedule=schedule, task=task, rounds=rounds, init=None)
+        return parse({**given, "client": kept, "clients_per_round": 3, "members": chosen})
+
+    def own(lines: list[dict[str, Any]], member: int) -> list[dict[str, Any]]:
+        masked = ("wall_seconds", "member", "shared_gradients")
+        return [{k: v for k, v in line.items() if k not in masked} for line in lines if line["member"] == member]
+
+    plan = Pack.from_spec(spec([{}])).plan
+    separate = type(plan).from_json({**plan.to_json(), "separate": True, "width": len(members)})
+    lines = Pack.from_spec(spec(members), plan=separate).advance()
+    pack = Pack.from_spec(spec(members), plan=separate)
+    early = pack.advance(4)
+    parts = Pack.split(pack.to_bytes())
+    later = Pack.restore(spec([members[3], members[0]]), Pack.join([parts[3], parts[0]])).advance()
+    for place, member in enumerate([3, 0]):
+        assert own(early, member) + own(later, place) == own(lines, member)
+    for member, changes in enumerate(members):
+        alone = Pack.from_spec(spec([changes]), plan=type(plan).from_json({**plan.to_json(), "separate": True}))
+        assert own(alone.advance(), 0) == own(lines, member)

@@ -1,0 +1,83 @@
+"""Schedules of a known length: a warm-up, then a fall to a floor, exact in every local step; the shape is their own.
+
+Steps are counted over all rounds: local steps for client_lr, rounds for server_lr; the schedules' modules have the
+formulas. All is computed from the round and the settings, so that a restored trial goes on exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import tunable
+
+Shape = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Settings of a schedule over the rounds; members of a pack may differ in all but rates."""
+
+    warmup: Tensor = tunable(
+        0.0,
+        low=0,
+        high=1,
+        high_open=True,
+        unit="share of the rounds",
+        limit="0 is none",
+        doc="linear rise to the whole rate",
+    )
+    floor: Tensor = tunable(
+        0.0, low=0, high=1, unit="share of the rate", limit="1 is warm-up only", doc="the rate after the last step"
+    )
+    rates: str | None = tunable(
+        None,
+        choices=("client_lr", "server_lr", "both"),
+        traced=False,
+        doc="which rates; absent: client_lr, or server_lr for methods without it",
+    )
+    rounds: Tensor = tunable(
+        None, kind="int", low=1, unit="rounds", doc="of the whole schedule; absent: those of the trial"
+    )
+
+
+FOLLOWS = {"rates": None, "rounds": None}
+
+
+def init(hyper: Hyper, shape: Shape, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
+    """The state before the first round; `shape` is that of the fall."""
+    first = torch.zeros_like(server_lr, dtype=torch.int64)
+    return _at(hyper, shape, {"round": first, "client_lr": client_lr, "first_server_lr": server_lr})
+
+
+def update(hyper: Hyper, shape: Shape, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The state after a round."""
+    return _at(hyper, shape, {**state, "round": state["round"] + 1})
+
+
+def relative_rates(hyper: Hyper, shape: Shape, state: dict[str, Tensor], steps: Tensor) -> Tensor | None:
+    """The factors of the local steps; see Schedule."""
+    if hyper.rates == "server_lr":
+        return None
+    step = torch.arange(int(steps.max()), dtype=torch.float64)
+    return _factor(hyper, shape, state["round"][:, None], step, steps[:, None].to(torch.float64))
+
+
+def _at(hyper: Hyper, shape: Shape, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The state with the server's rate of its round; client_lr stays, as its factors are relative."""
+    first = state["first_server_lr"]
+    if hyper.rates == "client_lr":
+        return {**state, "server_lr": first}
+    one = torch.ones(1, dtype=torch.float64)
+    return {**state, "server_lr": first * _factor(hyper, shape, state["round"][:, None], 0 * one, one)[:, 0].to(first)}
+
+
+def _factor(hyper: Hyper, shape: Shape, rounds: Tensor, step: Tensor, steps: Tensor) -> Tensor:
+    """(T, K) factors of steps (K,) of rounds (T, 1), of which each has `steps` (T, 1)."""
+    whole, floor, warmup = (value.to(torch.float64)[:, None] for value in (hyper.rounds, hyper.floor, hyper.warmup))
+    done, total, rise = rounds * steps + step, whole * steps, warmup * whole * steps
+    rising = torch.where(rise > 0, ((done + 1) / rise).clamp(max=1), 1.0)
+    return rising * (floor + (1 - floor) * shape(((done - rise) / (total - rise)).clamp(0, 1)))

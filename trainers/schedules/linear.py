@@ -1,0 +1,51 @@
+"""Warm-up, then a straight line down to a floor, over all rounds; exact in every local step.
+
+Steps are local steps for client_lr and rounds for server_lr. With n steps before this one, N in all and W = warmup N:
+
+    factor = min(1, (n + 1) / W) (floor + (1 - floor) (1 - p)),   p = (n - W) / (N - W), from 0 to 1
+    the rate is client_lr times the factor; after R rounds the factor stays at the floor
+
+A direction counts in the pseudo-gradient by its factor, so that a client's change is client_lr times its
+pseudo-gradient in every round. With a constant server_lr the model moves by delta_lr = server_lr / client_lr times the
+mean change, as with DiLoCo's constant outer rate; rates `both` lets server_lr fall as well. warmup is a share, and fits
+any number of rounds and of local steps. With local_epochs a round has as many steps as its client with the most
+examples, and the others take the first of them. The client_lr of a report line is that of the round's first step.
+
+Source: "Optimal Linear Decay Learning Rate Schedules and Further Refinements" (Defazio et al. 2023).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from trainers import over_the_rounds
+from trainers.over_the_rounds import FOLLOWS, Hyper
+
+__all__ = ["FOLLOWS", "Hyper"]
+LOSS_DATA = "batches"
+SPACE: dict[str, Any] = {
+    "warmup": {"choice": [0.0, 0.01, 0.05, 0.1]},
+    "floor": {"choice": [0.0, 0.05, 0.1]},
+}
+
+
+def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
+    return over_the_rounds.init(hyper, _shape, client_lr, server_lr)
+
+
+def rates(state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    return state["client_lr"], state["server_lr"]
+
+
+def relative_rates(hyper: Hyper, state: dict[str, Tensor], steps: Tensor) -> Tensor | None:
+    return over_the_rounds.relative_rates(hyper, _shape, state, steps)
+
+
+def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
+    return over_the_rounds.update(hyper, _shape, state)
+
+
+def _shape(progress: Tensor) -> Tensor:
+    return 1 - progress
