@@ -91,7 +91,8 @@ class Optimizer(Configured, Protocol):
         ABSENT: role -> settings that it does not have in that role.
         REFUSED: role -> why it cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
-        DECOUPLED: weight decay is added to the directions, not to the gradients.
+        DECOUPLED: weight decay is added to the directions, not to the gradients. On clients it is the method's
+            weight_decay, in the other roles its own setting of this name.
         INACTIVE: where its settings change nothing, a literal. In a condition `local_steps` is the number of steps that
             a client takes in a round, each time with new memory; such a condition does not hold in other roles, or
             if clients keep their memory.

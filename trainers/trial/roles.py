@@ -202,7 +202,9 @@ def _refuse_withdrawn(key: Any, place: str, method: str) -> None:
 
 
 def _refuse_others(role: str, name: str, optimizer: str, place: str) -> None:
-    """Refuses a setting that other optimizers have in the role."""
+    """Refuses a setting that other optimizers have in the role, or clients from their method."""
+    if role == "client" and name == "weight_decay":
+        raise SpecError(f"{place} must be left out for {optimizer}: on clients it is the method's setting", place)
     has = [other for other in serving(role) if name in _names(optimizers()[other], role)]
     if has:
         raise SpecError(f"{place} must be left out for {optimizer}: it is a setting of {', '.join(has)}", place)

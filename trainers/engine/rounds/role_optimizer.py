@@ -115,6 +115,8 @@ class RoleOptimizer:
         steps = memory[STEPS]
         held = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
         direction = self.module.direction_(self.hyper, held, gradient.clone(), steps)
+        if self.decoupled:
+            direction = direction + self.hyper.weight_decay * params
         return params - rate * direction, {**held, STEPS: steps + 1}
 
 
