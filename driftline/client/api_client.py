@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +27,34 @@ _TRIALS_AT_ONCE = 50
 class ApiClient(Connection):
     """A connection for the owner of studies; thread-safe. Arguments as in `Connection`."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._unanswered: dict[str, str] = {}  # keys of studies that may exist, by their documents
+
     def create(self, study: Mapping[str, Any], key: str | None = None) -> StudyRecord:
         """Submits a study.
 
         Args:
             study: The study's document.
-            key: Idempotency key: the same key again returns the study created with it; a fresh key by default.
+            key: Idempotency key: the same key again returns the study created with it. By default a fresh one, or for
+                a study to whose creation no answer came the key of that time.
 
         Raises:
             InvalidSpec: The study is invalid, or the key was used for another study.
+            Unavailable: No answer came. If the study may exist, `details["key"]` is its key.
         """
-        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
-        return self._post("/v1/studies", study, StudyRecord, headers=headers)
+        body = json.dumps(study, sort_keys=True)
+        key = key or self._unanswered.get(body) or str(uuid.uuid4())
+        try:
+            made = self._post("/v1/studies", study, StudyRecord, headers={"Idempotency-Key": key})
+        except Unavailable as error:
+            if error.details.get("arrived"):
+                self._unanswered[body] = error.details["key"] = key
+                rule = f"the study may exist: submit it again with the key {key}, which makes no second one"
+                error.message = f"{error.message}; {rule}"
+            raise
+        self._unanswered.pop(body, None)
+        return made
 
     def validate(self, study: Mapping[str, Any]) -> CheckedStudy:
         """Checks a study without storing it, and estimates its cost.

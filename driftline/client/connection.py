@@ -3,6 +3,7 @@
 Repeating a request is harmless: reads change nothing, drivers' writes are idempotent, and a new study or a retry of
 trials carries an idempotency key. So a request that finds the service unavailable or overloaded is sent again, with
 growing pauses, until the client's patience ends. If the service sends Retry-After, the pause is at least that long.
+The error at the end has `details["arrived"]`: whether the service may have done what was asked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from driftline.backoff import pauses
 from driftline.client import network_settings
 from driftline.client.environment import http_address
 from driftline.client.network_settings import Proxy, proxy_for
-from driftline.errors import DriftlineError, InvalidSpec, Unavailable, from_problem
+from driftline.errors import DriftlineError, InvalidSpec, RateLimited, Unavailable, from_problem
 from driftline.wire.access import Whoami
 
 PAUSE_S = 0.1
@@ -36,6 +37,9 @@ WAIT_S = 2.0
 
 SILENCE_S = 45.0
 """Seconds of silence after which a stream counts as dead; a service sends a heartbeat every 15 seconds."""
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+"""Failures of a request that certainly changed nothing."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -163,6 +167,7 @@ class Connection:
         if content is not None:
             headers["Content-Type"] = "application/json"
         deadline = time.monotonic() + self._patience_s
+        arrived = False
         for pause in self._pauses():
             asked = 0.0
             try:
@@ -170,6 +175,7 @@ class Connection:
             except httpx.TransportError as error:
                 last: DriftlineError = self._silent(error)
                 last.__cause__ = error
+                arrived = arrived or not isinstance(error, _NOT_SENT)
             else:
                 refusal = self._refusal(answer)
                 if refusal is None:
@@ -177,10 +183,12 @@ class Connection:
                 last = refusal
                 if not isinstance(last, Unavailable):
                     raise last
+                arrived = arrived or not isinstance(last, RateLimited)
                 asked = retry_after(answer)
                 headers["Connection"] = "close"  # so that another replica may answer later attempts
             pause = max(pause, asked * random.uniform(1.0, 1.2))
             if time.monotonic() + pause >= deadline:
+                last.details["arrived"] = arrived
                 raise last
             self._sleep(pause)
         raise AssertionError("pauses never end")

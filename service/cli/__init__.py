@@ -5,6 +5,7 @@
     check, init                    `driftline validate`; `driftline init`
     run, begun_run                 `run`, `resume`, `retry`, `extend` in this process; starts Ray before `run` needs it
     jobs                           commands for studies on a service, and those for studies in either place
+    unanswered                     submissions to which no answer came
     terminal                       prints lines of which parts were written by somebody else
     file_errors                    errors of commands that write a new file
     show                           prints frontiers, comparisons, methods and tasks

@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, get_args
@@ -15,14 +16,16 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from driftline.client.environment import environment
-from driftline.errors import InvalidSpec
+from driftline.errors import InvalidSpec, Unavailable
 from driftline.results.show.escaped_text import escaped
 from driftline.sdk.client import Client
 from driftline.sdk.job import POLL_S, Job, rests
 from driftline.sdk.progress_view import done_text
 from driftline.study.all_errors import read_study
+from driftline.study.spec import Study
 from driftline.study.validation import raise_invalid
 from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
+from service.cli import unanswered
 from service.cli.show import is_remote
 from service.cli.terminal import confirm, echo
 from trainers import hint, shown
@@ -75,12 +78,15 @@ def say_waiting(url: str) -> None:
 
 
 def submit(
-    client: Client, file: Path, warm_start: str | None = None, *, wait: bool, key: str | None, as_json: bool
+    client: Client, url: str, file: Path, warm_start: str | None = None, *, wait: bool, key: str | None, as_json: bool
 ) -> None:
     """Submits a study; prints its id or record, or with `wait` its result.
 
+    A study to whose last submission no answer came is submitted under the key of that one.
+
     Args:
         client: Connection to the service.
+        url: Its address.
         file: The study's file.
         warm_start: An earlier study on the service, whose recommendations are tried first.
         wait: Whether to wait for the result.
@@ -90,7 +96,7 @@ def submit(
     study = read_study(file)
     if warm_start is not None:
         study = client.job(warm_start).frontier().warm_started(study)
-    job = client.submit(study, key)
+    job = _submitted(client, url, study, key)
     if not wait:
         _print_record(job) if as_json else echo(job.id)
         return
@@ -100,6 +106,22 @@ def submit(
     echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
     if job.mlflow_url:
         echo(f"\nMLflow: {escaped(job.mlflow_url)}", err=True)
+
+
+def _submitted(client: Client, url: str, study: Study, key: str | None) -> Job:
+    document = study.to_json()
+    kept = None if key else unanswered.key(url, document)
+    if kept:
+        echo(f"The last submission of this study had no answer: repeated with its key {kept}.", err=True)
+    key = key or kept or str(uuid.uuid4())
+    try:
+        job = client.submit(study, key)
+    except (Unavailable, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) or error.details.get("arrived"):
+            unanswered.keep(url, document, key)
+        raise
+    unanswered.forget(url, document)
+    return job
 
 
 def wait(job: Job, study: str, *, as_json: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from driftline.client.environment import environment
 from service.cli import completion
 from service.cli.options import Cores, Json, RayAddress, StudyFile, StudyName, TokenFile, Url, Where
 
@@ -43,7 +44,7 @@ def submit(
     from service.cli import jobs
 
     with jobs.connected(url, token_file) as client:
-        jobs.submit(client, study, warm_start, wait=wait, key=key, as_json=as_json)
+        jobs.submit(client, url or environment().url or "", study, warm_start, wait=wait, key=key, as_json=as_json)
 
 
 @app.command("list", rich_help_panel=STUDIES)

@@ -240,6 +240,8 @@ def _parsed(given: str | Path) -> sa.URL:
         url = sa.make_url(given)
     except (ArgumentError, ValueError):  # their messages may hold a part of the password
         raise InvalidSpec("database URL", f"{rule}; write special characters of the password as %XX") from None
+    if url.drivername in ("postgresql", "postgresql+psycopg2"):  # as many write it; psycopg 3 is installed
+        url = url.set(drivername="postgresql+psycopg")
     try:
         sqlite_file(given)
     except ValueError as error:

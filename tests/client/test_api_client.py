@@ -1,6 +1,7 @@
 """What the client asks of the API: keys, pages, parts and event streams."""
 
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import httpx
@@ -30,6 +31,30 @@ def test_a_study_is_created_once_although_it_is_sent_twice() -> None:
     keys = [request.headers["idempotency-key"] for request in seen]
     assert keys[0] == keys[1] != keys[2]
     assert [json.loads(request.content) for request in seen] == [{"name": "small"}] * 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "exists"),
+    [
+        (timed_out, True),
+        (refused, False),
+        (lambda: httpx.Response(502), True),
+        (lambda: httpx.Response(429), False),
+    ],
+)
+def test_a_study_that_may_exist_is_named_with_its_key_and_sent_again_under_it(
+    failure: Callable[[], httpx.Response], exists: bool
+) -> None:
+    handle, seen = failing(1, failure)
+    with client(handle, patience_s=0.0) as api:
+        with pytest.raises(Unavailable) as caught:
+            api.create({"name": "small", "seed": 1})
+        api.create({"seed": 1, "name": "small"})
+        api.create({"name": "small", "seed": 1})
+    keys = [request.headers["idempotency-key"] for request in seen]
+    assert (keys[0] == keys[1], keys[1] == keys[2]) == (exists, False)
+    said = f"the study may exist: submit it again with the key {keys[0]}, which makes no second one"
+    assert (said in str(caught.value), caught.value.details.get("key") == keys[0]) == (exists, exists)
 
 
 def test_trials_are_retried_once_although_it_is_sent_twice() -> None:

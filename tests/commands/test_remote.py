@@ -124,6 +124,44 @@ def test_pause_resume_cancel_and_extend(service: Service, run: Run, study_file: 
         assert run("submit", study_file, "--key", "one").stdout == run("submit", study_file, "--key", "one").stdout
 
 
+def test_a_submission_without_an_answer_is_repeated_and_makes_one_study(
+    service: Service, run: Run, study_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    send = httpx.Client.request
+
+    def unheard(http: httpx.Client, *arguments: Any, **options: Any) -> httpx.Response:
+        send(http, *arguments, **options)
+        raise httpx.ReadTimeout("timed out")
+
+    with api() as client:
+        before = len(client.studies())
+        with monkeypatch.context() as patch:
+            patch.setattr(httpx.Client, "request", unheard)
+            patch.setattr("driftline.client.connection.PAUSE_S", 1e9)
+            said = str(run("submit", study_file).exception)
+        assert "timed out; the study may exist: submit it again with the key " in said
+        assert "\n" not in said
+        [made, *others] = client.studies()
+        assert len(others) == before
+        repeated = run("submit", study_file)
+        assert repeated.stdout.strip() == made.id
+        assert said.split("with the key ")[1].split(",")[0] in repeated.stderr
+        assert run("submit", study_file).stdout.strip() != made.id, "another one is wanted now"
+        assert list((tmp_path / "cache").rglob("*-*")) == [], "a file for each submission without an answer"
+
+
+def test_a_service_that_is_away_has_made_nothing(
+    run: Run, study_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("driftline.client.connection.PAUSE_S", 1e9)
+    error = run("submit", study_file, "--url", "http://127.0.0.1:9").exception
+    assert isinstance(error, Unavailable)
+    assert "may exist" not in str(error)
+    assert not (tmp_path / "cache").exists()
+
+
 def test_delete_asks_first(
     service: Service, run: Run, study_file: Path, gate: threading.Event, drivers: Drivers
 ) -> None:

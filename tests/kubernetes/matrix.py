@@ -23,15 +23,30 @@ CONTAINER = {
         "readOnlyRootFilesystem": True,
     },
 }
-EXTENSIONS = {
-    "envFrom": [{"secretRef": {"name": "my-keys"}}],
-    "extraVolumes": [{"name": "secrets", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}],
-    "extraVolumeMounts": [{"name": "secrets", "mountPath": "/secrets", "readOnly": True}],
-    "extraContainers": [{"name": "proxy", **CONTAINER}],
-    "initContainers": [{"name": "before", **CONTAINER}],
-    "podLabels": {"team": "federated"},
-    "podAnnotations": {"example.org/inject": "no"},
-}
+VOLUME = {"name": "secrets", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}
+MOUNT = {"name": "secrets", "mountPath": "/secrets", "readOnly": True}
+KEYS = [{"secretRef": {"name": "my-keys"}}]
+SPREAD = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def patch(container: str) -> dict:
+    """What used to be eight values: labels, annotations, volumes, mounts, further containers, envFrom, spread."""
+    return {
+        "metadata": {"labels": {"team": "federated"}, "annotations": {"example.org/inject": "no"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 120,
+            "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["db"]}],
+            "volumes": [VOLUME],
+            "initContainers": [{"name": "before", **CONTAINER}],
+            "containers": [
+                {"name": container, "envFrom": KEYS, "volumeMounts": [MOUNT]},
+                {"name": "proxy", **CONTAINER},
+            ],
+            "topologySpreadConstraints": [SPREAD],
+        },
+    }
+
+
 DOWNLOAD = {"url": "https://example.org/data.tar.gz", "sha256": "a" * 64}
 MATRIX = {
     "default": {},
@@ -110,10 +125,10 @@ MATRIX = {
         "api": {
             "autoscaling": {"enabled": True},
             "limits": {"requests_per_second": 50, "studies": 20},
-            "podAnnotations": {"a": "b"},
+            "podPatch": {"metadata": {"annotations": {"a": "b"}}},
             **PLACED,
         },
-        "scheduler": {"podAnnotations": {"a": "b"}, **PLACED},
+        "scheduler": {"podPatch": {"metadata": {"annotations": {"a": "b"}}}, **PLACED},
         "mlflow": {"allowedHosts": ["mlflow.inside"], **PLACED},
         "postgresql": {"nodeSelector": {"disk": "ssd"}, "tolerations": [TOLERATION]},
         "data": {"enabled": True, "existingClaim": "my-data", "download": DOWNLOAD},
@@ -200,8 +215,20 @@ MATRIX = {
         "ingress": {"enabled": True, "hosts": [{"host": "tuning.example.org"}]},
     },
     "extended": {
-        **dict.fromkeys(("api", "scheduler", "mlflow", "postgresql"), EXTENSIONS),
-        "jobs": {key: value for key, value in EXTENSIONS.items() if key not in ("extraContainers", "initContainers")},
+        **{part: {"podPatch": patch(part)} for part in ("api", "scheduler", "mlflow", "postgresql")},
+        "jobs": {"podPatch": patch("migration")},
+        "studies": {
+            "head": {"podPatch": patch("ray-head")},
+            "workers": {"podPatch": patch("ray-worker")},
+            "pools": {"rdma": {"podPatch": {"spec": {"schedulerName": "volcano"}}}},
+        },
+        "global": {"imageRegistry": "mirror.example.org:5000", "imagePullSecrets": ["mirror", {"name": "registry"}]},
+        "imagePullSecrets": [{"name": "registry"}],
+        "services": {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+        "extraObjects": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "r-extra", "namespace": "ns"}, "data": {}},
+            "{apiVersion: v1, kind: Secret, metadata: {name: '{{ .Release.Name }}-own', namespace: ns}, data: {}}",
+        ],
     },
 }
 EXAMPLES = Path(__file__).resolve().parents[2] / "helm" / "driftline" / "examples"

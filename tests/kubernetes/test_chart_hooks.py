@@ -137,8 +137,8 @@ def test_the_address_of_mlflows_database_is_no_argument_of_a_process(monkeypatch
 
 def test_the_pod_of_the_chart_test_has_the_labels_and_annotations_of_jobs(helm):
     """Such as one that keeps sidecars out, without which its pod never ends."""
-    jobs = {"podLabels": {"team": "lab"}, "podAnnotations": {"sidecar.istio.io/inject": "false"}}
-    about = helm.objects({"jobs": jobs})["Pod", "r-driftline-test"]["metadata"]
+    patch = {"metadata": {"labels": {"team": "lab"}, "annotations": {"sidecar.istio.io/inject": "false"}}}
+    about = helm.objects({"jobs": {"podPatch": patch}})["Pod", "r-driftline-test"]["metadata"]
     assert about["labels"]["team"] == "lab"
     assert about["labels"]["app.kubernetes.io/component"] == "test"
     assert about["annotations"]["sidecar.istio.io/inject"] == "false"

@@ -4,6 +4,7 @@ Containers do not run here: pods are reported as ready, but the migration's comm
 """
 
 import base64
+import json
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -248,6 +249,35 @@ def test_studies_are_not_left_behind_in_a_namespace_that_nobody_looks_at(plane, 
         assert f"a study runs in the namespace {left}, which these values leave: pause the studies there first" in said
         plane.status(left, "ours", jobDeploymentStatus="Complete")
         upgrade(f"studies.namespace={kept}")
+    cluster_helm("uninstall", "r", *where, "--no-hooks")
+
+
+def test_a_database_of_an_older_chart_keeps_its_policy_until_its_statefulset_is_given_up(plane, cluster_helm, kubectl):
+    """As UPGRADING.md says: the field cannot be changed."""
+    namespace = plane.namespace()
+    where = ("--namespace", namespace)
+    name = "statefulset/r-driftline-postgresql"
+    policy = ("get", name, *where, "-o", "jsonpath={.spec.podManagementPolicy}")
+    give_up = ("delete", name, *where, "--cascade=orphan")
+    chart = ("upgrade", "r", str(CHART), *where, "--no-hooks", "--set", f"studies.namespace={namespace}")
+    cluster_helm("install", "r", *chart[2:])
+    made = json.loads(kubectl("get", name, *where, "-o", "json"))
+    made["spec"]["podManagementPolicy"] = "OrderedReady"  # as 0.6.0 made it
+    about = {key: made["metadata"][key] for key in ("name", "labels", "annotations")}
+    kubectl(*give_up)
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets?fieldManager=helm"
+    plane.send("POST", path, {"metadata": about, "spec": made["spec"]}, ok=(201,))
+    assert cluster_helm(*chart).stdout.count("delete statefulset r-driftline-postgresql --cascade=orphan") == 1
+    assert kubectl(*policy) == "OrderedReady"
+    kubectl(*give_up)
+    assert "--cascade=orphan" not in cluster_helm(*chart).stdout
+    assert kubectl(*policy) == "Parallel"
+    assert "--cascade=orphan" not in cluster_helm(*chart).stdout
+    back = ("rollback", "r", "2", *where, "--no-hooks")
+    assert "updates to statefulset spec" in cluster_helm(*back, ok=False).stderr
+    kubectl(*give_up)
+    cluster_helm(*back)
+    assert kubectl(*policy) == "OrderedReady"
     cluster_helm("uninstall", "r", *where, "--no-hooks")
 
 

@@ -2,19 +2,22 @@
 
 import base64
 import functools
+import shutil
 
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
+from driftline import __version__
 from service.launchers.kubernetes.config import Config, Workers
 from service.launchers.kubernetes.naming import OWN_POLICY
+from service.launchers.kubernetes.pod_patch import patched
 
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER
 from .foreign import KINDS, schema
-from .matrix import EXTENSIONS, MATRIX, PLACED
+from .matrix import CONTAINER, KEYS, MATRIX, PLACED, SPREAD
 
 VALID: set[tuple[str, str]] = set()  # what several entries of the matrix have in common is checked once
 VERSIONS = ("1.27", "1.31", "1.35")
@@ -105,6 +108,16 @@ def test_every_pod_is_restricted(rendered, name):
             assert "memory" in container["resources"]["limits"], pod
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             assert mounted <= {volume["name"] for volume in spec["volumes"]}, pod
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_pod_that_never_gets_ready_is_replaced_by_a_rollback(rendered, name):
+    """In order, a StatefulSet waits for such a pod (test_chart_rollback.py)."""
+    for (kind, which), item in rendered[name].items():
+        if kind == "StatefulSet":
+            assert item["spec"]["podManagementPolicy"] == "Parallel", which
+            assert item["spec"].get("updateStrategy", {}).get("type", "RollingUpdate") == "RollingUpdate", which
+        assert kind != "DaemonSet", which
 
 
 @pytest.mark.parametrize("name", MATRIX)
@@ -244,23 +257,132 @@ def test_an_external_database_and_store_leave_nothing_behind(rendered):
     assert url["valueFrom"]["secretKeyRef"] == {"name": "my-database", "key": "url"}
 
 
-def test_extensions_reach_every_pod(rendered):
+def test_patches_reach_every_pod(rendered, helm):
+    """What a patch makes of a pod of the chart is what the launcher would make of it."""
+    values = MATRIX["extended"]
+    parts = ("api", "scheduler", "mlflow", "postgresql", "jobs")
+    plain = helm.objects({key: value for key, value in values.items() if key not in parts})
     seen = set()
-    for pod, spec, labels in pods(rendered["extended"]):
-        part = labels["app.kubernetes.io/component"]
-        names = [container["name"] for container in spec["containers"]]
-        own, sidecars = names[0], names[1:]
-        if part in ("api", "scheduler", "mlflow", "postgresql"):
-            assert sidecars == ["proxy"], pod
-            assert spec["initContainers"][0]["name"] == "before", pod
-        container = spec["containers"][0]
-        inside = part != "checkpoints"  # which runs in the studies' namespace, without the release's Secrets
-        assert container.get("envFrom") == (EXTENSIONS["envFrom"] if inside else None), own
-        assert (EXTENSIONS["extraVolumeMounts"][0] in container["volumeMounts"]) is inside, own
-        assert (EXTENSIONS["extraVolumes"][0] in spec["volumes"]) is inside, pod
-        assert part == "test" or labels["team"] == "federated", pod
+    for (kind, which), item in rendered["extended"].items():
+        pod = item if kind == "Pod" else item.get("spec", {}).get("template")
+        if not pod:
+            continue
+        part = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        change = values.get(part, values["jobs"])["podPatch"]
+        if part == "checkpoints":  # it runs in the studies' namespace, without the release's Secrets
+            change = {"metadata": change["metadata"]}
+        elif part in ("uninstall", "test"):  # whose container has another name
+            spec = change["spec"]
+            change = {**change, "spec": {**spec, "containers": spec["containers"][1:]}}
+        old = plain[kind, which] if kind == "Pod" else plain[kind, which]["spec"]["template"]
+        made = patched({"metadata": old["metadata"], "spec": old["spec"]}, change)
+        assert {"metadata": pod["metadata"], "spec": pod["spec"]} == made, which
         seen.add(part)
-    assert seen == {"api", "scheduler", "mlflow", "postgresql", "migration", "checkpoints", "uninstall", "test"}
+    assert seen == {*parts, "migration", "checkpoints", "uninstall", "test"} - {"jobs"}
+    api = rendered["extended"]["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]
+    assert [container["name"] for container in api["containers"]] == ["api", "proxy"]
+    assert api["containers"][0]["envFrom"] == KEYS
+    assert {"name": "config", "mountPath": "/etc/driftline", "readOnly": True} in api["containers"][0]["volumeMounts"]
+    assert api["topologySpreadConstraints"] == [SPREAD]
+    mlflow = rendered["extended"]["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]
+    assert [container["name"] for container in mlflow["initContainers"]] == ["before", "database"]
+
+
+def test_patches_reach_the_pods_of_studies(rendered):
+    read = Config.from_json(
+        yaml.load(rendered["extended"]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER)
+    )
+    studies = MATRIX["extended"]["studies"]
+    assert read.head.pod_patch.document() == studies["head"]["podPatch"]
+    assert read.workers.pod_patch.document() == studies["workers"]["podPatch"]
+    assert read.of("any", "rdma").workers.pod_patch.document() == studies["pools"]["rdma"]["podPatch"]
+
+
+def test_a_parents_registry_and_its_secrets_reach_every_image(rendered):
+    objects = rendered["extended"]
+    images = {container["image"] for _, spec, _ in pods(objects) for container in spec["containers"]}
+    images -= {CONTAINER["image"]}
+    mirror = "mirror.example.org:5000"
+    assert images == {f"{mirror}/driftline:{__version__}", f"{mirror}/postgres:17"}
+    secrets = ["registry", "mirror"]
+    for pod, spec, _ in pods(objects):
+        assert [secret["name"] for secret in spec["imagePullSecrets"]] == secrets, pod
+    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    assert (read.image, list(read.image_pull_secrets)) == (f"{mirror}/driftline:{__version__}", secrets)
+
+
+@pytest.mark.parametrize(
+    ("repository", "registry", "image"),
+    [
+        ("driftline", "r.example.org", "r.example.org/driftline:1"),
+        ("lab/driftline", "r.example.org/mirror/", "r.example.org/mirror/lab/driftline:1"),
+        ("quay.io/lab/driftline", "r.example.org", "r.example.org/lab/driftline:1"),
+        ("localhost:5080/driftline", "r.example.org", "r.example.org/driftline:1"),
+        ("localhost/driftline", "r.example.org", "r.example.org/driftline:1"),
+        ("quay.io/lab/driftline", "", "quay.io/lab/driftline:1"),
+    ],
+)
+def test_a_parents_registry_takes_the_place_of_an_images_own(helm, repository, registry, image):
+    own = {"repository": repository, "tag": "1"}
+    values = {"image": own, "studies": {"pools": {"a": {"image": own}}}, "global": {"imageRegistry": registry}}
+    objects = helm.objects(values)
+    [container] = objects["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == image
+    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    assert (read.image, read.of("any", "a").image) == (image, image)
+
+
+def test_services_have_the_families_that_are_named_and_pods_listen_on_them(rendered):
+    for (kind, which), item in rendered["extended"].items():
+        if kind == "Service":
+            assert (item["spec"]["ipFamilyPolicy"], item["spec"]["ipFamilies"]) == (
+                "PreferDualStack",
+                ["IPv6", "IPv4"],
+            ), which
+    for name, host in (("extended", "::"), ("default", "0.0.0.0")):
+        for part in ("api", "scheduler"):
+            pod = rendered[name]["Deployment", f"r-driftline-{part}"]["spec"]["template"]["spec"]
+            command = pod["containers"][0]["command"]
+            assert command[command.index("--host") + 1] == host
+        pod = rendered[name]["Deployment", "r-driftline-mlflow"]["spec"]["template"]["spec"]
+        assert {"name": "LISTEN", "value": host.replace("::", "")} in pod["containers"][0]["env"]
+    assert not any(
+        "ipFamilyPolicy" in item["spec"] for (kind, _), item in rendered["default"].items() if kind == "Service"
+    )
+
+
+def test_further_objects_may_be_templates(rendered):
+    assert {("ConfigMap", "r-extra"), ("Secret", "r-own")} <= rendered["extended"].keys()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_parent_chart_may_have_it_twice_and_switch_it_off(helm, tmp_path, enabled):
+    """As platforms do: `condition` and `alias`, with an image registry for all."""
+    entries = [
+        {"name": "driftline", "version": "*", "alias": alias, "condition": f"{alias}.enabled"}
+        for alias in ("tuner", "sandbox")
+    ]
+    chart = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": entries}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    shutil.copytree(CHART, tmp_path / "charts" / "driftline")
+    own = {"image": {"repository": "driftline"}, "services": {"ipFamilyPolicy": "PreferDualStack"}}
+    values = {
+        "global": {"imageRegistry": "mirror.example.org"},
+        "tuner": {**own, "enabled": enabled},
+        "sandbox": {**own, "enabled": True, "postgresql": {"podPatch": {"metadata": {"labels": {"a": "b"}}}}},
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    text = helm("template", "p", str(tmp_path), "--namespace", "ns").stdout
+    objects = [item for item in yaml.load_all(text, LOADER) if item]
+    names = {item["metadata"]["name"] for item in objects if item["kind"] == "Deployment"}
+    parts = ("api", "scheduler", "mlflow")
+    assert names == {f"p-{alias}-{part}" for alias in ("tuner", "sandbox")[not enabled :] for part in parts}
+    selectors = [str(item["spec"]["selector"]) for item in objects if item["kind"] == "Deployment"]
+    assert len(set(selectors)) == len(selectors)
+    images = {
+        item["spec"]["template"]["spec"]["containers"][0]["image"] for item in objects if item["kind"] == "Deployment"
+    }
+    assert images == {f"mirror.example.org/driftline:{__version__}"}
 
 
 def test_annotations_belong_to_one_account(rendered):

@@ -176,7 +176,8 @@ def test_what_cannot_be_changed_is_as_earlier_versions_had_it(helm, previous):
     assert lasting <= now.keys(), "nothing of it is gone"
     fixed = {
         "Deployment": ("selector",),
-        "StatefulSet": ("selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy"),
+        # What podManagementPolicy it has in the cluster, it keeps: test_chart_on_api.py.
+        "StatefulSet": ("selector", "serviceName", "volumeClaimTemplates"),
         "PersistentVolumeClaim": ("accessModes", "storageClassName", "volumeMode"),
         "Service": ("clusterIP",),
     }

@@ -16,14 +16,13 @@ COMMANDS = {"driftline": MIGRATION, "sh": [sys.executable, "-c", "pass"], "pytho
 STAGES = {
     "migration": "extraEnv[0].name=FAIL,extraEnv[0].value=yes,migrations.deadlineSeconds=10",
     "image of a hook": "image.tag=missing",
-    "readiness": "image.tag=missing,migrations.enabled=false",
+    "readiness": "image.tag=missing,postgresql.image.tag=missing,migrations.enabled=false",
     "admission": "image.tag=next,api.resources.requests.memory=4Gi,api.resources.limits.memory=1Gi",
 }
 VALUES = {
     "image": {"tag": "first"},
-    "postgresql": {"enabled": False},
-    "database": {"existingSecret": "database"},
-    "mlflow": {"enabled": False},
+    "postgresql": {"persistence": {"enabled": False}},
+    "mlflow": {"artifacts": {"persistence": {"enabled": False}}},
 }
 DATA = {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha256": "a" * 64}}
 
@@ -54,7 +53,6 @@ def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_pa
     studies = namespace if together else f"{namespace}-r-driftline-studies"
     claims = ("checkpoints", "data") if together else ("checkpoints",)
     where = ("--namespace", namespace)
-    kubectl("create", "secret", "generic", "database", "--from-literal=database-url=none", *where)
     for claim in claims:
         plane.send("POST", "/api/v1/persistentvolumes", volume(studies, claim), ok=(201,))
     settings = tmp_path / "values.yaml"
@@ -64,12 +62,14 @@ def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_pa
     wait = ("--wait", "--timeout", "40s")
 
     def state():
-        """The release's status, and the images and names of all Jobs and Deployments."""
+        """The release's status, and the images and names of all Jobs, Deployments and StatefulSets."""
         status = json.loads(helm("status", "r", *where, "-o", "json").stdout)["info"]["status"]
         items = [
             item
             for place in {namespace, studies}
-            for item in json.loads(kubectl("get", "jobs,deployments", "--namespace", place, "-o", "json"))["items"]
+            for item in json.loads(kubectl("get", "jobs,deployments,statefulsets", "--namespace", place, "-o", "json"))[
+                "items"
+            ]
         ]
         steady = [item for item in items if not item["metadata"]["name"].endswith("migration")]
         return status, {
@@ -83,8 +83,8 @@ def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_pa
         assert status == "deployed"
         assert objects.keys() == {
             *(("Job", f"r-driftline-{claim}") for claim in claims),
-            ("Deployment", "r-driftline-api"),
-            ("Deployment", "r-driftline-scheduler"),
+            *(("Deployment", f"r-driftline-{part}") for part in ("api", "scheduler", "mlflow")),
+            ("StatefulSet", "r-driftline-postgresql"),
         }
         upgrade = ("upgrade", "r", str(CHART), *where, "-f", str(settings))
         for stage, change in STAGES.items():
@@ -97,7 +97,8 @@ def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_pa
             assert done.returncode != 0, stage
             assert "error occurred while rolling back" not in done.stderr, stage
             assert state() == ("deployed", objects), stage
-        helm(*upgrade, "--set", "image.tag=next", "--wait", "--timeout", "120s")
+        next_tags = "image.tag=next,postgresql.image.tag=next"
+        helm(*upgrade, "--set", next_tags, "--wait", "--timeout", "120s")
         status, later = state()
         assert status == "deployed"
         assert later.keys() == objects.keys()

@@ -46,7 +46,11 @@ WRONG = {
     "checkpoints.url=/checkpoints": "url",
     "checkpoints.volume.accessModes={Many}": "accessModes",
     "data.download.sha256=abc": "sha256",
-    "database.url=mysql://a/b": "url",
+    "api.podPatch.spek.a=b": "spek",
+    "studies.pools.a.podPatch.metadata.name=x": "name",
+    "services.ipFamilies={IPv5}": "ipFamilies",
+    "global.imageRegistry=https://r.example.org": "imageRegistry",
+    "extraObjects[0].kind=Secret": "apiVersion",
     "mlflow.defaultPermission=ALL": "defaultPermission",
     "podSecurity.userId=0": "userId",
     "networkPolicy.clients[0].pods=x": "clients",
@@ -92,6 +96,7 @@ WRONG = {
     "api.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.labels.a=b": "labels",
     "checkpoints.volume.accessModes={ReadWriteOncePod}": "accessModes",
 }
+AP = {"podPatch": {"spec": {"containers": [{"name": "ap", "tty": True}]}}}
 TOGETHER = {
     "api.replicas is now api.replicaCount": {"api": {"replicas": 2}},
     "scheduler.replicas is now scheduler.replicaCount": {"scheduler": {"replicas": 2}},
@@ -106,6 +111,28 @@ TOGETHER = {
     "serviceAccounts is now serviceAccount, with create, name and annotations, of api (which was service), scheduler": {
         "serviceAccounts": {"create": False}
     },
+    "mlflow.envFrom is now mlflow.podPatch.spec.containers, in envFrom": {"mlflow": {"envFrom": []}},
+    "api.podPatch.metadata.labels must not hold app.kubernetes.io/component": {
+        "api": {"podPatch": {"metadata": {"labels": {"app.kubernetes.io/component": "x"}}}}
+    },
+    **{
+        f"{path}.podPatch.spec.containers must name {names}, or have an image, got ap without one": values
+        for path, names, values in (
+            ("api", "api", {"api": AP}),
+            ("jobs", "migration, writable, download, studies, study", {"jobs": AP}),
+            ("studies.head", "ray-head", {"studies": {"head": AP}}),
+            ("studies.pools.a", "ray-worker", {"studies": {"pools": {"a": AP}}}),
+        )
+    },
+    "studies.projects.a.namespace must not be the release's own, ns": {
+        "studies": {"projects": {"a": {"namespace": "ns"}}}
+    },
+    "mlflow.database.url must be postgresql://USER:PASSWORD@HOST:5432/NAME (postgresql+psycopg:// and "
+    "postgresql+psycopg2:// mean the same), got mysql+pymysql://...": {
+        "mlflow": {"database": {"url": "mysql+pymysql://u:word@h/d"}}
+    },
+    "database.url must be postgresql://USER:PASSWORD@HOST:5432/NAME (postgresql+psycopg:// and postgresql+psycopg2:// "
+    "mean the same), got ...": {"postgresql": {"enabled": False}, "database": {"url": "u:word@h/d"}},
     "a database is needed": {"postgresql": {"enabled": False}, "mlflow": {"enabled": False}},
     "postgresql.enabled must be false": {"database": {"existingSecret": "x"}},
     "must not both be set": {
@@ -256,7 +283,7 @@ def test_registries_may_have_ports_and_amounts_may_be_fractions(helm):
     field = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "0"}}
     values["api"] = {
         "extraEnv": [{"name": "MEMORY", "valueFrom": field}],
-        "extraVolumes": [{"name": "files", "emptyDir": {"sizeLimit": "0"}}],
+        "podPatch": {"spec": {"volumes": [{"name": "files", "emptyDir": {"sizeLimit": "0"}}]}},
     }
     helm.template({**values, "jobs": {"resources": {"requests": {"cpu": "0", "memory": 0}}}})
 
@@ -273,9 +300,27 @@ def closed(schema, path="$"):
             yield from closed(item, path)
 
 
+def opened(schema, path="$"):
+    """Objects in a schema that take any key and value, with their paths."""
+    if isinstance(schema, dict):
+        if schema.get("additionalProperties") is True:
+            yield path, schema
+        for key, value in schema.items():
+            yield from opened(value, f"{path}.{key}")
+    elif isinstance(schema, list):
+        for number, item in enumerate(schema):
+            yield from opened(item, f"{path}[{number}]")
+
+
 def test_the_schema_is_closed():
     """Kubernetes drops a key that it does not know: of a selector with a misspelt one {} is left: everybody."""
-    assert list(closed(SCHEMA)) == ["$.properties.global"], "what a parent chart hands down, and nothing else"
+    assert list(closed(SCHEMA)) == []
+    told = {path for path, inner in opened(SCHEMA)}
+    assert told == {
+        "$.properties.global",  # what a parent chart hands down
+        "$.properties.extraObjects.items.anyOf[1]",
+        "$.definitions.podPatch.properties.spec",
+    }
 
 
 def test_an_account_in_an_address_is_not_repeated(helm):
@@ -293,7 +338,7 @@ def test_schema_and_values_have_the_same_keys():
     def compare(schema, values, path):
         if "properties" in schema and isinstance(values, dict):
             known = {key for key, inner in schema["properties"].items() if not inner.get("deprecated")}
-            assert known - {"global"} == set(values), path
+            assert known - {"enabled", "imageRegistry", "imagePullSecrets"} <= set(values) <= known, path
             for key, value in values.items():
                 inner = schema["properties"][key]
                 if inner.get("type") == "object" and value:

@@ -72,9 +72,11 @@ def test_each_namespace_of_studies_has_a_claim_for_checkpoints_and_a_job_that_tr
 
 
 def test_a_job_in_another_namespace_mounts_nothing_of_the_releases(helm):
-    jobs = {"envFrom": [{"secretRef": {"name": "keys"}}], "podLabels": {"team": "a"}}
-    for namespace, names in (("", []), ("ns", [{"secretRef": {"name": "keys"}}])):
-        (job,) = written_at_once(helm.objects({"jobs": jobs, "studies": {"namespace": namespace}}))
+    keys = [{"secretRef": {"name": "keys"}}]
+    patch = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "writable", "envFrom": keys}]}}
+    for namespace, names in (("", []), ("ns", keys)):
+        values = {"jobs": {"podPatch": patch}, "studies": {"namespace": namespace}}
+        (job,) = written_at_once(helm.objects(values))
         pod = job["spec"]["template"]
         assert pod["spec"]["containers"][0].get("envFrom", []) == names
         assert pod["metadata"]["labels"]["team"] == "a"

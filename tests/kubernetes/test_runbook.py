@@ -3,6 +3,7 @@ tests/kubernetes_cluster follows."""
 
 import re
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -79,7 +80,14 @@ def test_the_cluster_test_follows_every_section_with_commands(tmp_path):
 
 
 def test_the_projects_and_pools_of_the_page_are_accepted(helm):
-    shown, pools = [one for one in values(PAGE) if "studies" in one]
+    patch, shown, pools = [one for one in values(PAGE) if "studies" in one]
+    patched = helm.objects(patch)
+    spec = patched["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]
+    kubernetes_validate.validate(patched["Deployment", "r-driftline-api"], "1.31", strict=True)
+    assert [one["name"] for one in (*spec["initContainers"], *spec["containers"])] == ["proxy", "api"]
+    launcher = yaml.safe_load(patched["ConfigMap", "r-driftline"]["data"]["launcher.yaml"])
+    document = Config.from_json(launcher).workers.pod_patch.document()
+    assert document == patch["studies"]["workers"]["podPatch"]
     launcher = helm.objects(pools)["ConfigMap", "r-driftline"]["data"]["launcher.yaml"]
     assert Config.from_json(yaml.safe_load(launcher)).pools.keys() == pools["studies"]["pools"].keys()
     objects = helm.objects(shown)

@@ -288,6 +288,50 @@ def test_pods_keep_to_the_restricted_profile():
     assert job["spec"]["rayClusterSpec"]["autoscalerOptions"]["securityContext"]["runAsNonRoot"] is True
 
 
+PATCH = {
+    "metadata": {"labels": {"team": "a"}, "annotations": {"example.org/note": "daily", "sidecar": "no"}},
+    "spec": {
+        "schedulerName": "volcano",
+        "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["store"]}],
+        "initContainers": [{"name": "fetch", "image": "fetch:1"}],
+        "volumes": [{"name": "data", "emptyDir": {}}, {"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "containers": [
+            {
+                "name": "ray-worker",
+                "resources": {"limits": {"rdma/hca": "1"}},
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+                "env": [{"name": "DATA_DIR", "value": "/fast"}],
+            },
+            {"name": "logs", "image": "shipper:1"},
+        ],
+    },
+}
+
+
+def test_a_patch_changes_the_pods_of_workers_and_nothing_else(schema):
+    before = made()["spec"]["rayClusterSpec"]
+    job = made({**FULL, "workers": {**FULL["workers"], "pod_patch": PATCH}})
+    schema.validate(job)
+    cluster = job["spec"]["rayClusterSpec"]
+    assert cluster["headGroupSpec"] == before["headGroupSpec"]
+    (old,), (new,) = ([group["template"] for group in one["workerGroupSpecs"]] for one in (before, cluster))
+    assert new["metadata"]["labels"] == {**old["metadata"]["labels"], "team": "a"}
+    assert new["metadata"]["annotations"] == {"example.org/note": "daily", "sidecar": "no"}
+    spec, (own, other) = new["spec"], new["spec"]["containers"]
+    assert (spec["schedulerName"], other["image"], spec["initContainers"][0]["name"]) == (
+        "volcano",
+        "shipper:1",
+        "fetch",
+    )
+    [container] = old["spec"]["containers"]
+    assert own["resources"]["limits"] == {**container["resources"]["limits"], "rdma/hca": "1"}
+    assert own["resources"]["requests"] == container["resources"]["requests"]
+    assert [mount["mountPath"] for mount in own["volumeMounts"]] == ["/tmp", "/data", "/dev/shm"]
+    assert {"name": "data", "emptyDir": {}} in spec["volumes"], "a volume has one source"
+    assert {"name": "DATA_DIR", "value": "/fast"} in own["env"]
+    assert len({one["name"] for one in own["env"]}) == len(own["env"]) == len(container["env"])
+
+
 def test_limits_of_time_and_labels():
     job = made()
     spec = job["spec"]
@@ -347,6 +391,15 @@ def test_names_tell_studies_attempts_and_repeats_apart():
             {"image": "i", "projects": {"a": {"queue_priority_class": "low"}}},
             "projects.a.queue_priority_class: must have queue set",
         ),
+        (
+            {"image": "i", "head": {"pod_patch": {"metadata": {"labels": {"driftline.io/study": "x"}}}}},
+            "head.pod_patch.metadata.labels: must not hold driftline.io/study",
+        ),
+        (
+            {"image": "i", "pools": {"a": {"pod_patch": {"spec": {"containers": [{"name": "ray-head"}]}}}}},
+            "pools.a.pod_patch.spec.containers: must name ray-worker, or have an image, got ray-head without one",
+        ),
+        ({"image": "i", "workers": {"pod_patch": {"spek": {}}}}, "workers.pod_patch.spek: unknown key"),
         ({"image": "i", "workers": {"max": 2}, "projects": {"a": {"queue": "q"}}}, "workers: must have min equal"),
     ],
 )

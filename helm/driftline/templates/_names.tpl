@@ -12,21 +12,53 @@
 {{- end -}}
 {{- end -}}
 
+{{/* global.imageRegistry takes the place of the registry in `repository`, if that names one. Arguments: root, image, otherwise (the tag, if the image names none) */}}
 {{- define "driftline.image" -}}
-{{- $tag := .tag | default .otherwise -}}
-{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ $tag }}{{- end -}}
+{{- $repository := .image.repository -}}
+{{- with (.root.Values.global | default dict).imageRegistry -}}
+{{- $parts := splitList "/" $repository -}}
+{{- if and (rest $parts) (regexMatch "[.:]|^localhost$" (first $parts)) -}}{{- $parts = rest $parts -}}{{- end -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (join "/" $parts) -}}
+{{- end -}}
+{{- if .image.digest -}}{{ $repository }}@{{ .image.digest }}{{- else -}}{{ $repository }}:{{ .image.tag | default .otherwise }}{{- end -}}
 {{- end -}}
 
 {{- define "driftline.ownImage" -}}
-{{- include "driftline.image" (merge (dict "otherwise" .Chart.AppVersion) .Values.image) -}}
+{{- include "driftline.image" (dict "root" . "image" .Values.image "otherwise" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* Names of the Secrets with registry credentials, the parent chart's included, as a JSON list */}}
+{{- define "driftline.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat (.Values.imagePullSecrets | default list) ((.Values.global | default dict).imagePullSecrets | default list) -}}
+{{- $names = append $names (ternary . (get (ternary dict . (kindIs "string" .)) "name") (kindIs "string" .)) -}}
+{{- end -}}
+{{- $names | uniq | toJson -}}
+{{- end -}}
+
+{{/* Addresses of a Service */}}
+{{- define "driftline.ipFamilies" -}}
+{{- with .Values.services.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.services.ipFamilies }}
+ipFamilies: {{ toJson . }}
+{{- end }}
+{{- end -}}
+
+{{/* The address on which the parts listen: IPv6 and IPv4 where Services may have addresses of IPv6 */}}
+{{- define "driftline.listen" -}}
+{{- with .Values.services -}}
+{{- if or (has "IPv6" (.ipFamilies | default list)) (hasSuffix "DualStack" (.ipFamilyPolicy | default "")) -}}::{{- else -}}0.0.0.0{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Image of studies, if the values name one. Arguments: root, image (of all studies, or of a pool) */}}
 {{- define "driftline.studiesImage" -}}
 {{- if or .image.repository .image.tag .image.digest -}}
 {{- $repository := .image.repository | default .root.Values.studies.image.repository | default .root.Values.image.repository -}}
-{{- $given := dict "otherwise" .root.Chart.AppVersion "repository" $repository -}}
-{{- include "driftline.image" (merge $given (dict "tag" .image.tag "digest" .image.digest)) -}}
+{{- $given := dict "repository" $repository "tag" .image.tag "digest" .image.digest -}}
+{{- include "driftline.image" (dict "root" .root "image" $given "otherwise" .root.Chart.AppVersion) -}}
 {{- end -}}
 {{- end -}}
 

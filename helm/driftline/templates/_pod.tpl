@@ -21,19 +21,23 @@ Arguments: root; component; part: the part's values; path: where these are in va
 {{- $_ := set $lists $key (append (get $lists $key) $made) -}}
 {{- end -}}
 {{- end -}}
-{{- $_ := set $spec "containers" (concat $lists.containers (.part.extraContainers | default list)) -}}
-{{- with concat (.part.initContainers | default list) $lists.initContainers -}}{{- $_ := set $spec "initContainers" . -}}{{- end -}}
+{{- $_ := set $spec "containers" $lists.containers -}}
+{{- with $lists.initContainers -}}{{- $_ := set $spec "initContainers" . -}}{{- end -}}
 {{- $scratch := ternary list (include "driftline.scratch" .root | fromYamlArray) $foreign -}}
-{{- $_ := set $spec "volumes" (concat $scratch ($own.volumes | default list) (.part.extraVolumes | default list)) -}}
-metadata:
-  labels:
-    {{- merge (include "driftline.podLabels" . | fromYaml) (.part.podLabels | default dict) | toYaml | nindent 4 }}
-  {{- with merge ($own.annotations | default dict) (.part.podAnnotations | default dict) }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-spec:
-  {{- toYaml $spec | nindent 2 }}
+{{- $_ := set $spec "volumes" (concat $scratch ($own.volumes | default list)) -}}
+{{- $metadata := dict "labels" (include "driftline.podLabels" . | fromYaml) -}}
+{{- with $own.annotations -}}{{- $_ := set $metadata "annotations" . -}}{{- end -}}
+{{- $patch := .part.podPatch | default dict -}}
+{{- range $key, $_ := include "driftline.selector" . | fromYaml -}}
+{{- if hasKey (dig "metadata" "labels" dict $patch) $key -}}
+{{- fail (printf "%s.podPatch.metadata.labels must not hold %s, by which the chart finds its own pods" $.path $key) -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range $lists.containers -}}{{- $names = append $names .name -}}{{- end -}}
+{{- include "driftline.checkPatch" (dict "path" (printf "%s.podPatch" .path) "patch" $patch "names" $names) -}}
+{{- $pod := dict "metadata" $metadata "spec" $spec -}}
+{{- toYaml (include "driftline.patched" (dict "old" $pod "new" $patch "key" "") | fromJson).value -}}
 {{- end -}}
 
 {{/* A pod of a Job, on the API's nodes. Arguments: root, component, own, as in driftline.pod; nodes: whose nodes instead;
@@ -43,7 +47,18 @@ namespace: that of the Job, where it is not the release's, whose ConfigMaps and 
 {{- $_ := set $part "priorityClassName" .root.Values.api.priorityClassName -}}
 {{- $jobs := .root.Values.jobs -}}
 {{- if ne (.namespace | default .root.Release.Namespace) .root.Release.Namespace -}}
-{{- $jobs = omit $jobs "envFrom" "extraVolumes" "extraVolumeMounts" -}}
+{{- $jobs = merge (dict "podPatch" (pick ($jobs.podPatch | default dict) "metadata")) (omit $jobs "podPatch") -}}
+{{- end -}}
+{{- /* Each Job's container has a name of its own: what a patch says of the others' is not for this one. */ -}}
+{{- include "driftline.checkPatch" (dict "path" "jobs.podPatch" "patch" ($jobs.podPatch | default dict) "names" (list "migration" "writable" "download" "studies" "study")) -}}
+{{- with dig "spec" "containers" list ($jobs.podPatch | default dict) -}}
+{{- $here := list -}}
+{{- $mine := (fromYaml $.own).containers -}}
+{{- range . -}}
+{{- if or .image (eq .name (first $mine).name) -}}{{- $here = append $here . -}}{{- end -}}
+{{- end -}}
+{{- $spec := merge (dict "containers" $here) (omit $jobs.podPatch.spec "containers") -}}
+{{- $jobs = merge (dict "podPatch" (merge (dict "spec" $spec) (omit $jobs.podPatch "spec"))) (omit $jobs "podPatch") -}}
 {{- end -}}
 {{- $part = merge $part $jobs -}}
 {{- $own := printf "job: true\n%s" .own -}}
@@ -111,9 +126,11 @@ restartPolicy: Never
 {{- end }}
 securityContext:
   {{- include "driftline.podSecurity" .root.Values.podSecurity | nindent 2 }}
-{{- with .root.Values.imagePullSecrets }}
+{{- with include "driftline.pullSecrets" .root | fromJsonArray }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - {name: {{ . | quote }}}
+  {{- end }}
 {{- end }}
 {{- with $class }}
 priorityClassName: {{ . | quote }}
@@ -126,10 +143,6 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- with .part.topologySpreadConstraints }}
-topologySpreadConstraints:
-  {{- toYaml . | nindent 2 }}
-{{- else }}
 {{- if .own.spread }}
 topologySpreadConstraints:
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -141,7 +154,6 @@ topologySpreadConstraints:
         {{- include "driftline.selector" $ | nindent 8 }}
   {{- end }}
 {{- end }}
-{{- end }}
 {{- end -}}
 
 {{/* A container. Arguments: those of driftline.pod, and container: what is its own */}}
@@ -150,8 +162,7 @@ topologySpreadConstraints:
 {{- $ours := not .container.image -}}
 {{- $env := include "driftline.env" (dict "root" $root "ours" $ours "own" .container.env "extra" .part.extraEnv "path" (printf "%s.extraEnv" .path)) | fromYamlArray -}}
 {{- $mounts := ternary (include "driftline.scratchMounts" $root | fromYamlArray) list $ours -}}
-{{- $shared := dict "env" $env "volumeMounts" (concat $mounts (.container.volumeMounts | default list) (.part.extraVolumeMounts | default list)) -}}
-{{- with .part.envFrom -}}{{- $_ := set $shared "envFrom" . -}}{{- end -}}
+{{- $shared := dict "env" $env "volumeMounts" (concat $mounts (.container.volumeMounts | default list)) -}}
 {{- if $ours -}}
 {{- $shared = merge $shared (dict "image" (include "driftline.ownImage" $root) "imagePullPolicy" $root.Values.image.pullPolicy) -}}
 {{- end -}}

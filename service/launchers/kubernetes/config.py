@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole
 from service.launchers.kubernetes import kueue
+from service.launchers.kubernetes.pod_patch import PodPatch
 from service.launchers.worker_pools import WorkerPools
 
 DEFAULT_POOL = "default"
@@ -77,12 +78,14 @@ class Placement(Section):
         tolerations: Tolerations of node taints, as in a pod.
         affinity: Affinity, as in a pod.
         runtime_class: RuntimeClass, such as nvidia; None is the cluster's default.
+        pod_patch: Changes of the pods, with metadata and spec, for which there is no setting; see `pod_patch.patched`.
     """
 
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[dict[str, Any], ...] = ()
     affinity: dict[str, Any] = Field(default_factory=dict)
     runtime_class: str | None = None
+    pod_patch: PodPatch = PodPatch()
 
     def off_gpu_nodes(self) -> Self:
         """The same pods, but not on nodes with GPUs; unchanged if the settings choose nodes themselves."""
@@ -275,6 +278,14 @@ class Config(Section):
                 if pool != DEFAULT_POOL and pool not in self.pools:
                     rule = f"must be among {', '.join((DEFAULT_POOL, *self.pools))}"
                     raise InvalidSpec(f"projects.{name}.pools", f"{rule}, got {pool}")
+        return self
+
+    @model_validator(mode="after")
+    def _patched(self) -> Config:
+        self.head.pod_patch.check("head", "ray-head")
+        self.workers.pod_patch.check("workers", "ray-worker")
+        for name, pool in self.pools.items():
+            pool.pod_patch.check(f"pools.{name}", "ray-worker")
         return self
 
     @model_validator(mode="after")

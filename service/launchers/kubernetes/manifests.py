@@ -13,6 +13,7 @@ from service.launchers.base import Launch
 from service.launchers.kubernetes import kueue
 from service.launchers.kubernetes.config import Autoscaler, Config, Head, Placement, Workers
 from service.launchers.kubernetes.naming import ATTEMPT, OWN_POLICY, STUDY, common_labels, job_name
+from service.launchers.kubernetes.pod_patch import patched
 
 RAY_KEY = "auth_token"
 """The key under which KubeRay looks for Ray's token in a Secret."""
@@ -321,4 +322,5 @@ def _template(
     given["automountServiceAccountToken"] = False
     own = {OWN_POLICY: "true"} if config.network_policy else {}
     about = {"labels": {**labels(config, launch), **own}, "annotations": dict(config.annotations)}
-    return {"metadata": about, "spec": given}
+    pod: dict[str, Any] = patched({"metadata": about, "spec": given}, place.pod_patch.document())
+    return pod

@@ -9,6 +9,8 @@ from mlflow.db import commands
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 url = sqlalchemy.make_url(os.environ["MLFLOW_DATABASE"])
+if url.drivername in ("postgresql", "postgresql+psycopg2"):  # the image has psycopg 3
+    url = url.set(drivername="postgresql+psycopg")
 deadline = time.monotonic() + 120
 
 
