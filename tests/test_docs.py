@@ -18,6 +18,7 @@ from tests.recorder.stored import Stored
 from tests.results.samples import curve
 from trainers import COSTS, plugin
 from trainers.registry import methods
+from trainers.run import main as trial_main
 from trainers.trial.document import parse
 
 ROOT = Path(__file__).parents[1]
@@ -181,6 +182,19 @@ def test_the_first_command_of_a_page_prints_what_the_page_shows(
     printed = CliRunner().invoke(app, words).stdout.splitlines()
     assert lines
     assert [line for line in lines if line not in printed] == []
+
+
+def test_the_module_of_the_page_of_models_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    for name, language in {"net.py": "python", "trial.json": "json"}.items():
+        (code,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        (tmp_path / name).write_text(code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert trial_main(["trial.json"]) == 0
+    command, (shown,) = example_of("models")
+    assert command == "python -m trainers.run trial.json"
+    assert re.search(".*".join(map(re.escape, shown.split("..."))), capsys.readouterr().out)
 
 
 def test_the_map_shows_what_the_engine_says_of_itself() -> None:

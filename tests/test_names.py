@@ -122,7 +122,7 @@ BY_NAME = {
     "trainers/data/federated.py": {"softmax"},  # the model that a document leaves out
     "trainers/engine/evaluation/flops.py": {"lstm"},  # a function of torch
     "trainers/problem.py": {"softmax"},
-    "trainers/registry.py": {"adam", "yogi", "adagrad"},  # other frameworks' names of servers
+    "trainers/registry.py": {"own_module", "adam", "yogi", "adagrad"},  # other frameworks' names of servers
     "trainers/trial/every_error.py": {"fedavg"},  # as in all_errors.py
     "trainers/trial/members.py": {"constant"},
     "trainers/trial/mixed_warnings.py": {"one_way_transfer"},  # a theorem about one method

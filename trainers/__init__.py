@@ -29,6 +29,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
     own_files                     writes files through no link
+    own_function                  finds the function of a user's file or package that a document names
 
 Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or Kubernetes.
 """
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from trainers.engine.packs.plan import Plan
     from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError
     from trainers.hyperparameters import Hyperparameter, join, refuse_unknown, tunable, withdrawals
+    from trainers.own_function import loaded_by_path, located, require_declared
     from trainers.plugins import Configured
     from trainers.problem import Task
     from trainers.registry import Registry
@@ -71,6 +73,7 @@ _PLACES = {
     "spelling": ("hint", "nearest"),
     "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable", "withdrawals"),
     "registry": ("Registry",),
+    "own_function": ("loaded_by_path", "located", "require_declared"),
     "plugins": ("Configured",),
     "problem": ("Task",),
     "data.folder": ("data_dir",),
@@ -120,6 +123,8 @@ __all__ = [
     "inactive_rules",
     "integer",
     "join",
+    "loaded_by_path",
+    "located",
     "mixed",
     "nearest",
     "number",
@@ -128,6 +133,7 @@ __all__ = [
     "rate_remark",
     "refuse_role",
     "refuse_unknown",
+    "require_declared",
     "round_bytes",
     "shown",
     "step",

@@ -37,6 +37,7 @@ _ON_THE_SERVER = {
     "fedyogi": "yogi",
     "fedadagrad": "adagrad",
 }
+_OWN_MODULE = "own_module"
 P = TypeVar("P", covariant=True)
 
 
@@ -177,6 +178,20 @@ def tasks() -> Registry[Task]:
 def models() -> Registry[ModelBuilder]:
     """Every model in trainers/models, by name."""
     return Registry("trainers.models", "trainers.engine.oracles.oracle.ModelBuilder", "model")
+
+
+def model_named(model: Any) -> Any:
+    """Name of the model in a document: as a string, or by the keys of an object; `module` names a module of its own.
+
+    Args:
+        model: the value of `model`, not checked yet.
+
+    Returns:
+        None if the object has no name.
+    """
+    if isinstance(model, Mapping):
+        return model.get("name", _OWN_MODULE if "module" in model else None)
+    return model
 
 
 @cache

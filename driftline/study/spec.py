@@ -46,7 +46,7 @@ from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField, name_of
-from driftline.study.task_facts import default_quality
+from driftline.study.task_facts import default_quality, pinned
 from driftline.study.trial_settings import LARGEST, OWN, SHARED, TrialSettings
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
@@ -396,6 +396,8 @@ class Study(TrialSettings):
         if not isinstance(document, dict) and not (isinstance(source, str) and "\n" in source):
             came = "nothing in it" if document is None else shown(document)
             raise InvalidSpec("", f"{Path(source).name}: must hold a study, a mapping of keys to values, got {came}")
+        if "task" in document and (isinstance(source, Path) or "\n" not in source):
+            document["task"] = pinned(document["task"], Path(source).parent)
         return cls.from_json(document)
 
     def to_json(self) -> dict[str, Any]:

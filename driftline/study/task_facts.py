@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from trainers import Task
-from trainers.registry import models, tasks
+from trainers import Task, located
+from trainers.registry import model_named, models, tasks
 
 
 def model_of(task: Mapping[str, Any]) -> Any:
     """Name of the model of a task's document."""
-    model = task.get("model", tasks().constant(task.get("name"), "MODEL", Task.MODEL))
-    return model.get("name") if isinstance(model, Mapping) else model
+    return model_named(task.get("model", tasks().constant(task.get("name"), "MODEL", Task.MODEL)))
+
+
+def pinned(task: Any, folder: Path) -> Any:
+    """The task with the path and the digest of a module of the user's that lies in a file; all else as it is.
+
+    A study then means the same code from any folder, and cannot go on with other code.
+
+    Args:
+        task: A task's document, not checked yet.
+        folder: Where a relative path begins: the folder of the study's file.
+    """
+    model = task.get("model") if isinstance(task, Mapping) else None
+    if not isinstance(model, Mapping) or "module" not in model:
+        return task
+    where, sha256 = located(model["module"], folder)
+    return task if sha256 is None else {**task, "model": {"sha256": sha256, **model, "module": where}}
 
 
 def default_quality(task: Mapping[str, Any]) -> str:
@@ -25,5 +41,5 @@ def default_quality(task: Mapping[str, Any]) -> str:
         'test_loss'
     """
     quality: str = tasks().constant(task.get("name"), "QUALITY", Task.QUALITY)
-    regression = models().constant(model_of(task), "TARGETS") == "numbers"
+    regression = "numbers" in (task.get("kind"), models().constant(model_of(task), "TARGETS"))
     return "test_loss" if regression and quality == Task.QUALITY else quality

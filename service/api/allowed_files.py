@@ -1,7 +1,8 @@
-"""Which files a study may name: on a service, only those in folders that the operator allows.
+"""Which files and functions a study may name: on a service, only those that the operator allows.
 
 The task npz names a file, which the service and its workers open. Without this limit, anybody who may submit a study
-could read any file on these machines.
+could read any file on these machines. A model names a function that is called: without a limit, any program could be
+run there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import InvalidSpec
+from driftline.study.validation import from_spec_error
 from driftline.wire.budgets import CheckedStudy
-from trainers import data_dir, shown
+from trainers import SpecError, data_dir, require_declared, shown
 
 _NAMES = ("path", "file", "folder")
 
@@ -22,6 +24,8 @@ Check = Callable[[Mapping[str, Any]], CheckedStudy]
 
 def only_under(roots: Sequence[Path], check: Check) -> Check:
     """Returns a check of studies that first rejects files outside `roots`, whether or not they exist.
+
+    Functions are allowed that a module of an installed package defines, if it has the entry point for that.
 
     Args:
         roots: The allowed folders; if empty, no file is allowed.
@@ -34,6 +38,12 @@ def only_under(roots: Sequence[Path], check: Check) -> Check:
         if isinstance(task, Mapping):
             for place, name in _named(task, "task"):
                 _require(name, place, folders)
+            model = task.get("model")
+            if isinstance(model, Mapping) and "module" in model:
+                try:
+                    require_declared(model["module"], "task.model.module")
+                except SpecError as error:
+                    raise from_spec_error(error) from error
         return check(body)
 
     return checked

@@ -22,6 +22,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, InvalidSpec, NotFound, Unavailable
 from driftline.results.study_result import FILES
 from driftline.study.spec import Study
+from driftline.study.task_facts import pinned
 from driftline.wire.records import StudyRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Tokens
@@ -92,6 +93,8 @@ class EmbeddedRun:
         self._cores = cores
         if cores is not None and self._ray_address is not None:
             raise InvalidSpec("--cores", f"is for a Ray on this computer, got one at {self._ray_address}: leave it out")
+        if study is not None:
+            study = study.model_copy(update={"task": pinned(study.task, Path.cwd())})
         if study is not None and self._ray_address is None:
             require_room(study, cores)
             memory_remark(study)

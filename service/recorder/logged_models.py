@@ -30,7 +30,7 @@ from service.recorder.chart_view import FRONTIER
 from service.recorder.curve_rows import metric_name
 from service.recorder.run_contents import STUDY_TAG
 from service.recorder.tracking import KEY
-from trainers import Pack, Plan, SpecError, parse
+from trainers import Pack, Plan, SpecError, loaded_by_path, parse
 
 if TYPE_CHECKING:
     from torch import nn
@@ -238,6 +238,7 @@ def _log(
 
 
 def _save(trained: TrainedModel, folder: Path) -> None:
+    import cloudpickle
     import torch
     from mlflow import pytorch
 
@@ -247,6 +248,8 @@ def _save(trained: TrainedModel, folder: Path) -> None:
     level = logger.level
     logger.setLevel(logging.ERROR)  # it warns that modules are pickled; the state beside the module is not
     try:
+        for module in loaded_by_path():  # whose code nobody else imports: it is stored with the model
+            cloudpickle.register_pickle_by_value(module)
         pytorch.save_model(
             trained.module,
             str(folder / "model"),

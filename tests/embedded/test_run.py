@@ -193,6 +193,24 @@ def test_another_study_is_refused(out: Path) -> None:
         EmbeddedRun(out, other)
 
 
+def test_a_folder_keeps_the_code_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "studies").mkdir()
+    net, file = tmp_path / "studies" / "net.py", tmp_path / "studies" / "own.yaml"
+    net.write_text("from torch import nn\n\n\ndef make():\n    return nn.Linear(64, 10)\n")
+    task = {"name": "digits", "clients": 5, "model": {"module": "net.py:make"}}
+    file.write_text(yaml.safe_dump({**STUDY, "task": task}))
+    monkeypatch.chdir(tmp_path)
+    with EmbeddedRun(tmp_path / "out", Study.from_yaml(file)) as run:
+        model = run.record().study.task["model"]
+    assert model["module"] == f"{net}:make"
+    monkeypatch.chdir(tmp_path / "studies")
+    with EmbeddedRun(tmp_path / "out", Study(**{**STUDY, "task": task})) as run:  # found in the current directory
+        assert run.record().study.task["model"] == model
+    net.write_text(net.read_text() + "# changed\n")
+    with pytest.raises(InvalidSpec, match=r"task\.model\.sha256 is .* there, not"):
+        EmbeddedRun(tmp_path / "out", Study.from_yaml(file))
+
+
 def test_two_processes_do_not_share_a_folder(out: Path) -> None:
     with EmbeddedRun(out), pytest.raises(Conflict, match="works in it"):
         EmbeddedRun(out)

@@ -214,6 +214,11 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
     for name in ("a\0b.npz", "\ud800.npz"):  # which the API refuses before
         with pytest.raises(InvalidSpec, match="must name a file"):
             only_under([allowed], study_checks.check)({"task": {"path": name}})
+    for module in ("net.py:make", "os:system"):
+        with pytest.raises(
+            InvalidSpec, match=r"^task\.model\.module: must name a module that an installed package decl"
+        ):
+            only_under([allowed], study_checks.check)({"task": {"name": "digits", "model": {"module": module}}})
     with running(sqlite_store, check=study_checks.check) as service, service.http() as http:
         response = http.post("/v1/studies", json=document | {"task": document["task"] | {"path": str(secret)}})
         assert response.status_code == 201  # a service of the person who starts it may look everywhere

@@ -17,7 +17,7 @@ from trainers.data.partitions import ClientRows, Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples, Problem
-from trainers.registry import models
+from trainers.registry import model_named, models
 from trainers.spelling import hint
 from trainers.values import integer, number, shown, step
 
@@ -58,6 +58,7 @@ class Federated:
         outputs: number of classes, or of numbers to predict for one example.
         whole: whether the inputs are whole numbers, such as word ids.
         tokens: tokens to predict of an example; 0 for other targets.
+        kind: what the targets are.
         notes: what is probably not meant about the data, one line each, beginning with the dotted path.
     """
 
@@ -72,6 +73,7 @@ class Federated:
     outputs: int = 0
     whole: bool = False
     tokens: int = 0
+    kind: Literal["classes", "numbers", "tokens"] = "classes"
     notes: tuple[str, ...] = ()
 
     @property
@@ -168,26 +170,53 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
     Raises:
         SpecError: the model is unknown, its settings are invalid, or it learns other targets.
     """
-    given = dict(value) if isinstance(value, Mapping) else {"name": value}
-    if "name" not in given:
+    given = dict(value) if isinstance(value, Mapping) else {}
+    name = model_named(value)
+    if name is None and isinstance(value, Mapping):
         raise SpecError(f"{join(path, 'name')} must be given: one of {', '.join(models())}", join(path, "name"))
-    name = given.pop("name")
+    given.pop("name", None)
     module = models().find(name, path)
-    if targets_of(name) not in targets:
+    if targets_of(name) not in (*targets, "any"):
         kinds = " or ".join(_MODEL_OF[target] for target in targets)
         raise SpecError(f"{path} must be a model of {kinds}, got model={shown(name)}", path)
-    if module.Settings is not None:
+    train = _trained(given.pop("train", None), name, join(path, "train"))
+    if module.parse is not None:
+        settings = module.parse(given, path)
+    elif module.Settings is not None:
         settings = check(module.Settings, given, path, known=("name",))
         settings = {key: list(item) if isinstance(item, tuple) else item for key, item in settings.items()}
     elif given:
         raise SpecError(f"{path} must be the name alone: {name} has no settings, got {step(next(iter(given)))}", path)
     else:
         settings = {}
+    settings |= {"train": train} if train else {}
     return name, settings, {"name": name, **settings} if settings else name
 
 
+def _trained(value: Any, name: str, path: str) -> list[str]:
+    """The patterns of the parameters that are trained, such as ["head.*"]; none if all are.
+
+    Raises:
+        SpecError: they are no patterns, or the model has no parameters with names.
+    """
+    if value is None:
+        return []
+    patterns = [value] if isinstance(value, str) else value
+    if (
+        not isinstance(patterns, list | tuple)
+        or not all(isinstance(one, str) and one for one in patterns)
+        or not patterns
+    ):
+        raise SpecError(
+            f'{path} must be a pattern such as "head.*", or a list of patterns, got train={shown(value)}', path
+        )
+    if not models()[name].PARTS:
+        raise SpecError(f"{path} must be left out for the model {name}, which is trained whole", path)
+    return list(patterns)
+
+
 def targets_of(name: str) -> str:
-    """The targets that a model learns: "classes", "numbers", "tokens", or "none" for a model without examples.
+    """The targets that a model learns: "classes", "numbers", "tokens", "any" of these, or "none" without examples.
 
     Args:
         name: name of an existing model.

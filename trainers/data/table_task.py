@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ class TableKeys(FederatedKeys):
     path: str = tunable(doc=f"the .npz file, from the current directory or ${VARIABLE}")
     inputs: str = tunable("x", doc="name of the array of inputs, (examples, ...)")
     targets: str = tunable("y", doc="name of the array of classes (or of numbers, for models of numbers)")
+    kind: str | None = tunable(
+        None, choices=("classes", "numbers"), doc="of the targets; null is what the model learns"
+    )
     client: str | None = tunable(_CLIENT, doc="name of the array that says whose each example is")
     test: Any = tunable(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
     test_fraction: float | None = tunable(
@@ -101,7 +104,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     given = {key: value for key, value in document.items() if key != "name"}
     values = check(keys, given, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("classes", "numbers"))
-    classified = targets_of(model) == "classes"
+    kind = values["kind"] = _kind(values["kind"], model, join(path, "kind"))
+    classified = kind == "classes"
     source = find(values["path"], _format(document), path)
     if "format" in values:
         values["format"] = source.name
@@ -131,6 +135,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         shape=table.main.inputs.shape[1:],
         whole=table.main.inputs.dtype.kind in WHOLE,
         notes=tuple(notes),
+        kind=kind,
         outputs=classes or math.prod(table.main.targets.shape[1:]),
         source=source,
         names=names,
@@ -194,6 +199,14 @@ def _examples(part: TablePart, groups: Sequence[Rows], classified: bool, dtype: 
 def _format(document: Mapping[str, Any]) -> Any:
     """The name of the format: that of the task, or the key, or `AUTO`."""
     return document["name"] if document["name"] in formats() else document.get("format", AUTO)
+
+
+def _kind(given: str | None, model: str, path: str) -> Literal["classes", "numbers"]:
+    """What the targets are: what the model learns; of a model that learns any, classes unless the document says so."""
+    learns = targets_of(model)
+    if given is not None and learns not in (given, "any"):
+        raise SpecError(f"{path} must be {learns} for the model {model}, got kind={shown(given)}", path)
+    return "numbers" if "numbers" in (given, learns) else "classes"
 
 
 def _names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names, Names | None]:

@@ -16,19 +16,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from trainers.engine.memory import native, ran_out
+from trainers.engine.memory import ran_out
 from trainers.errors import SpecError
 from trainers.models._dropout import Dropout, keyed
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.models._layer_calls import LayerCall, close, differing, mixing, recorded
 from trainers.models._module_state import attributes_of, first_difference, tensors_of
+from trainers.models._preparation import owner, refusal, shape_text
 from trainers.models._targets import ClassTargets
-from trainers.problem import WHOLE
 
 EXAMPLES = 2
 """With which a module is called."""
@@ -37,9 +35,7 @@ _SEED = 1
 _KEYS = (0x2545F491, -0x61C88647)  # of dropout, one for each example
 _OTHER_KERNELS = 3.0  # times the root of rounding: what other kernels, for one example, may make of cancelling numbers
 _REPEATED = 100  # roundings by which numbers may differ in a second call; on a GPU, sums may be in another order
-_NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DRAW_FOR_SOME = frozenset({"rrelu", "rrelu_", "poisson", "binomial"})
-_PARAMETRIZED = ".parametrizations."
 
 
 class _Watched(TorchFunctionMode):
@@ -111,7 +107,7 @@ class Examination:
                 "mode only, as nn.Dropout does",
             )
         if (changed := first_difference(held, tensors_of(self.module))) is not None:
-            layer, name = _owner(changed)
+            layer, name = owner(changed)
             raise self._error(
                 layer,
                 f"changes its {name} when it is called in {when} mode, but a model must keep nothing besides its "
@@ -126,7 +122,7 @@ class Examination:
                 "nothing between calls, and draw with torch, numpy.random or random, which are seeded",
             )
         if (changed := first_difference(attributes, attributes_of(self.module))) is not None:
-            layer, name = _owner(changed)
+            layer, name = owner(changed)
             raise self._error(
                 layer, f"changes its attribute {name} at every call, but a model must keep nothing between calls"
             )
@@ -174,7 +170,9 @@ class Examination:
             said = f"{type(error).__name__}: {error}"
             kind = str(inputs.dtype).removeprefix("torch.")
             layer = running[-1] if running else ""
-            raise self._error(layer, f"fails when the module gets inputs {_shape(inputs)} of {kind}: {said}") from error
+            raise self._error(
+                layer, f"fails when the module gets inputs {shape_text(inputs)} of {kind}: {said}"
+            ) from error
         if not close(shown, inputs, 0.0):
             layer = self._changing(shown.copy_(inputs), lambda: shown.cpu().numpy().tobytes())
             raise self._error(layer, "changes the module's inputs in place, which are data that others use: copy them")
@@ -208,7 +206,7 @@ class Examination:
         ):
             raise self._error("", "is returned by `make` twice, but `make` must return a new module at every call")
         if (different := first_difference(held, other)) is not None or held.keys() != other.keys():
-            layer, name = _owner(different or "")
+            layer, name = owner(different or "")
             raise self._error(
                 layer,
                 f"starts with another {name or 'layer'} when it is made again from the same seed: draw with torch, "
@@ -281,92 +279,6 @@ class Examination:
         return refusal(self.module, layer, rest)
 
 
-def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
-    """Calls a module with lazy layers once, so that their parameters get shapes and first values.
-
-    Args:
-        module: a new module, changed in place.
-        example: (1, ...) the inputs of an example; whole numbers are tried as int64 first, then as floats.
-
-    Raises:
-        SpecError: a layer keeps no shape.
-    """
-    lazy = next(((name, held) for name, held in module.named_parameters() if is_lazy(held)), None)
-    if lazy is None:
-        return
-    mode, name, said = module.training, lazy[0].rpartition(".")[0], "the module's forward does not call it"
-    module.eval()
-    for dtype in (torch.int64, torch.float32)[example.dtype.kind not in WHOLE :]:
-        inputs = torch.as_tensor(native(example)).to(lazy[1].device, dtype)
-        try:
-            with torch.no_grad():
-                module(inputs)
-            break
-        except Exception as error:  # of any kind, from code of others
-            said = f"{type(error).__name__}: {error}"
-    module.train(mode)
-    if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
-        if lazy[1].is_meta:
-            raise RuntimeError(said)  # the module may need real tensors
-        raise refusal(module, name, f"gets no shape from the first example, with inputs {_shape(example)}: {said}")
-
-
-def refusal(module: nn.Module, layer: str, rest: str) -> SpecError:
-    """The error for a layer: "task.model: layer NAME (Type) ...".
-
-    Args:
-        module: the whole module.
-        layer: name of the layer in it; "" is the module itself.
-        rest: the rest of the line.
-    """
-    held = dict(module.named_modules()).get(layer, module)
-    where = f"layer {layer} ({type(held).__name__})" if layer else f"the module ({type(module).__name__})"
-    return SpecError(f"task.model: {where} {rest}", "task.model")
-
-
-def refuse_unsuited(module: nn.Module) -> None:
-    """Raises a SpecError for what needs no call to be found, so that a study is refused before it begins.
-
-    That is complex numbers, hooks on parameters, which only some oracles would call, TorchScript, dropout of
-    everything, and batch normalisation unless the module keeps it in evaluation mode.
-
-    Args:
-        module: as `make` returns it.
-    """
-    for name, held in (*module.named_parameters(), *module.named_buffers()):
-        if held.is_complex():
-            layer, own = _owner(name)
-            raise refusal(module, layer, f"must compute with real numbers, got {own} of {held.dtype}: keep two parts")
-        if held._backward_hooks or held._post_accumulate_grad_hooks:
-            layer, own = _owner(name)
-            raise refusal(module, layer, f"must have no hook on its {own}: change gradients in `forward`")
-    mode = module.training
-    module.train()
-    for name, layer in module.named_modules():
-        if isinstance(layer, torch.jit.ScriptModule):
-            raise refusal(module, name, "must be a plain torch module, got TorchScript")
-        if type(layer) is nn.Dropout and layer.p >= 1:
-            raise refusal(module, name, f"must drop fewer than all units, got p={layer.p:g}")
-        if isinstance(layer, _NORMALISATIONS) and layer.training:
-            raise refusal(
-                module,
-                name,
-                "mixes the examples of a batch: a model must be without batch normalisation: use GroupNorm",
-            )
-    module.train(mode)
-
-
-def dense(module: nn.Module) -> None:
-    """Lets embeddings have dense gradients, which are added to the rows of all parameters and hold the same numbers.
-
-    Args:
-        module: changed in place.
-    """
-    for layer in module.modules():
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
-            layer.sparse = False
-
-
 def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype) -> None:
     """Raises a SpecError if the module cannot compute with numbers of a type.
 
@@ -384,16 +296,3 @@ def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype
             raise
         rest = f"fails in {str(dtype).removeprefix('torch.')}: {type(error).__name__}: {error}: make tensors of the "
         raise refusal(module, "", rest + "type of the inputs") from error
-
-
-def _owner(name: str) -> tuple[str, str]:
-    """The layer that has a tensor or an attribute, and its name there; of a parametrized one, the layer with both."""
-    if _PARAMETRIZED in name:
-        layer, _, rest = name.partition(_PARAMETRIZED)
-        return layer, rest
-    layer, _, rest = name.rpartition(".")
-    return layer, rest
-
-
-def _shape(held: Tensor | NDArray[Any]) -> str:
-    return f"({', '.join(map(str, held.shape))})"

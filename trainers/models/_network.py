@@ -17,7 +17,8 @@ mixes examples; group or layer normalisation is fine.
 
 Parameters start with PyTorch's default initialisation of each layer, drawn in single precision on the CPU by torch's
 generator, seeded from the trial's seed alone: equal for all types, all devices and all methods. Buffers and frozen
-parameters (`requires_grad_(False)`) are constants, the same in all trials: as `make` leaves them with seed 0.
+parameters (`requires_grad_(False)`, or none that the model setting `train` names) are constants, the same in all
+trials: as `make` leaves them with seed 0. They are neither sent nor counted, nor kept in checkpoints.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ from trainers.models import _targets
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
-from trainers.models._examination import EXAMPLES, Examination, check_type, dense, give_shapes, refuse_unsuited
+from trainers.models._examination import EXAMPLES, Examination, check_type
 from trainers.models._generators import GlobalGenerator, generators, seeded
+from trainers.models._preparation import dense, freeze_others, give_shapes, refuse_unsuited
 from trainers.models._targets import held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
@@ -98,6 +100,7 @@ class Network:
         self.rounding = dtype if dtype == torch.bfloat16 else None
         self.like = torch.empty(0, dtype=torch.float32 if self.rounding else dtype, device=device)
         self.make = make
+        self.patterns: Sequence[str] = problem.model_settings.get("train", ())
         self.example = train.inputs[:1].copy()
         self.kind = targets_of(problem, train)
         self.classifies = self.kind.classifies
@@ -109,6 +112,7 @@ class Network:
         dense(self.module)
         self.dropouts = own_dropout(self.module)
         trained = {name: held for name, held in self.module.named_parameters() if held.requires_grad}
+        self.whole_trained = not self.patterns
         self.layout = Layout.of({name: tuple(held.shape) for name, held in trained.items()})
         self.crop, self.flip = crop, flip
         self.clients = train.clients
@@ -311,6 +315,8 @@ class Network:
         with seeded(self.generators, randomness.key(seed, 0, randomness.Purpose.START)):
             module = self.make()
             give_shapes(module, self.example)
+        if self.patterns:
+            freeze_others(module, self.patterns)
         return module
 
     def _examination(self) -> Examination:

@@ -27,6 +27,7 @@ from trainers.models._layers import ConvolutionLayer, DenseLayer
 from trainers.models._network import Network, classes_of, image_shape, settings_from
 from trainers.problem import Problem
 
+PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 10_000_000
 
@@ -85,6 +86,8 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return nn.Sequential(*layers, *dropouts[1], nn.Linear(settings.dense, classes))
 
     model = Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
+    if not model.whole_trained:
+        return model
     convolutions = [ConvolutionLayer(settings.kernel)] * halvings
     dropouts = [*[None] * (halvings - 1), *model.dropouts] if model.dropouts else []
     by_hand = ByHand(model.layout, [*convolutions, DenseLayer(), DenseLayer()], dropouts, model.rounding)

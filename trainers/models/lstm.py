@@ -21,6 +21,7 @@ from trainers.models._network import Network, classes_of, settings_from
 from trainers.problem import Problem
 
 TARGETS = "tokens"
+PARTS = True
 DTYPES = ("float32", "float64")
 
 

@@ -25,6 +25,7 @@ from trainers.models._layers import DenseLayer
 from trainers.models._network import Network, classes_of, examples_of, settings_from
 from trainers.problem import Problem
 
+PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 100_000_000
 
@@ -55,6 +56,8 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
 
     model = Network(problem, make, dtype, device)
+    if not model.whole_trained:
+        return model
     dense = [DenseLayer()] * len(sizes)
     by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, dense, model.dropouts, model.rounding)}
     if not model.dropouts and model.rounding is None:

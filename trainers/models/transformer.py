@@ -25,6 +25,7 @@ from trainers.models._network import Network, classes_of, examples_of, settings_
 from trainers.problem import Problem
 
 TARGETS = "tokens"
+PARTS = True
 DTYPES = ("float32", "float64")
 _BASE = 10000.0
 _EMBEDDED = 0.02  # standard deviation

@@ -118,6 +118,7 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         outputs=len(tokens.lengths),
         whole=True,
         tokens=values["context"],
+        kind="tokens",
         notes=tuple(_notes(tokens, windows, texts, path)),
         texts=texts,
         windows=windows,

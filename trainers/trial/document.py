@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
+from trainers import own_function
 from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import PluginError, SpecError
 from trainers.hyperparameters import Hyperparameter, check, tunable
@@ -263,7 +264,9 @@ def _parse_task(document: Any) -> tuple[str, TaskSettings]:
         text = json.dumps(document, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise SpecError(f"task must be JSON-compatible: {error}", "task") from error
-    return document["name"], _cached_task(text, module.stamp(document))
+    model = document.get("model")
+    code = own_function.stamp(model.get("module")) if isinstance(model, Mapping) else None
+    return document["name"], _cached_task(text, (module.stamp(document), code))
 
 
 @lru_cache(maxsize=16)
@@ -392,7 +395,7 @@ def _check_batching(values: Mapping[str, Any], method: Part[Method], task: TaskS
     if values["batching"] != "by_class":
         return
     model = getattr(task, "model", None)
-    if task.examples is None or not isinstance(model, str) or models()[model].TARGETS != "classes":
+    if task.examples is None or not isinstance(model, str) or sizes.kind_of(task) != "classes":
         raise SpecError(
             "batching must be shuffled or with_replacement for a task without classes, got by_class", "batching"
         )

@@ -97,12 +97,16 @@ def parameters(task: Any) -> int | None:
     return _parameters[task]
 
 
+def kind_of(task: Any) -> str:
+    """What the targets of a task's examples are, or "none": what its model learns, unless that learns any."""
+    learns = models()[task.model].TARGETS
+    return getattr(task, "kind", "classes") if learns == "any" else learns
+
+
 def _built_without_memory(task: Any) -> int | None:
     import torch  # imported here: documents of other tasks are read without torch
 
-    from trainers.data.federated import targets_of
-
-    kind = targets_of(task.model)
+    kind = kind_of(task)
     shape = {"numbers": (1, task.outputs), "tokens": (1, *task.shape)}.get(kind, (1,))
     targets = np.zeros(shape, np.float64 if kind == "numbers" else np.int64)
     inputs = np.zeros((1, *task.shape), np.int64 if getattr(task, "whole", False) else np.float32)

@@ -331,15 +331,19 @@ class ModelBuilder(Protocol):
 
     Attributes:
         Settings: dataclass of the model's settings in a trial document, besides its name; None if it has none.
-        TARGETS: kind of targets that it learns: "classes", "numbers", "tokens", or "none" (it learns from no
-            examples).
+        parse: checks these settings, given with their dotted path, in place of the dataclass; returns all of them.
+        TARGETS: kind of targets that it learns: "classes", "numbers", "tokens", "any" of these, or "none" (it learns
+            from no examples).
         DTYPES: values of a trial's dtype that it takes.
+        PARTS: a document may have parts of it trained alone, by the names of its parameters (`train`).
         FIXED_START: its parameters start from the same numbers, whatever the seed.
     """
 
     Settings: type[Any] | None = None
-    TARGETS: Literal["classes", "numbers", "tokens", "none"] = "classes"
+    parse: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
+    TARGETS: Literal["classes", "numbers", "tokens", "any", "none"] = "classes"
     DTYPES: tuple[str, ...] = ("float32", "float64")
+    PARTS: bool = False
     FIXED_START: bool = False
 
     @abstractmethod

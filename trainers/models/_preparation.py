@@ -1,0 +1,148 @@
+"""Prepares a module: shapes of lazy layers, frozen parts, and what is refused without a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from trainers.engine.memory import native
+from trainers.errors import SpecError
+from trainers.problem import WHOLE
+from trainers.spelling import hint
+from trainers.values import shown
+
+_NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_MOST_GROUPS, _LEAST_CHANNELS = 32, 16  # of group normalisation, as in Wu and He 2018
+_PARAMETRIZED = ".parametrizations."
+
+
+def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
+    """Calls a module with lazy layers once, so that their parameters get shapes and first values.
+
+    Args:
+        module: a new module, changed in place.
+        example: (1, ...) the inputs of an example; whole numbers are tried as int64 first, then as floats.
+
+    Raises:
+        SpecError: a layer keeps no shape.
+    """
+    lazy = next(((name, held) for name, held in module.named_parameters() if is_lazy(held)), None)
+    if lazy is None:
+        return
+    mode, name, said = module.training, lazy[0].rpartition(".")[0], "the module's forward does not call it"
+    module.eval()
+    for dtype in (torch.int64, torch.float32)[example.dtype.kind not in WHOLE :]:
+        inputs = torch.as_tensor(native(example)).to(lazy[1].device, dtype)
+        try:
+            with torch.no_grad():
+                module(inputs)
+            break
+        except Exception as error:  # of any kind, from code of others
+            said = f"{type(error).__name__}: {error}"
+    module.train(mode)
+    if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
+        if lazy[1].is_meta:
+            raise RuntimeError(said)  # the module may need real tensors
+        raise refusal(module, name, f"gets no shape from the first example, with inputs {shape_text(example)}: {said}")
+
+
+def freeze_others(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Freezes all parameters except those whose names fit a pattern; one that `make` has frozen stays frozen.
+
+    Args:
+        module: changed in place.
+        patterns: as in a shell: "head.*", "*.lora_?".
+
+    Raises:
+        SpecError: a pattern fits no parameter that could be trained.
+    """
+    free = {name: held for name, held in module.named_parameters() if held.requires_grad}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in free):
+            path = "task.model.train"
+            known = [*free, *dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in free if "." in name)]
+            raise SpecError(f"{path}: no parameter fits the pattern {shown(pattern)}: {hint(pattern, known)}", path)
+    for name, held in free.items():
+        held.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def dense(module: nn.Module) -> None:
+    """Lets embeddings have dense gradients, which are added to the rows of all parameters and hold the same numbers.
+
+    Args:
+        module: changed in place.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            layer.sparse = False
+
+
+def refuse_unsuited(module: nn.Module) -> None:
+    """Raises a SpecError for what needs no call to be found, so that a study is refused before it begins.
+
+    That is complex numbers, hooks on parameters, which only some oracles would call, TorchScript, dropout of
+    everything, and batch normalisation unless the module keeps it in evaluation mode.
+
+    Args:
+        module: as `make` returns it.
+    """
+    for name, held in (*module.named_parameters(), *module.named_buffers()):
+        if held.is_complex():
+            layer, own = owner(name)
+            raise refusal(module, layer, f"must compute with real numbers, got {own} of {held.dtype}: keep two parts")
+        if held._backward_hooks or held._post_accumulate_grad_hooks:
+            layer, own = owner(name)
+            raise refusal(module, layer, f"must have no hook on its {own}: change gradients in `forward`")
+    mode = module.training
+    module.train()
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise refusal(module, name, "must be a plain torch module, got TorchScript")
+        if type(layer) is nn.Dropout and layer.p >= 1:
+            raise refusal(module, name, f"must drop fewer than all units, got p={layer.p:g}")
+        if isinstance(layer, _NORMALISATIONS) and layer.training:
+            rest = "mixes the examples of a batch, which no local update method can average: write "
+            raise refusal(module, name, rest + _group_norm(layer.num_features))
+    module.train(mode)
+
+
+def _group_norm(channels: int) -> str:
+    """The layer to write in place of batch normalisation: groups of at least 16 channels, or one group."""
+    groups = math.gcd(channels, _MOST_GROUPS)
+    while groups > 1 and channels // groups < _LEAST_CHANNELS:
+        groups //= 2
+    return f"nn.GroupNorm({groups}, {channels}) in its place"
+
+
+def refusal(module: nn.Module, layer: str, rest: str) -> SpecError:
+    """The error for a layer: "task.model: layer NAME (Type) ...".
+
+    Args:
+        module: the whole module.
+        layer: name of the layer in it; "" is the module itself.
+        rest: the rest of the line.
+    """
+    held = dict(module.named_modules()).get(layer, module)
+    where = f"layer {layer} ({type(held).__name__})" if layer else f"the module ({type(module).__name__})"
+    return SpecError(f"task.model: {where} {rest}", "task.model")
+
+
+def owner(name: str) -> tuple[str, str]:
+    """The layer that has a tensor or an attribute, and its name there; of a parametrized one, the layer with both."""
+    if _PARAMETRIZED in name:
+        layer, _, rest = name.partition(_PARAMETRIZED)
+        return layer, rest
+    layer, _, rest = name.rpartition(".")
+    return layer, rest
+
+
+def shape_text(held: Tensor | NDArray[Any]) -> str:
+    """The shape in parentheses."""
+    return f"({', '.join(map(str, held.shape))})"
