@@ -1,13 +1,18 @@
-"""Entries with their own name in the literature that are FedAvg with a server optimizer here.
+"""Entries with their own name in the literature: FedAvg with a server optimizer, and low-communication training.
 
     - {preset: fedadam}           # FedAvg with Adam on the server, default spaces
     - {preset: fedyogi, label: yogi, space: {client_lr: 0.1, server_lr: {float: [1e-3, 1], log: true}, local_steps: 10}}
+    - {preset: diloco, space: {local_steps: 30}}           # the settings in presets.yaml, with 30 local steps
 
 An entry may override everything in a preset except the method; a space of the same server optimizer keeps what it does
 not name. The adaptive ones are the papers' loops: the server steps along the mean change of the clients' models, so
 that epsilon is tau, v starts at tau^2, and there is no bias correction; server_lr and delta_lr are both the server's
 rate. FedAvgM is the paper's with delta_lr, and server_lr multiplies a sum of gradients. Stored studies have presets
 written out.
+
+The presets of low-communication training are in presets.yaml, with their sources. Of them an entry keeps every setting
+that it does not name itself, in its space too; one of several ways to say the same, such as server_lr for delta_lr,
+takes the place of the other.
 
 Sources: FedAvgM is from "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification"
 (Hsu, Qi, Brown 2019), the others from "Adaptive Federated Optimization" (Reddi et al. 2021).
@@ -16,16 +21,22 @@ Sources: FedAvgM is from "Measuring the Effects of Non-Identical Data Distributi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import yaml
 
 from search_spaces import spaces
 from search_spaces.parameters import Float, Space, fixed
 from search_spaces.spaces import SERVERS
 from trainers import SpecError, hint, shown
 
-__all__ = ["SERVERS", "entry", "method_space"]
+__all__ = ["SERVERS", "Training", "entry", "filled", "method_space", "trainings"]
+
+_ALTERNATIVES = (("server_lr", "delta_lr", "tied"), ("local_steps", "local_epochs"))
 
 _ADAPTIVE = {"along": "change", "initial_accumulator": None, "epsilon": 1e-3}
 _PAPERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -38,6 +49,80 @@ _PAPERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
+@dataclass(frozen=True)
+class Training:
+    """A preset of low-communication training.
+
+    Args:
+        about: what it is.
+        source: the papers.
+        note: what is not theirs.
+        entry: the entry of a study, as a document.
+    """
+
+    about: str
+    source: str
+    note: str
+    entry: Mapping[str, Any]
+
+
+@cache
+def trainings() -> Mapping[str, Training]:
+    """The presets of low-communication training by name."""
+    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    return {name: Training(**facts) for name, facts in yaml.safe_load(text).items()}
+
+
+def filled(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with its preset written out; what the entry says itself comes first.
+
+    Args:
+        given: the entry, with `preset`.
+
+    Raises:
+        SpecError: No such preset; the message names the nearest one.
+
+    Examples:
+        >>> filled({"preset": "lookahead", "space": {"server_lr": 0.1}})["space"].keys()
+        dict_keys(['client_lr', 'local_steps', 'server_lr'])
+    """
+    name = given["preset"]
+    own = {key: value for key, value in given.items() if key != "preset"}
+    if not isinstance(name, str) or name not in trainings():
+        return entry(name, own.pop("server", None)) | own
+    made: dict[str, Any] = {"label": name, **trainings()[name].entry}
+    for key, value in own.items():
+        made[key] = (
+            _space(made[key], value)
+            if key == "space"
+            else _part(made[key], value)
+            if isinstance(made.get(key), Mapping)
+            else value
+        )
+    return made
+
+
+def _part(preset: Any, given: Any) -> Any:
+    """An optimizer or a schedule, with what is left out from the preset's if it is the same one."""
+    part = {"name": given} if isinstance(given, str) else given
+    if not isinstance(part, Mapping) or part.get("name", preset["name"]) != preset["name"]:
+        return given
+    space = _space(preset["space"], part.get("space", {}))
+    if isinstance(space, Mapping):  # state may stand beside it
+        space = {name: form for name, form in space.items() if name not in part or name in part.get("space", ())}
+    return {**preset, **part, "space": space}
+
+
+def _space(preset: Mapping[str, Any], given: Any) -> Any:
+    """A space with what is left out from the preset's; "default" is the preset's."""
+    if given == "default":
+        return dict(preset)
+    if not isinstance(given, Mapping):
+        return given
+    instead = {name for names in _ALTERNATIVES for name in names if not given.keys().isdisjoint(names)}
+    return {**{name: form for name, form in preset.items() if name not in instead}, **given}
+
+
 def method_space(name: object, space: Space) -> Space:
     """The default space of a preset's method; client_lr is not 0 if the server steps along the clients' change.
 
@@ -45,8 +130,8 @@ def method_space(name: object, space: Space) -> Space:
         name: Name of the preset.
         space: The default space of fedavg.
     """
-    rate = space["client_lr"]
-    if "along" in _PAPERS[str(name)] and isinstance(rate, Float):
+    rate = space.get("client_lr")
+    if "along" in _PAPERS.get(str(name), {}) and isinstance(rate, Float):
         return space | {"client_lr": replace(rate, also=())}
     return space
 
@@ -69,7 +154,7 @@ def entry(name: object, server: object = None) -> dict[str, Any]:
         {'name': 'sgd', 'space': {'momentum': {'float': [0.0, 0.99], 'log': True, 'complement': True}}}
     """
     if not isinstance(name, str) or name not in SERVERS:
-        raise SpecError(f"no preset {shown(name)}: {hint(name, SERVERS)}")
+        raise SpecError(f"no preset {shown(name)}: {hint(name, [*SERVERS, *trainings()])}")
     made = {"label": name, "name": "fedavg", "server": server}
     if isinstance(server, str):
         server = {"name": server}

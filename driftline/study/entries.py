@@ -98,8 +98,7 @@ def _preset(values: dict[str, Any]) -> dict[str, Any]:
             "preset", f"must not be given together with name, got preset {shown(values['preset'])} and name"
         )
     try:
-        given = {key: value for key, value in values.items() if key not in ("preset", "server")}
-        return presets.entry(values["preset"], values.get("server")) | given
+        return presets.filled(values)
     except SpecError as error:
         raise InvalidSpec("preset", str(error)) from error
 

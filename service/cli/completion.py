@@ -19,10 +19,11 @@ TIMEOUT_S = 1.0
 
 
 def method_names(incomplete: str) -> list[str]:
-    """Methods, optimizers and schedules."""
+    """Methods, optimizers, schedules and presets."""
+    from search_spaces.presets import trainings
     from trainers.registry import methods, optimizers, schedules
 
-    return _starting(incomplete, [*methods(), *optimizers(), *schedules()])
+    return _starting(incomplete, sorted({*methods(), *optimizers(), *schedules(), *trainings()}))
 
 
 def task_names(incomplete: str) -> list[str]:

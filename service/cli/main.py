@@ -309,7 +309,7 @@ def methods(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List methods, optimizers and schedules, or show one with its hyperparameters and default search space."""
+    """List methods, optimizers, schedules and presets, or show one with its hyperparameters and search space."""
     from service.cli.show import show_methods
 
     show_methods(name, as_json=as_json)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from driftline.client.environment import environment
@@ -19,7 +20,7 @@ from driftline.results.show.advice import offers, wins
 from driftline.results.show.number_text import banded
 from driftline.results.trial_list import first_difference
 from driftline.study.yaml_files import dumped
-from search_spaces import spaces
+from search_spaces import presets, spaces
 from service.cli.terminal import echo
 from trainers import Configured, Hyperparameter, Registry, Task, hint, shown, withdrawals
 from trainers.catalogue import all_of, default_of, exchanges, range_of, roles, source, summary
@@ -134,8 +135,9 @@ def show_first_difference(
 
 
 def show_methods(name: str | None, *, as_json: bool = False) -> None:
-    """Lists the methods, optimizers and schedules, or shows one of them in full."""
-    _show({"Methods": methods(), "Optimizers": optimizers(), "Schedules": schedules()}, name, "methods", as_json)
+    """Lists the methods, optimizers, schedules and presets, or shows one of them in full."""
+    groups = {"Methods": methods(), "Optimizers": optimizers(), "Schedules": schedules()}
+    _show(groups, name, "methods", as_json, presets.trainings())
 
 
 def show_tasks(name: str | None, *, as_json: bool = False) -> None:
@@ -206,32 +208,54 @@ def _settings(module: object) -> tuple[Hyperparameter, ...]:
     return all_of(module) if isinstance(module, Configured) else ()
 
 
-def _show(groups: Mapping[str, Registry[object]], name: str | None, command: str, as_json: bool) -> None:
-    """Prints a line for each plug-in, or one of them in full.
+def _show(
+    groups: Mapping[str, Registry[object]],
+    name: str | None,
+    command: str,
+    as_json: bool,
+    named: Mapping[str, presets.Training] = MappingProxyType({}),
+) -> None:
+    """Prints a line for each plug-in and preset, or those with one name in full.
 
     Raises:
-        NotFound: No plug-in has this name.
+        NotFound: No plug-in and no preset has this name.
     """
     if name is None:
         if as_json:
-            echo(json.dumps([_facts(one, group) for group in groups.values() for one in group], indent=2))
+            rows = [_facts(one, group) for group in groups.values() for one in group]
+            rows += [{"name": one, "kind": "preset", "summary": preset.about} for one, preset in named.items()]
+            echo(json.dumps(rows, indent=2))
             return
         for title, group in groups.items():
             echo(f"{title}:")
             for one in group:
                 echo(f"  {one:<24}{summary(group[one])}.")
             echo("")
+        if named:
+            echo("Presets, in place of name in an entry of a study:")
+            for one, preset in named.items():
+                echo(f"  {one:<24}{preset.about}.")
+            echo("")
         echo(f"driftline {command} NAME shows one in full.")
         return
     having = [group for group in groups.values() if name in group]
-    if not having:
+    chosen = named.get(name)
+    if not having and chosen is None:
         kinds = " or ".join(", ".join(group.word for group in groups.values()).rsplit(", ", 1))
-        raise NotFound(f"no {kinds} {shown(name)}: {hint(name, [one for group in groups.values() for one in group])}")
+        known = [*(one for group in groups.values() for one in group), *named]
+        raise NotFound(f"no {kinds} {shown(name)}: {hint(name, known)}")
     if as_json:
-        echo(json.dumps([_all_facts(name, group) for group in having], indent=2))
+        rows = [_all_facts(name, group) for group in having]
+        rows += [] if chosen is None else [{"name": name, "kind": "preset", **asdict(chosen)}]
+        echo(json.dumps(rows, indent=2))
         return
     for group in having:
         _print_whole(name, group)
+    if chosen is not None:
+        echo(f"{chr(10) if having else ''}preset: {name}\n\n{chosen.about}. {chosen.note}\n\nSource: {chosen.source}\n")
+        echo("Stands for the entry, of which a study may change each setting:")
+        for key, form in chosen.entry.items():
+            echo(f"  {key}: {_flow(form)}")
 
 
 def _facts(name: str, group: Registry[object]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def suggested(*words: str) -> list[str]:
         (("tasks", "di"), ["digits"]),
         (("init", "--from", "fir"), ["first"]),
         (("frontier", "out/x", "--cost", "cl"), ["client_gradients"]),
-        (("frontier", "out/x", "--cost", "t"), ["time"]),
+        (("frontier", "out/x", "--cost", "ti"), ["time"]),
     ],
 )
 def test_names(words: tuple[str, ...], names: list[str], nowhere: None) -> None:

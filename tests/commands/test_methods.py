@@ -8,10 +8,11 @@ import yaml
 from typer.testing import CliRunner
 
 from driftline.study.spec import Study
+from search_spaces.presets import trainings
 from service.cli.main import app
 from trainers.registry import methods, optimizers, schedules, tasks
 
-ALL = {"methods": [*methods(), *optimizers(), *schedules()], "tasks": list(tasks())}
+ALL = {"methods": [*methods(), *optimizers(), *schedules(), *trainings()], "tasks": list(tasks())}
 
 
 def shown(*arguments: str) -> str:
@@ -36,7 +37,18 @@ def test_the_list_has_a_line_for_each(command: str) -> None:
     assert all(len(summary) > 10 and summary.endswith(".") for _, summary in rows)
     found = read(command)
     assert [(one["name"], f"{one['summary']}.") for one in found] == [tuple(row) for row in rows]
-    assert {one["kind"] for one in found} == ({"task"} if command == "tasks" else {"method", "optimizer", "schedule"})
+    kinds = {"method", "optimizer", "schedule", "preset"}
+    assert {one["kind"] for one in found} == ({"task"} if command == "tasks" else kinds)
+
+
+def test_a_preset_is_shown_with_its_entry_and_its_source() -> None:
+    text, [found] = shown("methods", "diloco"), read("methods", "diloco")
+    title = "Stands for the entry, of which a study may change each setting"
+    assert as_in_a_study(text, title) == found["entry"] == trainings()["diloco"].entry
+    assert f"Source: {found['source']}\n" in text
+    both = read("methods", "lookahead")
+    assert [one["kind"] for one in both] == ["method", "preset"]
+    assert as_in_a_study(shown("methods", "lookahead"), title) == both[1]["entry"]
 
 
 @pytest.mark.parametrize("name", ["fedprox", "plateau"])

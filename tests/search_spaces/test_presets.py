@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
@@ -120,6 +121,7 @@ def test_a_preset_is_the_loop_of_its_paper(name, rate):
     ("entry", "message"),
     [
         ({"preset": "fedadm"}, 'no preset "fedadm": did you mean fedadam?'),
+        ({"preset": "dilco"}, 'no preset "dilco": did you mean diloco?'),
         ({"preset": 3}, "no preset 3"),
         (
             {"preset": "fedadam", "name": "fedavg"},
@@ -137,3 +139,83 @@ def test_wrong_presets_say_what_to_do(entry, message):
 def test_the_example_compares_them_all():
     assert Study.from_yaml(EXAMPLE).labels == ("fedavg", *presets.SERVERS)
     assert Study.from_yaml(EXAMPLE).check() == []
+
+
+INNER = {
+    "diloco": (torch.optim.AdamW, {"betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.001}),
+    "snoo": (torch.optim.AdamW, {"betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.001}),
+    "lookahead": (torch.optim.Adam, {"betas": (0.9, 0.999), "eps": 1e-8}),
+    "local_sgd": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+}
+"""The optimizer of a worker in each preset of low-communication training but data-parallel AdamW, which has none."""
+
+
+def scheduled(step, steps):
+    """The cosine of the presets: a tenth of warm-up, then down to 5 %."""
+    rise = steps // 10
+    return (step + 1) / rise if step < rise else 0.05 + 0.95 * (1 + np.cos(np.pi * (step - rise) / (steps - rise))) / 2
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_preset_of_few_exchanges_is_a_plain_loop_of_torch(name):
+    """100 rounds of 6 local steps: an optimizer of torch a worker, kept over the rounds, and torch's SGD outside."""
+    rate, steps, rounds, delta = 0.01 if name == "local_sgd" else 0.03, 6, 100, 1.0 if name == "local_sgd" else 0.6
+    outer, cosine = (0.9 if name in ("diloco", "snoo") else 0.0), name in ("diloco", "snoo")
+    workers = 1 if name in ("snoo", "lookahead") else 3
+    generator = np.random.default_rng(3)
+    factors = generator.normal(size=(workers, 4, 4))
+    hessians, centers = factors @ factors.transpose(0, 2, 1) + np.eye(4), generator.normal(size=(workers, 4))
+    model = torch.full((4,), 2.0, dtype=torch.float64)
+    points = [torch.empty_like(model) for _ in range(workers)]
+    optimizers_of = [INNER[name][0]([point], lr=rate, **INNER[name][1]) for point in points]
+    average = torch.optim.SGD([model], lr=delta, momentum=outer, nesterov=outer > 0)
+    wanted = []
+    for number in range(rounds):
+        for point, optimizer, hessian, center in zip(points, optimizers_of, hessians, centers, strict=True):
+            point.copy_(model)
+            for step in range(steps):
+                if cosine:
+                    optimizer.param_groups[0]["lr"] = rate * scheduled(steps * number + step, steps * rounds)
+                point.grad = torch.tensor(hessian) @ (point - torch.tensor(center))
+                if cosine:
+                    point.grad *= (1 / point.grad.norm()).clamp(max=1)
+                optimizer.step()
+        model.grad = model - torch.stack(points).mean(0)
+        average.step()
+        wanted.append(model.tolist())
+    space = {"client_lr": rate, "local_steps": steps, **({} if name == "local_sgd" else {"delta_lr": delta})}
+    server = {"server": {"space": {"momentum": outer}}} if name == "snoo" else {}
+    made = study({"preset": name, "space": space, **server}).to_json()
+    task = {"name": "quadratic", "hessians": hessians.tolist(), "centers": centers.tolist()}
+    budget = {**made["budget"], "rounds": rounds}
+    made = Study.from_json(
+        made | {"task": task, "batch_size": None, "objective": {"quality": "loss"}, "budget": budget}
+    )
+    assert [line for line in made.check() if "one client" not in line] == []
+    chosen = {key: parameter.options[0] for key, parameter in made.methods[0].parameters().items()}
+    document = trial_document(made, name, [chosen], 0) | {"init": [2.0] * 4, "report": ["params"], "dtype": "float64"}
+    lines = Pack.from_spec(parse(document)).advance()
+    np.testing.assert_allclose([line["params"] for line in lines[1:]], wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", presets.trainings())
+def test_a_preset_of_few_exchanges_keeps_what_the_entry_does_not_name(name):
+    whole = study({"preset": name}).methods[0]
+    assert whole == study({"preset": name, "space": "default"}).methods[0]
+    assert (whole.label, study({"preset": name}).check()) == (name, study({"preset": name}).check())
+    given = {"preset": name, "label": "mine", "space": {"server_lr": 0.1}}
+    if "schedule" in presets.trainings()[name].entry:
+        given["schedule"] = {"space": {"floor": 0.2}}
+    if name == "local_sgd":  # has no server_lr
+        given |= {"space": {}, "client": {"name": "nesterov", "state": "reset"}}
+    own = study(given).methods[0]
+    assert "delta_lr" not in own.space
+    assert own.space.keys() - {"server_lr"} == whole.space.keys() - {"server_lr", "delta_lr"}
+    if name == "local_sgd":
+        assert own.client.space["state"].options == ("reset",)
+        assert own.client.space["momentum"] == whole.client.space["momentum"]
+    if "schedule" in given:
+        assert own.schedule.space["floor"].options == (0.2,)
+        assert own.schedule.space["warmup"] == whole.schedule.space["warmup"]
+    assert study({"preset": name, "server": "yogi"}).methods[0].server.name == "yogi"
+    assert study({"preset": name, "schedule": "constant"}).methods[0].schedule.space == {}
