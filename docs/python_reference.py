@@ -64,6 +64,7 @@ The commands in Python:
 | `list` | `client.records()`, `client.owners()`; `client.job(name)` finds one |
 | `pause`, `resume`, `retry`, `cancel`, `extend`, `delete`, `logs` | the method of `Job` with this name |
 | `frontier` | `job.best()`, `job.frontier()`, `driftline.frontier(folder)`; `--at` is `frontier.advice(cost)` |
+| `frontier --importance` | `frontier.importance()` |
 | `compare` | `job.compare(first, second)`, `driftline.compare(folder, first, second)` |
 | `compare --with` | `job.first_difference(other)` |
 | `models` | `driftline.log_models(folder)` |

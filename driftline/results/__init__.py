@@ -14,6 +14,7 @@
     headline                  the sentence about the methods, and then about the configurations found
     own_settings              entries whose trials have settings of their own
     search_effort             what to expect of a search of k trials, from all trials of random searches
+    importance                how much each hyperparameter matters for quality and for speed
     inactive_values           values that change nothing, which results show as "any"
     ledger, trial_list        what a label was granted and has spent; a study's trials, and how two lists differ
     modelled_time             a cost from stored counters: time on a network of your choice

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from driftline.results.curves import WINDOW
+from driftline.results.importance import BEST
 from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL, POWER
 from driftline.results.scale import RESOLUTION
@@ -86,6 +87,10 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         f"{tie} of the scale is a tie. Seconds give no verdict",
         "ranges": "costs at which a band of the difference excludes 0, from the largest statistic over "
         "all costs and all pairs of labels under sign flips of the searches or seeds",
+        "importance": "PED-ANOVA of the search trials of a label: how unlike those of all trials the values are among "
+        f"the best {_percent(BEST)}, less what as many random trials give, as shares of sum 1. quality: best within "
+        "the largest cost; speed: mean of what is reached over log10 cost; along: best within a cost. No share where "
+        f"random trials give as much in more than {_percent(1 - LEVEL)} of draws: too few trials to tell",
         "parameters": {
             "metric": metric,
             "direction": direction(metric),
@@ -101,6 +106,7 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
             "level": LEVEL,
             "power": POWER,
             "tie": TIE,
+            "best_trials": BEST,
         },
     }
 

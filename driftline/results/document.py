@@ -9,6 +9,7 @@
         "configurations": [{"configuration", "hyperparameters", "settles", "ends", ..., "pareto"}],
         "claims": {"configurations": [{"seed", "area", "along"}], "methods": [{"search", "area", "along"}]},
         "efforts": {"configurations", "searches", "rows": [{"trials", "area", "low", "high", "influence"}]},
+        "importance": {"trials", "quality", "speed", "along": [{"cost", "shares"}]},
         "diverged", "failed", "ledger", "granted", "settings", "inactive"}}}
 
 `settings` is there for an entry whose trials have settings of their own, `inactive` where hyperparameters may change
@@ -30,20 +31,21 @@ import numpy as np
 
 from driftline.results.curves import Array, TrialCurve, check_cost
 from driftline.results.definitions import definitions
+from driftline.results.importance import importance
 from driftline.results.label_runs import LabelRuns, SearchRuns, deterministic, label_runs, tried_runs
 from driftline.results.ledger import granted, ledger
 from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL
 from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
-from driftline.results.runs import Runs, axis_of_runs
+from driftline.results.runs import ENDED, Runs, axis_of_runs, runs_of_all
 from driftline.results.scale import Axis, Scale
 from driftline.results.search_effort import effort_test, expected, sides
 from driftline.results.settling import Settled, settled_all
 from driftline.study.chance import efforts
 from driftline.study.directions import sign
 from driftline.study.spec import FixedScale
-from trainers import COSTS
+from trainers import COSTS, inactive
 
 Json = dict[str, Any]
 GRID = 64
@@ -76,6 +78,7 @@ def frontier_document(
     certain: bool = False,
     rungs: Sequence[int] = (),
     drawn: Collection[str] = (),
+    rules: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Json:
     """Recommendations, frontiers, areas and ledgers of all labels of a study.
 
@@ -90,6 +93,7 @@ def frontier_document(
             recognised by seeds that give equal curves.
         rungs: Rungs of the search, as rounds, if it has any.
         drawn: Labels whose configurations were drawn independently of all results, so that any k of them are a search.
+        rules: Of labels that have any, the conditions under which hyperparameters change nothing.
 
     Returns:
         The document, ready for JSON; it does not depend on the order of the trials.
@@ -98,6 +102,7 @@ def frontier_document(
         InvalidSpec: Unknown cost, or trials did not count it.
     """
     check_cost(reading.cost)
+    rules = rules or {}
     by_label: dict[str, list[TrialCurve]] = {label: [] for label in labels}
     for curve in sorted(curves, key=lambda curve: curve.key):
         by_label.setdefault(curve.label, []).append(curve)
@@ -127,6 +132,8 @@ def frontier_document(
             label: {
                 **summary.label(trials, runs_by_label[label], settlings[label], steps[label]),
                 "efforts": summary.efforts(trials) if label in drawn and not exact else None,
+                "importance": summary.importance(trials, rules.get(label, {})),
+                **({"inactive": rules[label]} if label in rules else {}),
             }
             for label, trials in by_label.items()
         },
@@ -255,6 +262,25 @@ class _Summary:
                 }
             )
         return {"configurations": [each.configuration for each in runs], "searches": searches.tolist(), "rows": rows}
+
+    def importance(self, trials: Sequence[TrialCurve], rules: Mapping[str, Any]) -> Json:
+        """How much each hyperparameter matters; see `importance`."""
+        tried = [curve for curve in trials if curve.phase == "search" and curve.state in ENDED]
+        found = runs_of_all(
+            [(curve.configuration, [curve]) for curve in tried], self.reading.quality, self.reading.cost
+        )
+        pairs = [(runs, curve.hyperparameters) for runs, curve in zip(found, tried, strict=True) if runs is not None]
+        between = np.geomspace(self.span.first, self.span.last, 5)[1:-1]
+        if COSTS[self.reading.cost].whole:
+            between = np.round(between)
+        return importance(
+            [runs for runs, _ in pairs],
+            [values for _, values in pairs],
+            [inactive(rules, values) for _, values in pairs],
+            self.scale.axis,
+            grid(self.span),
+            list(dict.fromkeys(between.tolist())),
+        )
 
     def _promised(self, label: LabelRuns) -> Json:
         """What to run for each cost, and the qualities along the cost."""

@@ -28,7 +28,7 @@ from trainers.registry import tasks
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
 """Keys in which studies of a joined result may differ."""
 
-_STUDYS = ("granted", "settings", "given", "inactive")
+_STUDYS = ("granted", "settings", "given")
 """Keys of a label's part of a joined result that its own study knows."""
 
 FORMAT = 2
@@ -167,11 +167,10 @@ def study_result(
         certain=nothing_random(whole),
         rungs=whole.budget.rung_rounds,
         drawn=independent_draws(whole),
+        rules=stated_rules(whole),
     )
     for label, settings in own_settings(whole).items():
         document["methods"][label]["settings"] = settings
-    for label, rules in stated_rules(whole).items():
-        document["methods"][label]["inactive"] = rules
     for entry in whole.methods:
         document["methods"][entry.label]["given"] = {"start": entry.start, "prior": entry.prior}
     if tasks().constant(whole.task["name"], "AFFINE"):
@@ -228,6 +227,12 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
         [f"{prefix}{label}" for prefix, study in zip(lead, studies, strict=True) for label in study.labels],
         scale=FixedScale(start=given[0], best=given[1]) if given else None,
         certain=all(nothing_random(study) for study in studies),
+        rules={
+            f"{prefix}{label}": method["inactive"]
+            for prefix, result in zip(lead, results, strict=True)
+            for label, method in result.document["methods"].items()
+            if "inactive" in method
+        },
     )
     for prefix, result in zip(lead, results, strict=True):
         for label, method in result.document["methods"].items():  # each study has rungs of its own

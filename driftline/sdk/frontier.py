@@ -12,6 +12,7 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve, unit
 from driftline.results.show.advice import advice
+from driftline.results.show.importance_rows import importance_rows
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_rows, recommendation_within
 from driftline.results.show.text_table import table
@@ -118,7 +119,7 @@ class Frontier:
             raise NotFound(f"no frontier.json at {place}: run a study into it first")
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
-            older = any("optimism" not in method for method in data["methods"].values())
+            older = any("importance" not in method for method in data["methods"].values())
         except (ValueError, AttributeError, TypeError, KeyError):  # no JSON, or no object where there must be one
             raise InvalidSpec("path", f"must be a frontier.json or a folder that holds one, got {path}") from None
         if older:
@@ -241,6 +242,17 @@ class Frontier:
             labels: Only these; all by default.
         """
         return advice(self.data, self.data["scale"]["last"] if cost is None else cost, labels)
+
+    def importance(self) -> list[dict[str, Any]]:
+        """How much each hyperparameter matters, the largest shares of each label first.
+
+        Returns:
+            ``{"label", "trials", "hyperparameter", "speed", "along": [{"cost", "share"}], "quality"}`` for each. Shares
+            are of what sets the best quarter of the label's search trials apart: in the quality within the largest
+            cost, within some costs along the frontier, and in speed (the mean over log10 cost). None where there are
+            too few trials to tell. Values that change nothing (see `Recommendation.inactive`) do not count.
+        """
+        return importance_rows(self.data)
 
     def to_frame(self) -> DataFrame:
         """The frontiers as a pandas DataFrame: a row for each cost at which a label's quality changes.

@@ -199,6 +199,9 @@ def frontier(
     ] = None,
     cost: Cost = None,
     at: At = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Only how much each hyperparameter matters for speed and quality.")
+    ] = False,
     network: Network = None,
     compute: Compute = None,
     stragglers: Stragglers = None,
@@ -210,7 +213,16 @@ def frontier(
     from service.cli.show import chosen_cost, show_frontier
 
     read_as = chosen_cost(cost, network, compute, stragglers, flops_per_example)
-    show_frontier(study, as_json=json_, quality=quality, cost=read_as, at=at, url=url, token_file=token_file)
+    show_frontier(
+        study,
+        as_json=json_,
+        quality=quality,
+        cost=read_as,
+        at=at,
+        importance=importance,
+        url=url,
+        token_file=token_file,
+    )
 
 
 @app.command(rich_help_panel="Results")

@@ -17,6 +17,7 @@ from driftline.results.curves import unit
 from driftline.results.headline import efforts_text, ranges_text
 from driftline.results.modelled_time import Time
 from driftline.results.show.advice import offers, wins
+from driftline.results.show.importance_rows import importance_text
 from driftline.results.show.number_text import banded
 from driftline.results.trial_list import first_difference
 from driftline.study.yaml_files import dumped
@@ -41,14 +42,20 @@ def show_frontier(
     quality: str | None = None,
     cost: str | Time | None = None,
     at: str | None = None,
+    importance: bool = False,
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
-    """Prints the frontiers so far of an output folder or of a study on a service, or what to run for one cost."""
+    """Prints the frontiers so far of a folder or of a study on a service, or what one of its options asks for."""
+    if importance and at is not None:
+        raise InvalidSpec("--importance", f"is for all costs, got --at {at}: leave out one of them")
     limit = None if at is None else _amount(at)
     frontier = _frontier(study, quality, cost, url, token_file)
     if limit is not None:
         _show_offers(frontier, limit, frontier.labels, as_json=as_json)
+        return
+    if importance:
+        echo(json.dumps(frontier.importance(), indent=2) if as_json else importance_text(frontier.data))
         return
     echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
 

@@ -64,6 +64,10 @@ def test_a_study_from_submission_to_comparison(service: Service, run: Run, study
     )
     refused = run("frontier", "small", "--at", "2 rounds").exception
     assert str(refused) == '--at: must be a positive number such as 20, 392.4k or 1.5M, got "2 rounds"'
+    assert run("frontier", "small", "--importance").stdout.startswith("method")
+    rows = json.loads(run("frontier", "small", "--importance", "--json").stdout)
+    assert {row["label"] for row in rows} == set(document["methods"])
+    assert isinstance(run("frontier", "small", "--importance", "--at", "2").exception, InvalidSpec)
     verdict = run("compare", "small", "fedavg", "fedsgd")
     assert verdict.exit_code == 0
     assert verdict.stdout.strip()

@@ -7,6 +7,7 @@
     axes, palette             titles, scales and ranges of axes; colours, markers and dashes of labels
     advice                    one sentence for one cost
     recommendation_rows       recommendations as one row for each configuration
+    importance_rows           how much each hyperparameter matters, as rows, text and cells
     number_text, theory_text  numbers for people; the difference between measurement and theory in words
     escaped_text              escapes untrusted text for terminals, pages and spreadsheets
 

@@ -20,6 +20,7 @@ from driftline.results.own_settings import setting_notes
 from driftline.results.runs import ENDED
 from driftline.results.show.axes import band_text, time_text
 from driftline.results.show.escaped_text import escaped
+from driftline.results.show.importance_rows import NOTE, importance_cells
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.page_data import (
     Key,
@@ -41,6 +42,7 @@ LARGEST = 1_400_000  # bytes of a page's contents: further readings and learning
 FOR_CURVES = 300_000  # of these bytes, which other readings leave to the learning curves
 MOST_PAIRS = 100  # comparisons; of more pairs, only those with a verdict
 _NUMBERS = ' class="n"'
+_WORDS = ("method", "hyperparameter", "run")
 
 
 def frontier_html(result: Json, curves: Iterable[TrialCurve] = (), *, others: bool = True) -> str:
@@ -157,6 +159,7 @@ def _fragments(result: Json) -> dict[str, str]:
         if (said := headline(list(result["methods"]), comparisons))
         else "",
         "recommendations": _recommendations(result),
+        "importance": _importance(result),
         "efforts": _efforts(comparisons),
         "comparisons": _comparisons(comparisons),
         "ledger": _ledger(result),
@@ -249,8 +252,8 @@ def _named(result: Json, label: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table; all columns but the first and those named "run" hold numbers."""
-    head = "".join(f'<th scope="col"{_NUMBERS * (name not in ("method", "run"))}>{_text(name)}</th>' for name in heads)
+    """An HTML table; all columns but those of `_WORDS` hold numbers."""
+    head = "".join(f'<th scope="col"{_NUMBERS * (name not in _WORDS)}>{_text(name)}</th>' for name in heads)
     body = "".join(f"<tr>{chr(10).join(row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -259,6 +262,23 @@ def _theory(result: Json) -> str:
     said = "".join(f"<li>{_text(line)}</li>" for line in agreement(result))
     heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over configurations.</p>'
     return f"{heading}<ul>{said}</ul>" if said else ""
+
+
+def _importance(result: Json) -> str:
+    """How much each hyperparameter matters."""
+    heads, cells = importance_cells(result)
+    if not cells:
+        return ""
+    rows = [
+        [
+            _named(result, label),
+            f"<td>{_text(name)}</td>",
+            *(f"<td{_NUMBERS}>{text}</td>" for text in shares),
+        ]
+        for label, name, shares in cells
+    ]
+    table = _table(["method", "hyperparameter", *heads], rows)
+    return f'<h2>Which hyperparameters matter</h2><p class="quiet">{_text(NOTE)}</p>{table}'
 
 
 def _efforts(comparisons: Sequence[Json]) -> str:

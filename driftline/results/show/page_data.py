@@ -66,6 +66,7 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
             list(result["methods"]),
             certain=result["deterministic"],
             drawn=[label for label, method in result["methods"].items() if method["efforts"]],
+            rules={label: method["inactive"] for label, method in result["methods"].items() if "inactive" in method},
         )
         for label, method in document["methods"].items():  # rungs are known to the study's own result
             method["granted"]["rounds"] = result["methods"][label]["granted"]["rounds"]
