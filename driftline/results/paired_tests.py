@@ -12,6 +12,7 @@ import numpy as np
 
 from driftline.results.curves import Array
 from driftline.results.scale import ROUNDING
+from driftline.results.t_distribution import quantile, two_sided
 from driftline.study.spec import LEAST_PAIRS
 
 LEVEL = 0.95
@@ -41,18 +42,16 @@ class Test:
         """Two-sided p value; 1 without a standard error, because a spread of 0 is no evidence."""
         if not self.error:
             return 1.0
-        from scipy.special import stdtr  # slow to import
-
-        return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+        return two_sided(self.mean / self.error, self.freedom)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The t interval of the mean at this level."""
-        half = _quantile(0.5 + level / 2, self.freedom) * self.error
+        half = quantile(0.5 + level / 2, self.freedom) * self.error
         return self.mean - half, self.mean + half
 
     def detectable(self, level: float) -> float:
         """The true mean that such a test would have found with a probability of 80 %."""
-        return (_quantile(0.5 + level / 2, self.freedom) + _quantile(POWER, self.freedom)) * self.error
+        return (quantile(0.5 + level / 2, self.freedom) + quantile(POWER, self.freedom)) * self.error
 
 
 @dataclass(frozen=True)
@@ -167,9 +166,3 @@ def _signs(pairs: int) -> Array:
     drawn = np.random.default_rng(0).choice([-1.0, 1.0], size=(MOST_FLIPS, pairs))
     drawn[0] = 1.0
     return drawn
-
-
-def _quantile(probability: float, freedom: float) -> float:
-    from scipy.special import stdtrit  # slow to import
-
-    return float(stdtrit(freedom, probability))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from driftline.errors import InvalidSpec, NotFound
+from driftline.extras import optional_packages
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve, unit
 from driftline.results.show.advice import advice
@@ -302,6 +303,7 @@ class Frontier:
 
         Raises:
             InvalidSpec: The path has another ending or its folder does not exist; or both or none are given.
+            DriftlineError: A picture is asked for, and matplotlib is not installed.
         """
         if (path is None) == (ax is None):
             raise InvalidSpec("path", "must be given, or ax, and not both")
@@ -311,10 +313,9 @@ class Frontier:
             draw(ax, self.data, cross_fitted=cross_fitted)
             return None
         page = Path(path).suffix.lower() in (".html", ".htm")
-        return _put(
-            Path(path),
-            drawn(str(path), self.data, self._curves() if page and self._curves else (), cross_fitted=cross_fitted),
-        )
+        curves = self._curves() if page and self._curves else ()
+        with optional_packages("name a file .html"):
+            return _put(Path(path), drawn(str(path), self.data, curves, cross_fitted=cross_fitted))
 
     def save(self, path: str | Path) -> Path:
         """Writes the document as JSON; returns the path."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from driftline.errors import DriftlineError, InvalidSpec
+from driftline.extras import optional_packages
 from driftline.results.modelled_time import Time
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job import Job
@@ -76,7 +77,7 @@ def local_studies(out: str | Path | None = None) -> InProcessStudies:
         out: Folder under which each study keeps its files; DRIFTLINE_OUT or "out" by default.
 
     Raises:
-        DriftlineError: No installed package can run studies.
+        DriftlineError: No installed package can run studies, or one that it needs is not installed.
     """
     points = sorted(entry_points(group=LOCAL), key=lambda point: point.name)
     if not points:
@@ -84,5 +85,6 @@ def local_studies(out: str | Path | None = None) -> InProcessStudies:
             f"no package installed here can run studies (entry point group {LOCAL}): install driftline again, "
             "or set DRIFTLINE_URL to the address of a service"
         )
-    studies: InProcessStudies = points[0].load()(out)
+    with optional_packages("set DRIFTLINE_URL to the address of a service"):
+        studies: InProcessStudies = points[0].load()(out)
     return studies

@@ -40,6 +40,7 @@ from pydantic import AfterValidator, BeforeValidator, JsonValue, model_validator
 from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
+from driftline.extras import optional_packages
 from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
 from driftline.study.entries import MethodEntry
@@ -446,10 +447,12 @@ class Study(TrialSettings):
 
         Raises:
             InvalidSpec: A line for each error, with the key, what must hold, and what was given.
+            DriftlineError: PyTorch is not installed.
         """
-        from driftline.study.check import check  # imports the trainers, and with them torch
+        with optional_packages("let a service check it: Client(url, token).validate(study)"):
+            from driftline.study.check import check  # imports the trainers, and with them torch
 
-        return check(self)
+            return check(self)
 
     def outlook(self) -> list[str]:
         """What the study will do and what it can claim, one line each, see `driftline.study.outlook.outlook`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.errors import InvalidSpec, NotFound
+from driftline.extras import optional_packages
 from driftline.results.show.escaped_text import escaped
 from service.cli.options import Json
 from service.cli.terminal import echo
@@ -48,11 +49,9 @@ def kubernetes(
     Exit code 1 if there is a problem.
     Without a manifest, only what does not depend on the chart's values is checked.
     """
-    try:
+    with optional_packages():
         from service.launchers.kubernetes.api_server import Api
         from service.launchers.kubernetes.doctor import diagnose
-    except ModuleNotFoundError as error:
-        raise InvalidSpec("", f"this needs the module {error.name}: install driftline[cluster]") from error
 
     release = _release(manifest)
     api = Api.connect(kubeconfig, context, namespace)

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
+from driftline.extras import missing
 from service.cli import completion, doctor, remote, theory
 from service.cli.options import (
     At,
@@ -436,6 +437,11 @@ def main() -> None:
     except PluginError as error:
         echo(f"driftline: {error}", err=True)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (named := missing(error)) is None:
+            raise
+        echo(f"driftline: {named}", err=True)
+        sys.exit(named.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

@@ -36,12 +36,12 @@ def missing(needed: tuple[str, ...] = NEEDED, python: tuple[int, int] = PYTHON) 
 
 
 def _lowest() -> dict[str, str]:
-    """Lowest versions by package, from Driftline's metadata: lines like ``torch>=2.13``, ``ray[tune]<2.61,>=2.60``."""
+    """Lowest versions by package, from Driftline's metadata: lines like ``torch>=2.13; extra == "local"``."""
     lowest: dict[str, str] = {}
     for line in requires("driftline") or []:
         text, _, marker = line.partition(";")
         match = re.match(r"([\w.-]+).*>=\s*([\d.]+)", text)
-        if match and "extra" not in marker:
+        if match and ("extra" not in marker or re.search(r"extra == .local.", marker)):
             lowest[match[1].lower()] = match[2]
     return lowest
 

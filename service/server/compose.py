@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from driftline.backoff import pauses
 from driftline.client.driver_client import DriverClient
 from driftline.errors import InvalidSpec, Unavailable
+from driftline.extras import missing
 from driftline.study.yaml_files import parse
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
@@ -225,9 +226,9 @@ def launcher_kind(name: str) -> LauncherModule:
     except PluginError as error:
         raise InvalidSpec("DRIFTLINE_LAUNCHER", str(error)) from error
     except ModuleNotFoundError as error:
-        raise InvalidSpec(
-            "DRIFTLINE_LAUNCHER", f"{name} needs the module {error.name}: install driftline[cluster]"
-        ) from error
+        if (named := missing(error)) is None:
+            raise
+        raise InvalidSpec("DRIFTLINE_LAUNCHER", f"{name}: {named}") from error
 
 
 def read_issuer(file: Path | None) -> Issuer | None:

@@ -249,7 +249,7 @@ def _parsed(given: str | Path) -> sa.URL:
     try:
         url.get_dialect().import_dbapi()
     except (ArgumentError, ImportError) as error:
-        problem = f"{rule}, the latter with driftline[cluster] installed, got {url.drivername}://...: {error}"
+        problem = f"{rule}, the latter with driftline[service] installed, got {url.drivername}://...: {error}"
         raise InvalidSpec("database URL", problem) from error
     return url
 

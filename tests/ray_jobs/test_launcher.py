@@ -334,7 +334,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert preflight.missing(("no-such-package",)) == ["no-such-package 0 or newer, it has none"]
     with monkeypatch.context() as patched:
         patched.setattr(
-            preflight, "requires", lambda name: ["ray[tune]<99.1,>=99.0", "torch>=98.5,<98.6; extra == 'x'"]
+            preflight,
+            "requires",
+            lambda name: ["ray[tune]<99.1,>=99.0; extra == 'local'", "torch>=98.5,<98.6; extra == 'x'"],
         )
         assert preflight.missing(("ray",))[0].startswith("ray 99.0 or newer, it has ")
         assert preflight.missing(("torch",)) == []
