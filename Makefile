@@ -37,7 +37,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[cluster,text,dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[cluster,data,text,dev]'
 	@touch $@
 
 install: $(VENV)/.installed ## create the virtual environment and install Driftline into it

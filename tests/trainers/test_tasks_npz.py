@@ -241,7 +241,7 @@ NAN[17, 1, 0] = np.nan
 BIG = arrays()["x"].copy()
 BIG[3] = 1e39
 Y = arrays()["y"]
-CLASSES = "whole numbers from 0 on, one for each class"
+CLASSES = "whole numbers or strings, one for each class"
 WITHOUT = '(without such an array, set client to null, partition to "iid" and clients to their number)'
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # arrays of the file, document, message
@@ -263,21 +263,19 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"x": np.arange(60.0)}, {}, "got float64 of shape (60,): reshape it to (60, 1)"),
     ({"x": np.array(3.0)}, {}, "got float64 of shape (): reshape it to (1,)"),
     ({"x": np.ones((0, 2)), "y": Y[:0]}, {}, 'task.inputs: array "x" must hold examples, got float64 of shape (0, 2)'),
-    ({"x": np.ones((60, 2)) * 1j}, {}, 'task.inputs: array "x" must hold numbers, got complex128 of shape (60, 2)'),
-    ({"x": np.full((60, 2), "a")}, {}, 'task.inputs: array "x" must hold numbers, got <U1 of shape (60, 2)'),
+    ({"x": np.ones((60, 2)) * 1j}, {}, 'array "x" must hold numbers or strings, got complex128 of shape (60, 2)'),
+    ({"x": np.full((60, 2), "a")}, {"scale": "unit"}, 'task.scale must be none for strings, got scale="unit"'),
     ({"x": np.array([{}] * 60)}, {}, 'task.inputs: array "x" must hold numbers or strings, got pickled objects, which'),
     ({"y": Y + 0.5}, {}, f'task.targets: array "y" must hold {CLASSES}, got 0.5: for numbers to predict, set model'),
     ({"y": Y * np.nan}, {}, 'task.targets: array "y" must be finite, got NaN or infinity in row 0'),
-    ({"y": Y - 1}, {}, f'task.targets: array "y" must hold {CLASSES}, got -1'),
+    ({"y": Y * 1j}, {}, f'task.targets: array "y" must hold {CLASSES}, got complex128 of shape (60,)'),
     ({"y": Y.astype(np.uint64) + 2**63}, {}, f'task.targets: array "y" must hold {CLASSES}, got 9.22337e+18'),
-    ({"y": Y.astype(str)}, {}, f'task.targets: array "y" must hold {CLASSES}, got <U21 of shape (60,)'),
+    ({}, {"labels": ["0", "1", "2"]}, "task.labels must have every label of the data, got none for 0"),
+    ({}, {"labels": [0, 1]}, "task.labels must have every label of the data, got none for 2"),
+    ({}, {"labels": [0, 1, 1]}, "task.labels must be a list of different strings or of different whole numbers, got"),
     ({"y": np.eye(60)}, {}, 'task.targets: array "y" must be 1-D, got float64 of shape (60, 60)'),
     ({"y": Y * 0}, {}, "task.targets must hold at least two classes, got one: give classes if there are more"),
-    (
-        {"y": Y * 1000},
-        {},
-        "task.targets must be numbered from 0 on, got 3 classes up to 2000: number them",
-    ),
+    ({"y": Y * 1000}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
     ({}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
     ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or string for'),
     ({"client": np.full(60, 0.5)}, {}, "got float64 of shape (60,) with other numbers"),
@@ -368,7 +366,7 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     file = tmp_path / "x.npz"
     np.savez(file, x=np.ones((4, 2), np.float32), y=np.arange(4) % 2, client=np.arange(4) // 2)
     settings = npz.parse({"name": "npz", "path": str(file)}, "task")
-    held = weakref.ref(table.load(settings.source, settings.names, None, True, "task"))
+    held = weakref.ref(table.load(settings.source, settings.names, None, settings.given, "task"))
     assert held() is not None, "kept from parsing to building"
     problem = npz.build(settings, "float32")
     gc.collect()
@@ -385,18 +383,19 @@ X, CLIENT = np.zeros((60, 2, 2)), arrays()["client"]
         ({}, {}, None),
         (
             {"y": Y + 1},
-            {},
+            {"classes": 4},
             "task.targets: the classes begin at 1: no example of class 0; number",
         ),
-        ({"y": Y**3}, {}, "task.targets: 3 of 9 classes have examples: no example of class 2, 3, 4, 5, 6 and 1 more;"),
+        ({"y": Y + 1}, {}, "task.labels: class numbers are in the order of the labels 1, 2, 3"),
+        ({"y": Y**3}, {"classes": 9}, "3 of 9 classes have examples: no example of class 2, 3, 4, 5, 6 and 1 more;"),
         ({}, {"test": {"inputs": "x_test", "targets": "y_test"}}, "task.test: class 3 is tested and never trained"),
         (
             {"x": np.arange(240).reshape(60, 2, 2).astype(np.uint8)},
             {},
             "task.inputs: images are whole numbers in 0..255",
         ),
-        ({"x": np.arange(240.0).reshape(60, 1, 2, 2)}, {}, "which no model scales: divide them by 255"),
-        ({"x": np.arange(240, dtype=np.uint16).reshape(60, 1, 2, 2) * 17}, {}, "divide them by 4063"),
+        ({"x": np.arange(240.0).reshape(60, 1, 2, 2)}, {}, "which no model scales: set scale to unit"),
+        ({"x": np.arange(240, dtype=np.uint16).reshape(60, 1, 2, 2) * 17}, {}, "0..4063, which no model scales"),
         ({"x": np.arange(240, dtype=np.uint8).reshape(60, 4)}, {}, "task.inputs: inputs are whole numbers in 0..255"),
         ({"x": np.arange(240).reshape(60, 4)}, {"model": "words"}, None),
         ({"x": np.arange(240).reshape(60, 2, 2)}, {"model": "words"}, None),

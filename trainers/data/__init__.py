@@ -3,9 +3,15 @@
     federated, partitions  splits examples among clients; the partitions to choose from
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
     data_source, formats/  where the data are; one module for each format
-    columns, table         columns of a format, checked; the examples in them
+    columns, table         columns of a format, checked; the examples in them; `column_choice` if none are named
+    features, scaling      several columns together, categories one-hot; scales fitted to training clients
+    class_labels           class numbers for labels of any kind
     vocabulary             numbers in place of strings
+    sides, damage          files of training and test examples; errors of damaged files
+    table_files            formats whose files are Arrow tables, read by `arrow_columns`
     json_text              JSON read value by value; its columns grow in `growing_column`
+    plain_pickle           pickles of arrays, without executing anything
+    image_files            images of one size; `extra` imports optional libraries, `gzipped` opens files
     text_sources, tokens   texts of files and roles; as tokens and windows, with `byte_pairs`
     images, digits_images  images of the data folder; the digits of scikit-learn
     folder, archive        locates data files; reads .npz files

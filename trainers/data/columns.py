@@ -17,16 +17,16 @@ from trainers.spelling import hint
 from trainers.values import shown
 
 _LARGEST = float(np.finfo(np.float32).max)
+_LABELS = "fiubU"  # kinds of numpy types
 
 
 class Columns(Protocol):
-    """The columns of one data set, each an array with one row an example.
+    """The columns of one data set, each an array with one row an example."""
 
-    Attributes:
-        names: columns that there are.
-    """
-
-    names: Collection[str]
+    @property
+    @abstractmethod
+    def names(self) -> Collection[str]:
+        """Columns that there are."""
 
     @abstractmethod
     def array(self, name: str, place: str) -> NDArray[Any]:
@@ -47,11 +47,9 @@ class Format(Protocol):
 
     Attributes:
         FOLDERS: the data may be a folder.
-        STRINGS: strings in inputs and targets are replaced by their numbers in a vocabulary; False refuses them.
     """
 
     FOLDERS: bool = False
-    STRINGS: bool = False
 
     @abstractmethod
     def recognises(self, path: Path) -> bool:
@@ -70,6 +68,14 @@ class Format(Protocol):
             SpecError: the file is damaged or has another format.
         """
 
+    def names(self, path: Path, place: str) -> Sequence[str]:
+        """Names of the columns of the training examples, without reading these; () if that would take long.
+
+        Raises:
+            SpecError: the file is damaged or has another format.
+        """
+        return ()
+
     def files(self, path: Path) -> Sequence[Path]:
         """The files that hold the data, in a fixed order."""
         return (path,)
@@ -84,38 +90,45 @@ class Names:
     """Names of the columns of examples.
 
     Args:
-        inputs: column of inputs.
+        inputs: column of inputs; or columns, whose numbers and categories are one example's features.
         targets: column of classes or numbers.
         client: column with the client of each example; None without clients.
         client_optional: the data need not have the client column.
         mask: column that marks test examples; None without such a column.
     """
 
-    inputs: str
+    inputs: str | tuple[str, ...]
     targets: str
     client: str | None = None
     client_optional: bool = False
     mask: str | None = None
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """The columns of inputs."""
+        return (self.inputs,) if isinstance(self.inputs, str) else self.inputs
+
+    @property
     def given(self) -> tuple[str, ...]:
         """All names."""
-        return tuple(name for name in (self.inputs, self.targets, self.client, self.mask) if name is not None)
+        return tuple(name for name in (*self.features, self.targets, self.client, self.mask) if name is not None)
 
 
 @dataclass(frozen=True, eq=False)
-class TablePart:
-    """Training or test examples.
+class ColumnPart:
+    """Training or test examples, column by column.
 
     Args:
-        inputs: (examples, ...) finite numbers as in the data, or strings.
-        targets: (examples,) class numbers or strings, or (examples,) or (examples, outputs) finite numbers.
+        features: (examples, ...) each, finite numbers as in the data, or strings.
+        targets: (examples,) class labels, or (examples,) or (examples, outputs) finite numbers.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
+        people: names of the clients, in order; empty without a client column.
     """
 
-    inputs: NDArray[Any]
+    features: tuple[NDArray[Any], ...]
     targets: NDArray[Any]
     clients: Rows | None
+    people: NDArray[Any]
 
 
 class ColumnReader:
@@ -124,13 +137,12 @@ class ColumnReader:
     Args:
         columns: of a format.
         title: name of the file or folder, for errors.
-        strings: whether inputs and classes may be strings.
     """
 
-    def __init__(self, columns: Columns, title: str, strings: bool) -> None:
-        self.columns, self.title, self.strings = columns, title, strings
+    def __init__(self, columns: Columns, title: str) -> None:
+        self.columns, self.title = columns, title
 
-    def part(self, names: Names, places: Mapping[str, str], classified: bool) -> TablePart:
+    def part(self, names: Names, places: Mapping[str, str], classified: bool) -> ColumnPart:
         """The examples in these columns.
 
         Args:
@@ -141,14 +153,18 @@ class ColumnReader:
         Raises:
             SpecError: a column is missing or invalid.
         """
-        inputs = self._inputs(names.inputs, places["inputs"])
+        single = isinstance(names.inputs, str)
+        features = tuple(self._inputs(name, places["inputs"], 2 if single else 1) for name in names.features)
+        first = names.features[0]
+        for name, column in zip(names.features, features, strict=True):
+            _as_long(column, len(features[0]), name, first, places["inputs"])
         targets = (self._classes if classified else self._numbers)(names.targets, places["targets"])
-        _as_long(targets, len(inputs), names.targets, names.inputs, places["targets"])
-        clients = None
+        _as_long(targets, len(features[0]), names.targets, first, places["targets"])
+        clients, people = None, np.zeros(0, "U1")
         if names.client is not None and (names.client in self.columns.names or not names.client_optional):
-            clients = self._clients(names.client, places["client"])
-            _as_long(clients, len(inputs), names.client, names.inputs, places["client"])
-        return TablePart(inputs, targets, clients)
+            people, clients = self._clients(names.client, places["client"])
+            _as_long(clients, len(features[0]), names.client, first, places["client"])
+        return ColumnPart(features, targets, clients, people)
 
     def mask(self, name: str, examples: int, place: str) -> NDArray[np.bool_]:
         """(examples,) the column that marks test examples.
@@ -183,14 +199,15 @@ class ColumnReader:
             raise SpecError(f"{place}: array {shown(name)} must be finite, got NaN or infinity in row {row}", place)
         return array
 
-    def _inputs(self, name: str, place: str) -> NDArray[Any]:
-        array = self._numeric(name, place, "numbers", "fiubU" if self.strings else "fiub")
-        if array.dtype.kind == "U":
+    def _inputs(self, name: str, place: str, axes: int) -> NDArray[Any]:
+        array = self._numeric(name, place, "numbers or strings", _LABELS)
+        if array.dtype.kind == "U" and array.ndim:
             return array
-        if array.ndim < 2:
+        if array.ndim < axes:
+            advice = f"reshape it to {(*array.shape, 1)}" + (f", or give the list [{name}]" if array.ndim else "")
             raise SpecError(
                 f"{place}: array {shown(name)} must have an axis of examples and one of features, got {_facts(array)}: "
-                f"reshape it to {(*array.shape, 1)}",
+                f"{advice}",
                 place,
             )
         return _small(array, name, place)
@@ -203,8 +220,8 @@ class ColumnReader:
         return _small(array, name, place)
 
     def _classes(self, name: str, place: str) -> NDArray[Any]:
-        what = "whole numbers from 0 on, one for each class"
-        array = self._numeric(name, place, what, "fiubU" if self.strings else "fiub")
+        what = "whole numbers or strings, one for each class"
+        array = self._numeric(name, place, what, _LABELS)
         if array.ndim != 1:
             raise SpecError(f"{place}: array {shown(name)} must be 1-D, got {_facts(array)}", place)
         if array.dtype.kind == "U":
@@ -216,12 +233,12 @@ class ColumnReader:
                 'set model to "linear"',
                 place,
             )
-        if array.min() < 0 or array.max() >= 2**31:
-            value = float(array.min() if array.min() < 0 else array.max())
+        if max(-float(array.min()), float(array.max())) >= 2**63:
+            value = float(array.max() if array.max() >= 2**63 else array.min())
             raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {value:g}", place)
         return array.astype(np.int64)
 
-    def _clients(self, name: str, place: str) -> Rows:
+    def _clients(self, name: str, place: str) -> tuple[NDArray[Any], Rows]:
         without = ' (without such an array, set client to null, partition to "iid" and clients to their number)'
         array = self._array(name, place, without)
         whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
@@ -231,7 +248,8 @@ class ColumnReader:
                 f"got {_facts(array)}{'' if whole else ' with other numbers'}",
                 place,
             )
-        return np.asarray(np.unique(array, return_inverse=True)[1], dtype=np.int64)
+        people, clients = np.unique(array, return_inverse=True)
+        return people, np.asarray(clients, dtype=np.int64)
 
 
 def _as_long(array: NDArray[Any], examples: int, name: str, other: str, place: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from trainers.data.columns import ColumnReader, Format, Names
 from trainers.data.folder import VARIABLE, locate
+from trainers.data.sides import TEST, SideColumns
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import join
 from trainers.registry import Registry
@@ -33,10 +34,12 @@ class DataSource:
     Args:
         path: absolute, of a file or folder.
         name: name of the format.
+        test: absolute path of the test examples, of the same format; None if they are at `path`, if there are any.
     """
 
     path: Path
     name: str
+    test: Path | None = None
 
     @property
     def format(self) -> Format:
@@ -52,50 +55,80 @@ class DataSource:
         """
         wanted = [name for one in names for name in one.given]
         columns = self.format.read(self.path, wanted, join(place, "path"))
-        return ColumnReader(columns, self.path.name, self.format.STRINGS)
+        if self.test is not None:
+            plain = [name.removesuffix(TEST) for name in wanted]
+            held_out = self.format.read(self.test, plain, join(place, "test.path"))
+            columns = SideColumns({"": columns, TEST: held_out})
+        return ColumnReader(columns, self.path.name)
+
+    def names(self, place: str) -> Sequence[str]:
+        """Names of the columns of the training examples; () if they are not known yet.
+
+        Args:
+            place: dotted path of the task.
+        """
+        return self.format.names(self.path, join(place, "path"))
+
+    @property
+    def has_test(self) -> bool:
+        """Whether test examples are in columns of their own, whose names end in _test."""
+        return self.test is not None or self.format.has_test(self.path)
 
     def stamp(self) -> Hashable:
         """A value that changes when a file of the data changes, or another one is added."""
-        files = self.format.files(self.path)
+        files = [file for path in self._paths for file in self.format.files(path)]
         return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
     def digest(self) -> str:
-        """The SHA-256 of the file; of a folder, that of its files' names and SHA-256s."""
-        if self.path.is_file():
-            return _digest(self.path)
-        lines = [f"{_digest(file)}  {file.relative_to(self.path)}\n" for file in self.format.files(self.path)]
+        """The SHA-256 of the file; of a folder, that of its files' names and SHA-256s; of two, that of both."""
+        digests = [_digest(path) if path.is_file() else self._folder_digest(path) for path in self._paths]
+        return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+    @property
+    def _paths(self) -> tuple[Path, ...]:
+        return (self.path,) if self.test is None else (self.path, self.test)
+
+    def _folder_digest(self, path: Path) -> str:
+        lines = [f"{_digest(file)}  {file.relative_to(path)}\n" for file in self.format.files(path)]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def find(name: str, wanted: Any, path: str) -> DataSource:
+def find(name: str, wanted: Any, path: str, test: str | None = None) -> DataSource:
     """A user's data, with its format.
 
     Args:
         name: the path in the document: absolute, from the current directory, or from the data folder.
         wanted: name of a format, or `AUTO`.
         path: dotted path of the task.
+        test: the path of the test examples in the document; None without one.
 
     Raises:
         MissingDataError: there is no such file or folder.
         SpecError: there is no such format, or none recognises the data.
     """
     one = None if wanted == AUTO else formats().find(wanted, join(path, "format"))
-    place = join(path, "path")
     folders = one is None or one.FOLDERS
+    found = _located(name, folders, join(path, "path"))
+    held_out = None if test is None else _located(test, folders, join(path, "test.path"))
+    if one is not None:
+        return DataSource(found, wanted, held_out)
+    for candidate in formats():
+        if (found.is_file() or formats()[candidate].FOLDERS) and formats()[candidate].recognises(found):
+            return DataSource(found, candidate, held_out)
+    place = join(path, "path")
+    raise SpecError(
+        f"{place} must be data that a format recognises ({', '.join(formats())}), got {found.name}: give format", place
+    )
+
+
+def _located(name: str, folders: bool, place: str) -> Path:
     found = locate(name, folders)
     if found is None:
         kind = "file or folder" if folders else "file"
         where = "" if Path(name).is_absolute() else f" in the current directory or in ${VARIABLE}"
         advice = f"give its path or set {VARIABLE}; a service looks on its own computer"
         raise MissingDataError(f"{place}: no {kind} {shown(name)}{where}: {advice}", place)
-    if one is not None:
-        return DataSource(found, wanted)
-    for candidate in formats():
-        if formats()[candidate].recognises(found):
-            return DataSource(found, candidate)
-    raise SpecError(
-        f"{place} must be data that a format recognises ({', '.join(formats())}), got {found.name}: give format", place
-    )
+    return found
 
 
 def _digest(file: Path) -> str:

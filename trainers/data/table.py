@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.columns import Names, TablePart
+from trainers.data import class_labels
+from trainers.data.class_labels import Labels
+from trainers.data.columns import ColumnPart, Names
 from trainers.data.data_source import DataSource
+from trainers.data.features import joined
+from trainers.data.partitions import Rows
 from trainers.data.vocabulary import numbered
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
 
 _LARGE = 64 * 2**20  # bytes of inputs
+
+
+@dataclass(frozen=True, eq=False)
+class TablePart:
+    """Training or test examples.
+
+    Args:
+        inputs: (examples, ...) finite numbers as in the data.
+        targets: (examples,) class numbers, or (examples,) or (examples, outputs) finite numbers.
+        clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
+        people: names of the clients, in order; empty without a client column.
+    """
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+    clients: Rows | None
+    people: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +50,8 @@ class Table:
         mask: (examples of main,) True for test examples; None without such a column.
         sha256: hash of the data.
         tokens: number of different tokens if inputs were strings, else 0.
+        labels: labels in the order of their class numbers; None if labels are the numbers, or targets no classes.
+        onehot: (features,) True for features that are one-hot; None if inputs come from one column.
     """
 
     main: TablePart
@@ -35,22 +59,37 @@ class Table:
     mask: NDArray[np.bool_] | None
     sha256: str
     tokens: int = 0
+    labels: Labels | None = None
+    onehot: NDArray[np.bool_] | None = None
 
 
-def load(source: DataSource, names: Names, test: Names | None, classified: bool, path: str) -> Table:
+@dataclass(frozen=True)
+class Classes:
+    """What a document says about its classes.
+
+    Args:
+        labels: in the order of the class numbers; None finds them in the data.
+        count: number of classes; None finds it.
+    """
+
+    labels: Labels | None = None
+    count: int | None = None
+
+
+def load(source: DataSource, names: Names, test: Names | None, classes: Classes | None, path: str) -> Table:
     """The checked examples of a data set; cached while its files do not change.
 
     Args:
         source: the data.
         names: names of the columns.
         test: names of separate columns for testing; None without them.
-        classified: whether targets are classes.
+        classes: None if targets are numbers to predict.
         path: dotted path of the task.
 
     Raises:
         SpecError: the data has another format, or a column is missing or invalid.
     """
-    return _load(source, source.stamp(), names, test, classified, path)
+    return _load(source, source.stamp(), names, test, classes, path)
 
 
 def forget(table: Table) -> None:
@@ -65,47 +104,60 @@ def forget(table: Table) -> None:
 
 
 @lru_cache(maxsize=2)
-def _load(source: DataSource, stamp: Hashable, names: Names, test: Names | None, classified: bool, path: str) -> Table:
+def _load(
+    source: DataSource, stamp: Hashable, names: Names, test: Names | None, classes: Classes | None, path: str
+) -> Table:
     reader = source.reader((names,) if test is None else (names, test), path)
-    main = reader.part(names, {key: join(path, key) for key in ("inputs", "targets", "client")}, classified)
-    held_out = mask = None
+    keys = ("inputs", "targets", "client")
+    read = [reader.part(names, {key: join(path, key) for key in keys}, classes is not None)]
+    mask = None
     if test is not None:
         place = join(path, "test")
-        held_out = reader.part(test, {key: join(place, key) for key in ("inputs", "targets", "client")}, classified)
-        _require_alike(main, held_out, path, place)
+        read.append(reader.part(test, {key: join(place, key) for key in keys}, classes is not None))
+        _require_alike(read[0], read[1], path, place)
     if names.mask is not None:
-        mask = reader.mask(names.mask, len(main.targets), join(path, "test"))
-    parts, tokens = _numbered([main] if held_out is None else [main, held_out], path)
-    return Table(parts[0], parts[1] if held_out is not None else None, mask, source.digest(), tokens)
+        mask = reader.mask(names.mask, len(read[0].targets), join(path, "test"))
+    inputs, tokens, onehot = _inputs(read, names, join(path, "inputs"))
+    targets, labels = [part.targets for part in read], None
+    if classes is not None:
+        targets, labels = class_labels.numbered(targets, classes.labels, classes.count, path)
+    parts = [
+        TablePart(one, other, part.clients, part.people) for one, other, part in zip(inputs, targets, read, strict=True)
+    ]
+    held_out = parts[1] if test is not None else None
+    return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot)
 
 
-def _require_alike(main: TablePart, test: TablePart, path: str, place: str) -> None:
-    if test.inputs.shape[1:] != main.inputs.shape[1:]:
-        raise SpecError(
-            f"{place}.inputs must have examples of shape {main.inputs.shape[1:]} as {path}.inputs has, "
-            f"got {test.inputs.shape[1:]}",
-            f"{place}.inputs",
-        )
+def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) -> None:
+    for one, other in zip(main.features, test.features, strict=True):
+        if one.shape[1:] != other.shape[1:]:
+            raise SpecError(
+                f"{place}.inputs must have examples of shape {one.shape[1:]} as {path}.inputs has, "
+                f"got {other.shape[1:]}",
+                f"{place}.inputs",
+            )
     if test.targets.shape[1:] != main.targets.shape[1:]:
         raise SpecError(
             f"{place}.targets must have as many numbers an example as {path}.targets, "
             f"got shapes {test.targets.shape} and {main.targets.shape}",
             f"{place}.targets",
         )
-    for key, one, other in (("inputs", main.inputs, test.inputs), ("targets", main.targets, test.targets)):
+    pairs = [("inputs", *both) for both in zip(main.features, test.features, strict=True)]
+    for key, one, other in (*pairs, ("targets", main.targets, test.targets)):
         if (one.dtype.kind == "U") != (other.dtype.kind == "U"):
             raise SpecError(
                 f"{place}.{key} must hold {one.dtype} as {path}.{key} does, got {other.dtype}", f"{place}.{key}"
             )
 
 
-def _numbered(parts: list[TablePart], path: str) -> tuple[list[TablePart], int]:
-    """(the parts with numbers in place of strings, number of different tokens in inputs that were strings)."""
-    tokens = 0
-    if parts[0].inputs.dtype.kind == "U":
-        inputs, tokens = numbered([part.inputs for part in parts], join(path, "inputs"), characters=True)
-        parts = [replace(part, inputs=array) for part, array in zip(parts, inputs, strict=True)]
-    if parts[0].targets.dtype.kind == "U":
-        targets, _ = numbered([part.targets for part in parts], join(path, "targets"), characters=False)
-        parts = [replace(part, targets=array.astype(np.int64)) for part, array in zip(parts, targets, strict=True)]
-    return parts, tokens
+def _inputs(
+    parts: list[ColumnPart], names: Names, place: str
+) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None]:
+    """(inputs of each part, number of different tokens in inputs that were strings, what is one-hot)."""
+    if not isinstance(names.inputs, str):
+        inputs, onehot = joined([part.features for part in parts], names.features, place)
+        return inputs, 0, onehot
+    columns = [part.features[0] for part in parts]
+    if columns[0].dtype.kind == "U":
+        return *numbered(columns, place), None
+    return columns, 0, None

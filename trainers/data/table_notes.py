@@ -20,6 +20,9 @@ _LOOKED_AT = 1000  # examples
 
 def class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], path: str) -> Iterator[str]:
     """What is probably not meant about the classes: some have no example, or none to learn from."""
+    if table.labels is not None:
+        order = [*map(str, table.labels[:_SHOWN]), *(["..."] if len(table.labels) > _SHOWN else [])]
+        yield f"{join(path, 'labels')}: class numbers are in the order of the labels {', '.join(order)}"
     held_out = table.main if table.test is None else table.test
     tested = np.unique(held_out.targets[np.concatenate(test)]) if len(test) else np.zeros(0, np.int64)
     trained = np.unique(table.main.targets[rows])
@@ -57,4 +60,4 @@ def input_notes(table: Table, model: str, place: str) -> Iterator[str]:
     of_bytes = _HALF_BYTE <= largest <= _BYTE
     if (of_bytes or (images and largest > _SMALL)) and bool((inputs[:_LOOKED_AT] % 1 == 0).all()):
         what, end = "images" if images else "inputs", _BYTE if of_bytes else largest
-        yield f"{place}: {what} are whole numbers in 0..{end:g}, which no model scales: divide them by {end:g}"
+        yield f"{place}: {what} are whole numbers in 0..{end:g}, which no model scales: set scale to unit"

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import partitions
-from trainers.data.columns import Names, TablePart
+from trainers.data import class_labels, partitions
+from trainers.data.column_choice import choose_columns
+from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
 from trainers.data.federated import (
     CLASSIFIED,
@@ -25,35 +26,47 @@ from trainers.data.federated import (
     targets_of,
 )
 from trainers.data.folder import VARIABLE
-from trainers.data.partitions import Rows
-from trainers.data.table import Table, forget, load
+from trainers.data.partitions import ClientRows, Rows
+from trainers.data.scaling import SCALES, fit
+from trainers.data.sides import TEST
+from trainers.data.table import Classes, Table, TablePart, forget, load
 from trainers.data.table_notes import class_notes, input_notes
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Examples, Problem
-from trainers.values import shown
+from trainers.spelling import hint
+from trainers.values import number, shown
 
 _CLIENT = "client"
 _TEST_FRACTION = 0.2
-_SPARSE = 100  # largest number of classes without an example that is accepted without `classes`
 
 
 @dataclass(frozen=True)
 class TableKeys(FederatedKeys):
     """The keys of a document."""
 
-    path: str = tunable(doc=f"the .npz file, from the current directory or ${VARIABLE}")
-    inputs: str = tunable("x", doc="name of the array of inputs, (examples, ...)")
-    targets: str = tunable("y", doc="name of the array of classes (or of numbers, for models of numbers)")
+    path: str = tunable(doc=f"the file or folder, from the current directory or ${VARIABLE}")
+    inputs: Any = tunable(
+        None, kind="any", doc="column of inputs, or a list of columns; null is x, image or pixels, or all other columns"
+    )
+    targets: str | None = tunable(None, doc="column of labels, or of numbers for models of numbers; null is y or label")
     kind: str | None = tunable(
         None, choices=("classes", "numbers"), doc="of the targets; null is what the model learns"
     )
-    client: str | None = tunable(_CLIENT, doc="name of the array that says whose each example is")
-    test: Any = tunable(None, kind="any", doc="name of a true/false array, or names of arrays as an object")
+    client: str | None = tunable(_CLIENT, doc="column that says whose each example is")
+    test: Any = tunable(
+        None, kind="any", doc='true/false column; or {"path": ..}, {"clients": 0.2 or names}, or names of columns'
+    )
     test_fraction: float | None = tunable(
         None, low=0, high=1, high_open=True, doc="held out where no test is given; 0.2"
     )
-    classes: int | None = tunable(None, low=2, doc="number of classes; null is 1 + the largest")
+    scale: str = tunable(
+        "none", choices=SCALES, doc="of inputs, fitted to the training clients: standardise, unit ([0, 1])"
+    )
+    labels: Any = tunable(
+        None, kind="any", doc="labels in the order of their classes; null is 0, 1, 2 .. as they are, others ascending"
+    )
+    classes: int | None = tunable(None, low=2, doc="number of classes; null is that of the labels")
     sha256: str | None = tunable(None, doc="of the file; another file is refused")
     clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is the natural one")
     partition: Any = tunable("natural", kind="any", doc=PARTITION_DOC)
@@ -61,11 +74,25 @@ class TableKeys(FederatedKeys):
 
 @dataclass(frozen=True)
 class _HeldOutKeys:
-    """Names of separate arrays for testing."""
+    """Names of separate columns for testing."""
 
-    inputs: str = tunable(doc="name of the array of inputs")
-    targets: str = tunable(doc="name of the array of targets")
-    client: str | None = tunable(None, doc="name of the array that says whose each example is")
+    inputs: Any = tunable(kind="any", doc="column of inputs, or a list of columns")
+    targets: str = tunable(doc="column of targets")
+    client: str | None = tunable(None, doc="column that says whose each example is")
+
+
+@dataclass(frozen=True)
+class _TestFileKeys:
+    """A separate file for testing, with the same columns."""
+
+    path: str = tunable(doc="the file or folder")
+
+
+@dataclass(frozen=True)
+class _TestClientsKeys:
+    """Clients for testing."""
+
+    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,6 +104,8 @@ class TableTask(Federated):
         names: names of the columns.
         test_names: names of separate columns for testing; None without them.
         classes: number of classes; None for a regression.
+        given: what the document says about the classes; None for a regression.
+        scale: how inputs are scaled.
         sha256: hash of the data.
         path: dotted path of the task.
     """
@@ -85,6 +114,8 @@ class TableTask(Federated):
     names: Names
     test_names: Names | None
     classes: int | None
+    given: Classes | None
+    scale: str
     sha256: str
     path: str
 
@@ -101,27 +132,32 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         SpecError: unknown keys, wrong types or ranges, or columns that are missing or invalid.
         MissingDataError: there is no such file.
     """
-    given = {key: value for key, value in document.items() if key != "name"}
-    values = check(keys, given, path, known=("name",))
+    without_name = {key: value for key, value in document.items() if key != "name"}
+    values = check(keys, without_name, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("classes", "numbers"))
     kind = values["kind"] = _kind(values["kind"], model, join(path, "kind"))
     classified = kind == "classes"
-    source = find(values["path"], _format(document), path)
+    source = find(values["path"], _format(document), path, _test_path(document))
     if "format" in values:
         values["format"] = source.name
     names, test_names = _names(values, source, path)
-    table = load(source, names, test_names, classified, path)
+    given = Classes(class_labels.checked(values["labels"], path), values["classes"]) if classified else None
+    table = load(source, names, test_names, given, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
         raise SpecError(f"{place} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", place)
     values["sha256"] = table.sha256
     classes = values["classes"] = _classes(table, values["classes"], path) if classified else None
+    values["labels"] = None if table.labels is None else list(table.labels)
+    if table.tokens and values["scale"] != "none":
+        place = join(path, "scale")
+        raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
     labels = table.main.targets if classified else None
     owners = table.main.clients
     rows, test = _held_out(values, table, labels, path)
     parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
     metrics = () if not test else CLASSIFIED if classified else CLASSIFIED[:1]
-    notes = list(input_notes(table, model, join(path, "inputs")))
+    notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
     if classes is not None:
         notes += class_notes(table, classes, rows, test, path)
     return TableTask(
@@ -133,7 +169,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         central=central,
         metrics=metrics,
         shape=table.main.inputs.shape[1:],
-        whole=table.main.inputs.dtype.kind in WHOLE,
+        whole=values["scale"] == "none" and table.main.inputs.dtype.kind in WHOLE,
         notes=tuple(notes),
         kind=kind,
         outputs=classes or math.prod(table.main.targets.shape[1:]),
@@ -141,6 +177,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         names=names,
         test_names=test_names,
         classes=classes,
+        given=given,
+        scale=values["scale"],
         sha256=table.sha256,
         path=path,
     )
@@ -153,7 +191,7 @@ def stamp(document: Mapping[str, Any]) -> Hashable:
         document: {"name": ..., "path": ..., ...}, not checked yet.
     """
     try:
-        return find(document["path"], _format(document), "").stamp()
+        return find(document["path"], _format(document), "", _test_path(document)).stamp()
     except (KeyError, TypeError, OSError, SpecError):  # which `parse` reports
         return None
 
@@ -170,30 +208,33 @@ def build(settings: TableTask, dtype: str) -> Problem:
     """
     classified, title = settings.classes is not None, settings.source.path.name
     try:
-        table = load(settings.source, settings.names, settings.test_names, classified, settings.path)
+        table = load(settings.source, settings.names, settings.test_names, settings.given, settings.path)
     except OSError as error:
         raise MissingDataError(f"{settings.path}.path: no file {title} any more", settings.path) from error
     if table.sha256 != settings.sha256:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
     held_out = table.main if table.test is None else table.test
-    counts = {"classes": settings.classes} if classified else {}
+    counts = {name: count for name, count in (("classes", settings.classes), ("vocabulary", table.tokens)) if count}
+    scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
+
+    def of(part: TablePart, groups: Sequence[Rows]) -> Examples:
+        def inputs(rows: Rows) -> NDArray[Any]:
+            if scale is not None:
+                return scale.scaled(part.inputs, rows, dtype)
+            chosen = part.inputs[rows]
+            return chosen if chosen.dtype.kind in WHOLE else chosen.astype(dtype, copy=False)
+
+        return examples(groups, inputs, part.targets, "classes" if classified else "numbers")
+
     problem = Problem(
         model=settings.model,
-        train=_examples(table.main, settings.parts, classified, dtype),
-        test=_examples(held_out, settings.test, classified, dtype) if settings.test else None,
-        central=None if settings.central is None else _examples(table.main, (settings.central,), classified, dtype),
+        train=of(table.main, settings.parts),
+        test=of(held_out, settings.test) if settings.test else None,
+        central=None if settings.central is None else of(table.main, (settings.central,)),
         model_settings={**counts, **settings.model_settings},
     )
     forget(table)
     return problem
-
-
-def _examples(part: TablePart, groups: Sequence[Rows], classified: bool, dtype: str) -> Examples:
-    def inputs(rows: Rows) -> NDArray[Any]:
-        chosen = part.inputs[rows]
-        return chosen if chosen.dtype.kind in WHOLE else chosen.astype(dtype, copy=False)
-
-    return examples(groups, inputs, part.targets, "classes" if classified else "numbers")
 
 
 def _format(document: Mapping[str, Any]) -> Any:
@@ -209,41 +250,69 @@ def _kind(given: str | None, model: str, path: str) -> Literal["classes", "numbe
     return "numbers" if "numbers" in (given, learns) else "classes"
 
 
+def _test_path(document: Mapping[str, Any]) -> Any:
+    """The path of a separate file for testing; None without one."""
+    test = document.get("test")
+    path = test.get("path") if isinstance(test, Mapping) else None
+    return path if isinstance(path, str) else None
+
+
 def _names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names, Names | None]:
     """Names of the columns, and of those for testing. A client column is required only if the partition needs it."""
-    client, optional = values["client"], values["client"] == _CLIENT and values["partition"] != "natural"
-    if values["test"] is None and source.format.has_test(source.path):
-        own = {key: values[key] for key in ("inputs", "targets", "client") if values[key] is not None}
-        values["test"] = {key: f"{name}_test" for key, name in own.items()}
     test, place = values["test"], join(path, "test")
+    columns = source.names(path)
+    if values["inputs"] is None or values["targets"] is None:
+        choose_columns(values, columns, test if isinstance(test, str) else None, path)
+    inputs = _listed(values["inputs"], join(path, "inputs"))
+    client, optional = values["client"], values["client"] == _CLIENT and values["partition"] != "natural"
+    if test is None and source.has_test:
+        with_client = client is not None and (client in columns or not columns)
+        own = {key: values[key] for key in ("inputs", "targets", *(("client",) if with_client else ()))}
+        values["test"] = test = {key: _ended(name) for key, name in own.items()}
     if test is not None and values["test_fraction"] is not None:
         raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
     if test is None or isinstance(test, str):
-        return Names(values["inputs"], values["targets"], client, optional, test), None
+        return Names(inputs, values["targets"], client, optional, test), None
     if not isinstance(test, Mapping):
         raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
-    values["test"] = check(_HeldOutKeys, test, place)
-    return Names(values["inputs"], values["targets"], client, optional), Names(**values["test"])
+    names = Names(inputs, values["targets"], client, optional)
+    if "clients" in test:
+        values["test"] = check(_TestClientsKeys, test, place)
+        return names, None
+    if "path" in test:
+        values["test"] = check(_TestFileKeys, test, place)
+        ended = None if client is None else _ended(client)
+        return names, Names(_ended(inputs), _ended(values["targets"]), ended, client_optional=True)
+    own = values["test"] = check(_HeldOutKeys, test, place)
+    return names, Names(_listed(own["inputs"], join(place, "inputs")), own["targets"], own["client"])
+
+
+def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:
+    """The name of a column, or several."""
+    if isinstance(inputs, str):
+        return inputs
+    several = isinstance(inputs, Sequence) and all(isinstance(name, str) for name in inputs)
+    if not several or not inputs or len(set(inputs)) < len(inputs):
+        raise SpecError(f"{place} must be a column or a list of different columns, got inputs={shown(inputs)}", place)
+    return tuple(inputs)
+
+
+def _ended(name: Any) -> Any:
+    """The name of the column with test examples, or names."""
+    return f"{name}{TEST}" if isinstance(name, str) else type(name)(f"{one}{TEST}" for one in name)
 
 
 def _classes(table: Table, given: int | None, path: str) -> int:
     parts = [table.main] if table.test is None else [table.main, table.test]
-    largest = max(int(part.targets.max()) for part in parts)
+    largest = len(table.labels) - 1 if table.labels else max(int(part.targets.max()) for part in parts)
     if given is not None:
         if largest >= given:
             place = join(path, "classes")
             raise SpecError(f"{place} must be above the largest class, {largest}, got classes={given}", place)
         return given
-    place = join(path, "targets")
-    different = len(np.unique(np.concatenate([np.unique(part.targets) for part in parts])))
-    if different < 2:
+    if not largest:
+        place = join(path, "targets")
         raise SpecError(f"{place} must hold at least two classes, got one: give classes if there are more", place)
-    if largest + 1 > different + _SPARSE:
-        raise SpecError(
-            f"{place} must be numbered from 0 on, got {different} classes up to {largest}: number them anew, "
-            "or give classes",
-            place,
-        )
     return largest + 1
 
 
@@ -254,6 +323,11 @@ def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: s
         return everything, _grouped(np.arange(len(table.test.targets)), table.test.clients)
     if table.mask is not None:
         return everything[~table.mask], _grouped(everything[table.mask], owners)
+    if isinstance(values["test"], Mapping):
+        held_out = _test_clients(
+            values["test"]["clients"], table.main, values["split_seed"], join(path, "test.clients")
+        )
+        return everything[~held_out], _grouped(everything[held_out], owners)
     fraction = values["test_fraction"]
     if fraction is None:
         fraction = values["test_fraction"] = _TEST_FRACTION
@@ -273,6 +347,30 @@ def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: s
             place,
         )
     return rest, _grouped(test, owners)
+
+
+def _test_clients(wanted: Any, part: TablePart, seed: int, place: str) -> NDArray[np.bool_]:
+    """(examples,) True for the examples of the clients for testing."""
+    if part.clients is None:
+        raise SpecError(f"{place} must be left out of data without a client column, got clients={shown(wanted)}", place)
+    people = len(part.people)
+    if isinstance(wanted, list | tuple):
+        names = [str(name) for name in wanted]
+        known = part.people.astype(str)
+        for name in names:
+            if name not in known:
+                raise SpecError(f"{place}: no client {shown(name)}: {hint(name, known.tolist())}", place)
+        chosen = np.flatnonzero(np.isin(known, names))
+    else:
+        fraction = number(wanted, place)
+        if not 0 < fraction < 1:
+            raise SpecError(f"{place} must be in (0, 1), or a list of names, got clients={shown(wanted)}", place)
+        chosen = partitions.choose(np.arange(people), round(fraction * people), seed)
+    if not 0 < len(chosen) < people:
+        raise SpecError(
+            f"{place} must set a client aside and leave one, got clients={shown(wanted)} of {people}", place
+        )
+    return np.isin(part.clients, chosen)
 
 
 def _grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:

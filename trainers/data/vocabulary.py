@@ -13,26 +13,26 @@ from trainers.errors import SpecError
 _CODES = 0x110000  # code points of Unicode
 
 
-def numbered(parts: Sequence[NDArray[Any]], place: str, characters: bool) -> tuple[list[NDArray[Any]], int]:
+def numbered(parts: Sequence[NDArray[Any]], place: str) -> tuple[list[NDArray[Any]], int]:
     """(tokens as numbers from 0 on, number of different tokens), in the smallest type that holds them.
 
     Args:
-        parts: arrays of strings, with one vocabulary for all.
+        parts: arrays of strings, with one vocabulary for all. Arrays (examples,) are sequences of characters and get
+            shape (examples, characters); arrays of more axes hold one token in each place.
         place: dotted path of the setting, for errors.
-        characters: arrays (examples,) are sequences of characters and get shape (examples, characters); arrays of more
-            axes hold one token in each place.
 
     Raises:
         SpecError: sequences of characters have different lengths.
 
     Examples:
-        >>> numbered([np.array(["ba", "ca"])], "task.inputs", True)
+        >>> numbered([np.array(["ba", "ca"])], "task.inputs")
         ([array([[1, 0],
                [2, 0]], dtype=uint8)], 3)
-        >>> numbered([np.array(["tea", "ale", "tea"])], "task.targets", False)
-        ([array([1, 0, 1], dtype=uint8)], 2)
+        >>> numbered([np.array([["the", "tea"], ["the", "ale"]])], "task.inputs")
+        ([array([[2, 1],
+               [2, 0]], dtype=uint8)], 3)
     """
-    if characters and parts[0].ndim == 1:
+    if parts[0].ndim == 1:
         codes = _codes(parts, place)
         present = np.zeros(_CODES, np.bool_)
         for part in codes:

@@ -4,13 +4,16 @@
 
 `format` is found by the file's name unless it is given:
 
-- leaf: LEAF's JSON, a file or a folder with `train` and `test`; the columns are x, y and client, the user. The folder
-  `test` holds the test examples, by user.
-- npz: arrays of an .npz file, as in the task npz.
+- csv: comma- or tab-separated values with the columns' names in the first row; jsonl: JSON lines; parquet; arrow:
+  Arrow, Feather and Hugging Face datasets saved to disk.
+- idx: MNIST's files; cifar_pickles: CIFAR's for Python; image_folder: CLASS/image.png or CLIENT/CLASS/image.png.
+- hdf5: TensorFlow Federated's files; leaf: LEAF's JSON, by user; npz: arrays, as in the task npz.
 
-`inputs`, `targets` and `client` name columns; the rest is as in the task npz. In LEAF's files, strings are replaced by
-numbers: of the characters for a string as inputs, of the tokens for a list of strings, of the classes for targets. A
-number is the string's place in the sorted vocabulary.
+A folder with `train` and `test`, as folders or in the files' names, brings its own test examples.
+
+`inputs` names a column, or a list of columns: numbers stay as they are, categories become one-hot. A string alone is
+replaced by the numbers of its characters, a list of strings by those of its tokens: places in the sorted vocabulary.
+`targets` names labels of any kind, or numbers for models of numbers. The rest is as in the task npz.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from typing import Any
 from trainers.data import table_task
 from trainers.data.data_source import AUTO, formats
 from trainers.data.federated import settings_of
-from trainers.data.folder import VARIABLE
 from trainers.data.table_task import TableKeys, TableTask, build, stamp
 from trainers.hyperparameters import tunable
 
@@ -37,7 +39,6 @@ METRICS = ("test_loss", "test_accuracy")
 class _DataKeys(TableKeys):
     """The keys of a document."""
 
-    path: str = tunable(doc=f"the file or folder, from the current directory or ${VARIABLE}")
     format: str = tunable(AUTO, doc=f"of the data: {', '.join(formats())}; {AUTO} is the one that recognises them")
 
 

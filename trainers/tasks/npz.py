@@ -4,12 +4,15 @@
 
     numpy.savez("mine.npz", x=inputs, y=labels, client=names)
 
-`inputs` names an array (examples, ...) of numbers, which are used unscaled; a model of word ids gets whole numbers.
-`targets` names class numbers (examples,) from 0 on, or, for "linear" and other models of numbers, numbers (examples,)
-or (examples, outputs). `client` names whole numbers or strings (examples,).
+`inputs` names an array (examples, ...) of numbers, or a list of arrays; `scale` fits a scale to the training clients
+(none by default; a model of word ids gets whole numbers). `targets` names labels (examples,), whole numbers or strings,
+or, for "linear" and other models of numbers, numbers (examples,) or (examples, outputs). Labels 0, 1, 2 ... are class
+numbers; others are numbered in ascending order, or in that of `labels`. `client` names whole numbers or strings
+(examples,).
 
-Test examples are those that a true/false array marks, `"test": "is_test"`; or separate arrays,
-`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional); otherwise
+Test examples are those that a true/false array marks, `"test": "is_test"`; those of separate arrays,
+`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional), or of another file,
+`"test": {"path": "later.npz"}`; those of some clients, `"test": {"clients": 0.2}`, or their names; otherwise
 `test_fraction`, 0.2 by default, of each client's examples (of each class if the partition is not natural).
 
 The default is the natural partition, with one client for each value in the client array. The others are as in the task

@@ -17,34 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.archive import DAMAGE
+from trainers.data.columns import Columns
+from trainers.data.damage import reading
 from trainers.data.growing_column import GrowingColumn
 from trainers.data.json_text import JsonText
-from trainers.errors import SpecError
+from trainers.data.sides import TEST, SideColumns, require_files, sides, title
 from trainers.values import shown
 
 FOLDERS = True
-STRINGS = True
 _ENDINGS = (".json", ".json.gz")
 _CLIENT = "client"
-_TEST = "_test"
-
-
-class _LeafColumns:
-    """The columns of the training and test users.
-
-    Args:
-        sides: ending of a column's name -> users.
-    """
-
-    def __init__(self, sides: Mapping[str, _Users]) -> None:
-        self._sides = sides
-        self.names = [f"{name}{ending}" for ending, users in sides.items() for name in (*users.names, _CLIENT)]
-
-    def array(self, name: str, place: str) -> NDArray[Any]:
-        ending = _TEST if _TEST in self._sides and name.endswith(_TEST) else ""
-        users, plain = self._sides[ending], name.removesuffix(ending)
-        return users.clients() if plain == _CLIENT else users.columns[plain].array()
 
 
 class _Users:
@@ -56,15 +38,21 @@ class _Users:
 
     def __init__(self, wanted: Collection[str]) -> None:
         self.wanted = wanted
-        self.names: list[str] = []
+        self._names: list[str] = []
         self.columns: dict[str, GrowingColumn] = {}
         self.files: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
 
-    def clients(self) -> NDArray[np.int64]:
-        """(examples,) users, numbered in the order of their names."""
-        numbers = {user: number for number, user in enumerate(sorted(self.sizes))}
-        return np.repeat([numbers[user] for user in self.sizes], list(self.sizes.values()))
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the columns."""
+        return (*self._names, _CLIENT)
+
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column."""
+        if name == _CLIENT:
+            return np.repeat(list(self.sizes), list(self.sizes.values()))
+        return self.columns[name].array()
 
     def read(self, file: Path, title: str) -> None:
         """Adds the users of a file.
@@ -99,8 +87,8 @@ class _Users:
         if not isinstance(data, Mapping):
             raise ValueError(f"must be an object of lists, got {shown(data)}")
         if not self.files:
-            self.names = [name for name in data if name != _CLIENT]
-            self.columns = {name: GrowingColumn() for name in self.names if name in self.wanted}
+            self._names = [name for name in data if name != _CLIENT]
+            self.columns = {name: GrowingColumn() for name in self._names if name in self.wanted}
         self.files[user] = title
         sizes = {}
         for name in self.columns:
@@ -124,56 +112,40 @@ class _Users:
 
 def recognises(path: Path) -> bool:
     """Whether it is a file with the ending .json or .json.gz, or a folder of them."""
-    return path.name.endswith(_ENDINGS) if path.is_file() else bool(files(path))
+    return _belongs(path) if path.is_file() else bool(files(path))
 
 
 def files(path: Path) -> Sequence[Path]:
     """The file; or the files of `train` and `test`, or of the folder without them."""
-    return [file for side in _sides(path).values() for file in side]
+    return [file for side in sides(path, _belongs).values() for file in side]
 
 
 def has_test(path: Path) -> bool:
     """Whether there is a folder `test` with files."""
-    return _TEST in _sides(path)
+    return TEST in sides(path, _belongs)
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> _LeafColumns:
+def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     """The columns of a file or folder.
 
     Raises:
         SpecError: a file is damaged or not LEAF's, or a user is in two files of a side.
     """
-    sides = _sides(path)
-    if not sides.get("") or not all(file.resolve().is_relative_to(path) for side in sides.values() for file in side):
-        rule = "LEAF's .json or .json.gz files, in the folder itself or in its train and test, and no links out of it"
-        raise SpecError(f"{place} must be a folder of {rule}, got {path.name}", place)
-    read: dict[str, _Users] = {}
-    for ending, side in sides.items():
-        endless = [name for name in wanted if _TEST not in sides or name.endswith(_TEST) == (ending == _TEST)]
-        users = read[ending] = _Users({name.removesuffix(ending) for name in endless})
+    found = sides(path, _belongs)
+    rule = "a folder of LEAF's .json or .json.gz files, in the folder itself or in its train and test"
+    require_files(path, found, rule, place)
+    columns: dict[str, _Users] = {}
+    for ending, side in found.items():
+        endless = [name for name in wanted if TEST not in found or name.endswith(TEST) == (ending == TEST)]
+        users = columns[ending] = _Users({name.removesuffix(ending) for name in endless})
         for file in side:
-            title = file.name if file == path else str(file.relative_to(path))
-            try:
-                users.read(file, title)
-            except DAMAGE as error:
-                reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-                raise SpecError(f"{place}: {title}: {reason}", place) from error
-    return _LeafColumns(read)
+            with reading(title(file, path), place):
+                users.read(file, title(file, path))
+    return SideColumns(columns)
 
 
-def _sides(path: Path) -> Mapping[str, Sequence[Path]]:
-    """Ending of the columns' names -> files."""
-    if path.is_file():
-        return {"": [path]}
-    train, test = _json_files(path / "train"), _json_files(path / "test")
-    if train or test:
-        return {"": train, **({_TEST: test} if test else {})}
-    return {"": _json_files(path)}
-
-
-def _json_files(folder: Path) -> list[Path]:
-    files = folder.iterdir() if folder.is_dir() else ()
-    return sorted(file for file in files if file.name.endswith(_ENDINGS) and file.name[0] != "." and file.is_file())
+def _belongs(file: Path) -> bool:
+    return file.name.endswith(_ENDINGS)
 
 
 def _require_counts(facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:

@@ -1,0 +1,137 @@
+"""Columns of an Arrow table as arrays: numbers, strings, lists of one length, and images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data.damage import DAMAGE
+from trainers.data.image_files import decoded
+from trainers.errors import SpecError
+from trainers.values import shown
+
+LONGEST = 256
+"""Characters of strings of different lengths: a shorter one takes as much memory as the longest."""
+
+_BLOCK = 2**24
+_RATIO = 1032  # bytes that gzip makes of one, at most
+
+
+class ArrowColumns:
+    """The columns of an Arrow table.
+
+    Args:
+        table: a `pyarrow.Table` with the columns that are needed.
+        names: all columns of the data, for errors that name them.
+    """
+
+    def __init__(self, table: Any, names: Sequence[str]) -> None:
+        self.table, self.names = table, names
+
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column."""
+        try:
+            array = _array(self.table.column(name))
+        except DAMAGE as error:
+            raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
+        array.setflags(write=False)
+        return array
+
+
+def block_size(path: Path) -> int:
+    """Bytes of a text file, perhaps gzipped, that are parsed at once; a row must fit."""
+    return min(_BLOCK, max(1, path.stat().st_size) * (_RATIO if path.suffix == ".gz" else 1) + 1)
+
+
+def together(tables: Sequence[Any]) -> Any:
+    """One table of the rows of all; whole numbers become fractions where a table has these.
+
+    Args:
+        tables: at least one `pyarrow.Table`, with the same columns.
+    """
+    import pyarrow as pa
+
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
+
+
+def require_names(names: Sequence[str]) -> Sequence[str]:
+    """The names of columns, which are different and not empty.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for number, name in enumerate(names):
+        if not name.strip():
+            raise ValueError(f"must have a name for each column in its first row, got none for column {number + 1}")
+        if name in names[:number]:
+            raise ValueError(f"must have different names of columns, got {shown(name)} twice")
+    return names
+
+
+def _array(column: Any) -> NDArray[Any]:
+    """A column as an array; the error is a rule, "must ..."."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if not len(column):
+        raise ValueError("must hold examples, got none")
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise ValueError(
+            f"must have a value in every row, got none in {column.null_count} of {len(column)} rows, first in row "
+            f"{row}: fill them in, or leave out these rows or this column"
+        )
+    if pa.types.is_dictionary(kind):
+        return _array(column.cast(kind.value_type))
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.asarray(column.to_numpy())
+    if pa.types.is_decimal(kind):
+        return np.asarray(column.cast(pa.float64()).to_numpy())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _strings(column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _lists(column)
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        images = pc.struct_field(column, "bytes")
+        if images.null_count:
+            raise ValueError("must hold the bytes of images, got paths to other files")
+        return decoded([(f"row {row}", image) for row, image in enumerate(images.to_pylist())])
+    if pa.types.is_temporal(kind):
+        raise ValueError(
+            f"must hold numbers or strings, got dates ({kind}): leave it out, or store a number such as the days since "
+            "a first day"
+        )
+    if pa.types.is_binary(kind):
+        raise ValueError("must hold text in UTF-8, got other bytes: save the file as UTF-8")
+    raise ValueError(f"must hold numbers, strings, lists of them or images, got {kind}")
+
+
+def _strings(column: Any) -> NDArray[Any]:
+    import pyarrow.compute as pc
+
+    lengths = pc.min_max(pc.utf8_length(column)).as_py()
+    if lengths["max"] is not None and lengths["min"] < lengths["max"] > LONGEST:
+        raise ValueError(
+            f"must hold strings of one length, or of at most {LONGEST} characters, got one of {lengths['max']}"
+        )
+    return np.asarray(column.to_pylist(), dtype=np.str_)
+
+
+def _lists(column: Any) -> NDArray[Any]:
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(column)
+    shortest, longest = pc.min_max(lengths).as_py().values()
+    if shortest != longest:
+        row = pc.index(pc.not_equal(lengths, lengths[0]), True).as_py()
+        raise ValueError(
+            f"must have lists of one length, got {lengths[0].as_py()} values in row 0 and {lengths[row].as_py()} in "
+            f"row {row}"
+        )
+    values = _array(pc.list_flatten(column))
+    return values.reshape(len(column), longest or 0, *values.shape[1:])

@@ -1,0 +1,83 @@
+"""Class numbers for labels of any kind: strings, numbers that begin at 1, numbers with gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data.partitions import Rows
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+from trainers.values import shown
+
+Labels = tuple[str, ...] | tuple[int, ...]
+
+
+def checked(value: Any, path: str) -> Labels | None:
+    """The labels that a document gives, in the order of their classes.
+
+    Args:
+        value: the value of `labels`; None finds them in the data.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: they are not different strings or different whole numbers.
+    """
+    place = join(path, "labels")
+    if value is None:
+        return None
+    kinds = {type(label) for label in value} if isinstance(value, list | tuple) else set()
+    if kinds not in ({str}, {int}) or len(set(value)) < len(value):
+        raise SpecError(
+            f"{place} must be a list of different strings or of different whole numbers, got labels={shown(value)}",
+            place,
+        )
+    return tuple(value)
+
+
+def numbered(
+    parts: Sequence[NDArray[Any]], given: Labels | None, classes: int | None, path: str
+) -> tuple[list[Rows], Labels | None]:
+    """(class numbers of each part, labels in the order of their numbers or None if the labels are the numbers).
+
+    Whole numbers 0, 1, 2 ... without gaps are class numbers, and with `classes` all whole numbers below it. All other
+    labels get their places in ascending order.
+
+    Args:
+        parts: (examples,) labels, strings or whole numbers.
+        given: labels that there are; None finds them.
+        classes: number of classes, which may exceed that of the labels; None does not say.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: a label is not among the given ones, or there are more labels than classes.
+
+    Examples:
+        >>> numbered([np.array(["no", "yes", "no"])], None, None, "task")
+        ([array([0, 1, 0])], ('no', 'yes'))
+        >>> numbered([np.array([1, 2, 4])], None, None, "task")
+        ([array([0, 1, 2])], (1, 2, 4))
+        >>> numbered([np.array([1, 2, 4])], None, 5, "task")
+        ([array([1, 2, 4])], None)
+    """
+    found = np.unique(np.concatenate([np.unique(part) for part in parts]))
+    if given is None:
+        whole = found.dtype.kind != "U"
+        if whole and (int(found[0]), int(found[-1])) == (0, len(found) - 1):
+            return list(parts), None
+        if whole and classes is not None and found[0] >= 0 and found[-1] < classes:
+            return list(parts), None
+        known = found
+    else:
+        known = np.array(given)
+        if (known.dtype.kind == "U") != (found.dtype.kind == "U") or not np.isin(found, known).all():
+            alike = (known.dtype.kind == "U") == (found.dtype.kind == "U")
+            other = (found[~np.isin(found, known)] if alike else found)[0].item()
+            place = join(path, "labels")
+            raise SpecError(f"{place} must have every label of the data, got none for {shown(other)}", place)
+    order = np.argsort(known)
+    numbers = [order[np.searchsorted(known, part, sorter=order)].astype(np.int64) for part in parts]
+    return numbers, tuple(known.tolist())

@@ -1,0 +1,36 @@
+"""Errors of damaged files, in one line with the file's name and the reason."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trainers.data import archive
+from trainers.errors import SpecError
+
+DAMAGE = (*archive.DAMAGE, ArithmeticError, AttributeError, LookupError, TypeError, struct.error)
+"""Errors that libraries raise for damaged files."""
+
+
+@contextmanager
+def reading(title: str, place: str, *more: type[Exception]) -> Iterator[None]:
+    """Turns an error from reading a file into one that names it.
+
+    Args:
+        title: name of the file.
+        place: dotted path of the setting that names the data.
+        more: further errors of the library that reads.
+
+    Raises:
+        SpecError: the file is damaged.
+    """
+    errors: tuple[type[BaseException], ...] = (*DAMAGE, *more)
+    try:
+        yield
+    except SpecError:
+        raise
+    except errors as error:
+        plain = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
+        reason = str(error) if plain and str(error) else f"{type(error).__name__}: {error}"
+        raise SpecError(f"{place}: {title}: {reason}", place) from error

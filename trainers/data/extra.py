@@ -1,0 +1,27 @@
+"""Libraries of the extra driftline[data], imported when a format needs them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from trainers.errors import MissingDataError
+
+
+def library(module: str, what: str, place: str = "") -> Any:
+    """A library.
+
+    Args:
+        module: dotted name, such as "PIL.Image".
+        what: what needs it.
+        place: dotted path of the setting that names the data.
+
+    Raises:
+        MissingDataError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        where = f"{place}: " if place else ""
+        name = module.partition(".")[0]
+        raise MissingDataError(f"{where}{what} need {name}: pip install 'driftline[data]'", place) from error

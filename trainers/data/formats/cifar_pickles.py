@@ -1,0 +1,111 @@
+"""CIFAR-10 and CIFAR-100 as published for Python: data_batch_1 .. data_batch_5 and test_batch, or train and test.
+
+The data are a folder, or one file. The columns are `image`, (examples, 3, 32, 32), and `label`, or `fine_label` and
+`coarse_label`. The files are pickles, of which nothing is executed: arrays, numbers, strings, lists and mappings are
+read, and every other name in them is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data.columns import Columns
+from trainers.data.damage import reading
+from trainers.data.plain_pickle import load
+from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.values import shown
+
+FOLDERS = True
+_NAME = re.compile(r"^(data_batch(_\d+)?|test_batch|train|test)$")
+_KEYS = {b"data": "image", b"labels": "label", b"fine_labels": "fine_label", b"coarse_labels": "coarse_label"}
+_SHAPE = (3, 32, 32)
+
+
+class _Batches:
+    """The batches of one side, one after another."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[NDArray[Any]]] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the columns."""
+        return list(self._parts)
+
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column."""
+        return np.concatenate(self._parts[name])
+
+    def add(self, file: Path) -> None:
+        """Adds a file.
+
+        Raises:
+            ValueError: it is damaged, or another pickle.
+        """
+        batch = load(file.read_bytes())
+        if not isinstance(batch, dict):
+            raise ValueError("must hold a mapping, as CIFAR's batches do")
+        keys = {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
+        found = {name: keys[key] for key, name in _KEYS.items() if key in keys}
+        image = found.get("image")
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape[1:] != (np.prod(_SHAPE),):
+            raise ValueError(f"must hold data, bytes of shape (examples, {np.prod(_SHAPE)}), as CIFAR's batches do")
+        if self._parts and list(found) != list(self._parts):
+            raise ValueError(f"must hold {', '.join(self._parts)} as the others do, got {', '.join(found)}")
+        for name, values in found.items():
+            array = image.reshape(-1, *_SHAPE) if name == "image" else np.asarray(values)
+            if name != "image" and (array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(image)):
+                raise ValueError(f"must hold a whole number for each image in {name}, got {shown(str(array.dtype))}")
+            self._parts.setdefault(name, []).append(array)
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a file of CIFAR's names that begins as a pickle, or a folder of them."""
+    one = next(iter(sides(path, _belongs)[""]), None)
+    if one is None or not _belongs(one):
+        return False
+    with one.open("rb") as file:
+        return file.read(1) in (b"\x80", b"(")
+
+
+def files(path: Path) -> Sequence[Path]:
+    """The batches."""
+    return [file for side in sides(path, _belongs).values() for file in side]
+
+
+def has_test(path: Path) -> bool:
+    """Whether a folder has a batch of test examples."""
+    return TEST in sides(path, _belongs)
+
+
+def names(path: Path, place: str) -> Sequence[str]:
+    """Names of the columns."""
+    with_fine = any(file.name == "train" for file in files(path)) or path.name in ("train", "test")
+    return ("image", "fine_label", "coarse_label") if with_fine else ("image", "label")
+
+
+def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+    """The columns of a file or folder.
+
+    Raises:
+        SpecError: a file is damaged, or names something that is no array.
+    """
+    found = sides(path, _belongs)
+    require_files(path, found, "a folder of CIFAR's batches for Python, such as data_batch_1", place)
+    columns: dict[str, Columns] = {}
+    for ending, side in found.items():
+        columns[ending] = batches = _Batches()
+        for file in side:
+            with reading(title(file, path), place):
+                batches.add(file)
+    return SideColumns(columns)
+
+
+def _belongs(file: Path) -> bool:
+    return bool(_NAME.match(file.name))

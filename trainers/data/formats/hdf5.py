@@ -1,0 +1,161 @@
+"""TensorFlow Federated's HDF5 (.h5, .hdf5): examples/CLIENT/COLUMN, as fed_emnist_train.h5 and fed_emnist_test.h5.
+
+The data are a file, or a folder with files of training and of test examples. The columns are those of the clients
+(EMNIST: pixels and label; CIFAR-100: image, label and coarse_label; Shakespeare: snippets) and `client`. Images of
+bytes with the channels last get them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data.arrow_columns import LONGEST
+from trainers.data.columns import Columns
+from trainers.data.damage import reading
+from trainers.data.extra import library
+from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.values import shown
+
+FOLDERS = True
+_ENDINGS = (".h5", ".hdf5")
+_ROOT = "examples"
+_CLIENT = "client"
+_IMAGES, _CHANNELS = 4, (1, 3)  # axes; channels of images
+_MOST = 2000  # bytes that one stored byte can become
+
+
+class _Hdf5Columns:
+    """The columns of one file.
+
+    Args:
+        names: of the columns, and `client`.
+        clients: (examples,) names of clients.
+        arrays: column -> examples.
+    """
+
+    def __init__(self, names: Sequence[str], clients: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.names = (*names, _CLIENT)
+        self._arrays = {**arrays, _CLIENT: clients}
+
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column."""
+        return self._arrays[name]
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a file with the ending .h5 or .hdf5, or a folder of them."""
+    return _belongs(path) if path.is_file() else bool(files(path))
+
+
+def files(path: Path) -> Sequence[Path]:
+    """The file; or the files of the folder."""
+    return [file for side in sides(path, _belongs).values() for file in side]
+
+
+def has_test(path: Path) -> bool:
+    """Whether a folder has a file of test examples."""
+    return TEST in sides(path, _belongs)
+
+
+def names(path: Path, place: str) -> Sequence[str]:
+    """Names of the columns of the first client, and `client`."""
+    file = _sides(path, place)[""][0]
+    with reading(title(file, path), place), _opened(file, place) as clients:
+        return (*clients[next(iter(clients))], _CLIENT)
+
+
+def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+    """The columns of a file or folder.
+
+    Raises:
+        SpecError: a file is damaged or not TensorFlow Federated's.
+        MissingDataError: h5py is not installed.
+    """
+    columns: dict[str, Columns] = {}
+    for ending, side in _sides(path, place).items():
+        plain = {name.removesuffix(ending) for name in wanted if name.endswith(ending)}
+        with reading(title(side[0], path), place), _opened(side[0], place) as clients:
+            columns[ending] = _columns(clients, plain)
+    return SideColumns(columns)
+
+
+def _sides(path: Path, place: str) -> Any:
+    found = sides(path, _belongs)
+    rule = "a file .h5 of TensorFlow Federated, or a folder with one for training and one for testing"
+    require_files(path, found, rule, place)
+    with reading(path.name, place):
+        if any(len(side) > 1 for side in found.values()):
+            raise ValueError(f"must be {rule}, got {', '.join(file.name for side in found.values() for file in side)}")
+    return found
+
+
+def _belongs(file: Path) -> bool:
+    return file.name.endswith(_ENDINGS)
+
+
+@contextmanager
+def _opened(file: Path, place: str) -> Iterator[Any]:
+    """The group of the clients."""
+    with library("h5py", "HDF5 files", place).File(file) as opened:
+        clients = opened.get(_ROOT)
+        if clients is None or not hasattr(clients, "keys") or not len(clients):
+            raise ValueError(f"must have clients in the group {_ROOT}, as files of TensorFlow Federated do")
+        yield clients
+
+
+def _columns(clients: Any, wanted: Collection[str]) -> _Hdf5Columns:
+    names: list[str] = []
+    sizes: dict[str, int] = {}
+    parts: dict[str, list[NDArray[Any]]] = {}
+    for client in clients:
+        group = clients[client]
+        try:
+            if not names:
+                names = list(group)
+                parts = {name: [] for name in names if name in wanted}
+            columns = {name: _dataset(group, name) for name in parts}
+            lengths = {len(column) for column in columns.values()}
+            if len(lengths) > 1:
+                raise ValueError("columns must have one row for each example")
+            sizes[client] = lengths.pop() if lengths else 0
+            for name, column in columns.items():
+                parts[name].append(column)
+        except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(f"client {shown(client)}: {error}") from error
+    arrays = {}
+    for name, rows in parts.items():
+        if len({array.shape[1:] for array in rows}) > 1:
+            raise ValueError(f"{name} must have examples of one shape for all clients")
+        arrays[name] = _images_first(np.concatenate(rows))
+    return _Hdf5Columns(names, np.repeat(list(sizes), list(sizes.values())), arrays)
+
+
+def _dataset(group: Any, name: str) -> NDArray[Any]:
+    dataset = group[name]
+    if not hasattr(dataset, "shape") or dataset.shape is None or not dataset.shape:
+        raise ValueError(f"{name} must be an array with a row for each example")
+    if dataset.external or dataset.is_virtual or dataset.file != group.file:
+        raise ValueError(f"{name} must be in the file itself, not in another one")
+    if dataset.dtype.kind == "O":
+        if dataset.size > _MOST * max(1, dataset.id.get_storage_size()):
+            raise ValueError(f"{name} is damaged")
+        strings = [str(text) for text in dataset.asstr()[...].reshape(-1).tolist()]
+        longest, shortest = max(map(len, strings), default=0), min(map(len, strings), default=0)
+        if shortest < longest > LONGEST:
+            raise ValueError(f"{name} must hold strings of one length, or of at most {LONGEST} characters")
+        return np.array(strings, dtype=np.str_).reshape(dataset.shape)
+    if dataset.size * dataset.dtype.itemsize > _MOST * max(1, dataset.id.get_storage_size()):
+        raise ValueError(f"{name} is damaged: its shape {dataset.shape} needs more than the file holds")
+    array = np.asarray(dataset[...])
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+
+
+def _images_first(array: NDArray[Any]) -> NDArray[Any]:
+    images = array.dtype == np.uint8 and array.ndim == _IMAGES and array.shape[-1] in _CHANNELS
+    return np.ascontiguousarray(array.transpose(0, 3, 1, 2)) if images else array

@@ -1,0 +1,88 @@
+"""Training and test examples of one data set: their files in a folder, and their columns together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trainers.data.columns import Columns
+from trainers.errors import SpecError
+
+TEST = "_test"
+"""Ending of the names of test columns, as in x_test."""
+
+Sides = Mapping[str, Sequence[Path]]
+"""Ending of the columns' names, "" or `TEST` -> files."""
+
+_TRAIN_NAME = re.compile(r"(^|[-_. ])train([-_. ]|$)", re.I)
+_TEST_NAME = re.compile(r"(^|[-_. ])(test|t10k)([-_. ]|$)", re.I)
+
+
+class SideColumns:
+    """The columns of training and of test examples.
+
+    Args:
+        sides: ending of a column's name -> columns.
+    """
+
+    def __init__(self, sides: Mapping[str, Columns]) -> None:
+        self._columns = {
+            f"{name}{ending}": (columns, name) for ending, columns in sides.items() for name in columns.names
+        }
+        self.names = list(self._columns)
+
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column of either side."""
+        columns, plain = self._columns[name]
+        return columns.array(plain, place)
+
+
+def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:
+    """The files of a file or folder.
+
+    Those of the folders `train` and `test`; without them, the files of the folder: those with "test" (or "t10k") in
+    their names are test examples, those with "train" or, without such names, all others training examples.
+
+    Args:
+        path: of the file or folder.
+        belongs: whether a file, by its name, belongs to the data.
+    """
+    if path.is_file():
+        return {"": [path]}
+    train, test = (_files(path / side, belongs) for side in ("train", "test"))
+    if not train and not test:
+        everything = _files(path, belongs)
+        test = [file for file in everything if _TEST_NAME.search(file.name)]
+        train = [file for file in everything if _TRAIN_NAME.search(file.name)]
+        train = train or [file for file in everything if file not in test]
+        if not train:
+            train, test = test, []
+    return {"": train, **({TEST: test} if test else {})}
+
+
+def require_files(path: Path, files: Sides, rule: str, place: str) -> None:
+    """Raises a SpecError if there are no files, or one is a link out of the folder.
+
+    Args:
+        path: of the file or folder.
+        files: from `sides`.
+        rule: what the folder must hold.
+        place: dotted path of the setting that names the data.
+    """
+    inside = all(file.resolve().is_relative_to(path) for side in files.values() for file in side)
+    if not files.get("") or not inside:
+        raise SpecError(f"{place} must be {rule}, and no links out of it, got {path.name}", place)
+
+
+def title(file: Path, path: Path) -> str:
+    """A file's name in errors: below the folder of the data, if it is one."""
+    return file.name if file == path else str(file.relative_to(path))
+
+
+def _files(folder: Path, belongs: Callable[[Path], bool]) -> list[Path]:
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(file for file in found if file.name[0] not in "._" and belongs(file) and file.is_file())

@@ -1,0 +1,81 @@
+"""Formats of tables: each file of a side holds rows of the same columns, read into one Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainers.data.arrow_columns import ArrowColumns, require_names, together
+from trainers.data.columns import Columns
+from trainers.data.damage import reading
+from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+
+
+class TableFiles:
+    """The functions of a format whose files are tables.
+
+    Args:
+        endings: of the files' names.
+        header: maps a file to the names of its columns.
+        table: maps a file and the names of the columns to read to a `pyarrow.Table`.
+    """
+
+    def __init__(
+        self,
+        endings: tuple[str, ...],
+        header: Callable[[Path], Sequence[str]],
+        table: Callable[[Path, Sequence[str]], Any],
+    ) -> None:
+        self.endings, self._header, self._table = endings, header, table
+
+    def recognises(self, path: Path) -> bool:
+        """Whether it is a file with such an ending, or a folder of them."""
+        return self._belongs(path) if path.is_file() else bool(self.files(path))
+
+    def files(self, path: Path) -> Sequence[Path]:
+        """The file; or the files of the folder, or of its train and test."""
+        return [file for side in sides(path, self._belongs).values() for file in side]
+
+    def has_test(self, path: Path) -> bool:
+        """Whether a folder has files of test examples."""
+        return TEST in sides(path, self._belongs)
+
+    def names(self, path: Path, place: str) -> Sequence[str]:
+        """Names of the columns of the training examples."""
+        found = sides(path, self._belongs)
+        self._require(path, found, place)
+        return self._names(found[""][0], path, place)
+
+    def read(self, path: Path, wanted: Sequence[str], place: str) -> Columns:
+        """The columns of a file or folder."""
+        found = sides(path, self._belongs)
+        self._require(path, found, place)
+        columns: dict[str, Columns] = {}
+        for ending, side in found.items():
+            plain = [name.removesuffix(ending) for name in wanted if name.endswith(ending)]
+            names, tables = self._names(side[0], path, place), []
+            for file in side:
+                with reading(title(file, path), place, *_arrow_errors()):
+                    table = self._table(file, [name for name in names if name in plain])
+                    table.validate(full=True)
+                    tables.append(table)
+            with reading(path.name, place, *_arrow_errors()):
+                columns[ending] = ArrowColumns(together(tables), names)
+        return SideColumns(columns)
+
+    def _belongs(self, file: Path) -> bool:
+        return file.name.endswith(self.endings)
+
+    def _names(self, file: Path, path: Path, place: str) -> Sequence[str]:
+        with reading(title(file, path), place, *_arrow_errors()):
+            return require_names(self._header(file))
+
+    def _require(self, path: Path, found: Any, place: str) -> None:
+        require_files(path, found, f"a file or a folder of files {', '.join(self.endings)}", place)
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    import pyarrow as pa
+
+    return (pa.ArrowException,)
