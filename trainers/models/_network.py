@@ -38,7 +38,7 @@ from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.one_by_one import EXAMPLES as LOOP_EXAMPLES
 from trainers.engine.oracles.one_by_one import Loop
-from trainers.engine.oracles.oracle import Batch, Oracle, PassEnd, client_major, example_weights
+from trainers.engine.oracles.oracle import Batch, Matrices, Oracle, PassEnd, client_major, example_weights
 from trainers.engine.oracles.vmapped import EXAMPLES as VMAP_EXAMPLES
 from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
@@ -161,6 +161,40 @@ class Network:
             for name, view in self.layout.views(params).items():
                 parameters[name].copy_(view)
         return module.cpu().eval()
+
+    def hidden_matrices(self) -> Matrices:
+        """See HasMatrices: found by the module's answer to two examples."""
+        ends = self._ends()
+        inner = [entry for entry in self.layout.entries if len(entry.shape) > 1 and entry.name not in ends]
+        return tuple((slice(entry.offset, entry.offset + entry.extent), entry.shape[0]) for entry in inner)
+
+    def _ends(self) -> set[str]:
+        """Names of the parameters of embeddings, of the first layer and of the layer whose answer is the scores."""
+        layers = {
+            name: module
+            for name, module in self.module.named_modules()
+            if any(held.ndim > 1 for held in module.parameters(recurse=False))
+        }
+        answers: list[tuple[str, Any]] = []  # they stay alive, so that no two have the same memory
+        hooks = [
+            layer.register_forward_hook(lambda _, __, answer, name=name: answers.append((name, answer)))
+            for name, layer in layers.items()
+        ]
+        mode = self.module.training
+        try:
+            with torch.no_grad(), seeded(self.generators, 0):
+                scores = self.module.eval()(self._examination().inputs)
+        finally:
+            self.module.train(mode)
+            for hook in hooks:
+                hook.remove()
+        ends = {name for name, layer in layers.items() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)}
+        ends |= {name for name, _ in answers[:1]}
+        ends |= {
+            name for name, answer in answers if isinstance(answer, Tensor) and answer.data_ptr() == scores.data_ptr()
+        }
+        own = ((name, layers[name].named_parameters(recurse=False)) for name in ends)
+        return {f"{name}.{bare}" if name else bare for name, held in own for bare, _ in held}
 
     def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
         """The batches of a trial."""

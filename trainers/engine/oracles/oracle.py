@@ -313,6 +313,19 @@ class Model(Protocol):
         ...
 
 
+Matrices = Sequence[tuple[slice, int]]
+"""Matrices of a model, laid out without pads: the place of each in a row of parameters, and its number of rows."""
+
+
+@runtime_checkable
+class HasMatrices(Protocol):
+    """A model with layers between its inputs and its scores."""
+
+    def hidden_matrices(self) -> Matrices:
+        """Its tensors of two or more dimensions but embeddings, the first layer and the layer that gives the scores."""
+        ...
+
+
 @runtime_checkable
 class HasModule(Protocol):
     """A model that can leave Driftline as a plain torch module."""

@@ -58,7 +58,7 @@ class Lane:
         client_lr, server_lr = rates_of(spec, schedule)
         params = setting.first_models(len(order))
         optimizers = {
-            role: RoleOptimizer(part.module, hyper_of(part, order, (1, 1), like))
+            role: RoleOptimizer(part.module, hyper_of(part, order, (1, 1), like), setting.matrices_for(part.module))
             for role, part in spec.optimizers.items()
         }
         client = spec.optimizers.get(CLIENT)

@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.contracts import Optimizer
 from trainers.engine import randomness
 from trainers.engine.batches.examples import Remembered
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import RoundBatches
+from trainers.engine.oracles.oracle import HasMatrices, Matrices, RoundBatches
 from trainers.engine.packs.build import (
     adapted_clients,
     build_model,
@@ -98,6 +99,12 @@ class PackSetting:
     def first_models(self, trials: int) -> Tensor:
         """(T, 1, P) the initial model, once for each trial."""
         return self.first_model.expand(trials, 1, -1).clone()
+
+    def matrices_for(self, optimizer: Optimizer) -> Matrices:
+        """The model's hidden matrices, for an optimizer that treats them apart; none for others."""
+        if optimizer.matrix_direction_ is None or not isinstance(self.model, HasMatrices):
+            return ()
+        return self.model.hidden_matrices()
 
     def draw(self, round_index: int) -> Draw:
         """The clients of a round (from 0)."""

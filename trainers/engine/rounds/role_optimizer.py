@@ -13,6 +13,7 @@ from torch import Tensor
 from trainers.contracts import Optimizer
 from trainers.engine.local.client_optimizer import STEPS, rows_of
 from trainers.engine.oracles.frame import subtract_
+from trainers.engine.oracles.oracle import Matrices
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,12 @@ class RoleOptimizer:
     Args:
         module: the optimizer.
         hyper: its settings, traced ones (T, 1, 1).
+        matrices: the model's hidden matrices (engine/oracles/oracle.py), for an optimizer that treats them apart.
     """
 
     module: Optimizer
     hyper: Any
+    matrices: Matrices = ()
 
     @property
     def returned(self) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ class RoleOptimizer:
     def plain(self) -> bool:
         """Whether all trials step along plain gradients: the optimizer has a setting momentum, 0 in all trials."""
         momentum = getattr(self.hyper, "momentum", None)
-        return momentum is not None and not bool((momentum != 0).any())
+        return self.module.LINEAR and momentum is not None and not bool((momentum != 0).any())
 
     @property
     def moves_models(self) -> bool:
@@ -76,7 +79,7 @@ class RoleOptimizer:
         """Advances the totals by one step."""
         fused = self.module.descend_
         if isinstance(rate, Tensor) or isinstance(step, Tensor) or fused is None or self.shared is None:
-            subtract_(total, self.module.direction_(self.hyper, memory, gradient, step), rate)
+            subtract_(total, self._direction_(memory, gradient, step), rate)
         else:
             fused(self.shared, memory, gradient, step, total, rate)
 
@@ -86,6 +89,13 @@ class RoleOptimizer:
             return None
         prepared: Tensor = self.module.accumulator_(self.shared, memory)
         return prepared
+
+    def _direction_(self, memory: dict[str, Tensor], gradient: Tensor, step: int | Tensor) -> Tensor:
+        """The direction of a step, as `Optimizer.direction_`."""
+        if self.matrices and self.module.matrix_direction_ is not None:
+            direction: Tensor = self.module.matrix_direction_(self.hyper, memory, gradient, step, self.matrices)
+            return direction
+        return self.module.direction_(self.hyper, memory, gradient, step)
 
     def rows(self, rows: slice) -> RoleOptimizer:
         """This optimizer for some of the trials."""
@@ -114,7 +124,7 @@ class RoleOptimizer:
             return params - rate * gradient, {}
         steps = memory[STEPS]
         held = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
-        direction = self.module.direction_(self.hyper, held, gradient.clone(), steps)
+        direction = self._direction_(held, gradient.clone(), steps)
         if self.decoupled:
             direction = direction + self.hyper.weight_decay * params
         return params - rate * direction, {**held, STEPS: steps + 1}
