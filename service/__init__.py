@@ -23,6 +23,7 @@ changes that study's trials, and it talks only to the API, with a token for that
     file_locks, log_file  locks between processes and temporary folders; a log in an output folder
     child_process         runs what needs much memory in processes that end when idle
     child_environment     the environment of child processes, without secrets
+    code_digest           whether processes run the same code
     cores                 how many CPU cores a process may use
     confined              runs code of plug-ins without access to files, sockets and processes
     garbage               how often Python looks for garbage

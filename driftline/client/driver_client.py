@@ -12,6 +12,7 @@ import httpx
 from driftline.client.api_client import ApiClient, study_path
 from driftline.errors import Conflict, DriftlineError, Unauthorized, Unavailable
 from driftline.wire.driver_messages import (
+    CODE_HEADER,
     NONCE_HEADER,
     PROTOCOL,
     PROTOCOL_HEADER,
@@ -56,9 +57,11 @@ class DriverClient(ApiClient):
     Attributes:
         protocol: Version of the messages that the API must know.
         nonce: As above.
+        api_code: Digest of the code of the API that answered last; "" if it named none, None without an answer.
     """
 
     protocol: ClassVar[int] = PROTOCOL
+    api_code: str | None = None
     _proxies = False
     _warned = False
 
@@ -122,6 +125,7 @@ class DriverClient(ApiClient):
 
     def _refusal(self, answer: httpx.Response) -> DriftlineError | None:
         error = super()._refusal(answer)
+        self.api_code = answer.headers.get(CODE_HEADER, "")
         said = answer.headers.get(PROTOCOL_HEADER, "")
         known = int(said) if said.isdecimal() else 0
         final = isinstance(error, (Unauthorized, Conflict, Unavailable)) or "/driver:" in answer.request.url.path

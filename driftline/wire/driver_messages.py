@@ -34,6 +34,9 @@ least its own version. `Acquire`, `Heartbeat` and `Release` never change, so tha
 
 PROTOCOL_HEADER = "Driftline-Protocol"
 
+CODE_HEADER = "Driftline-Code"
+"""Every answer of an API has a digest of its code in this header."""
+
 NONCE_HEADER = "Driftline-Nonce"
 """Random text that a driver sends with every request. After a backup was restored, two drivers may have the same
 attempt; this tells them apart."""

@@ -15,9 +15,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from driftline.errors import Unavailable
-from driftline.wire.driver_messages import PROTOCOL, PROTOCOL_HEADER
+from driftline.wire.driver_messages import CODE_HEADER, PROTOCOL, PROTOCOL_HEADER
 from service.api.dependencies import Context
 from service.api.metrics import Metrics
+from service.code_digest import code_digest
 from service.file_locks import own_folder
 
 START_S = 20.0
@@ -35,7 +36,7 @@ class Server:
         app: The app from `create_app`.
         loopback: Use a loopback port even if unix sockets are available.
         port: The port; 0 takes a free one.
-        host: Address to listen on instead of a unix socket: "127.0.0.1", "0.0.0.0", "::".
+        host: Address to listen on instead of a unix socket: "127.0.0.1", "0.0.0.0", "::" for both families.
         trusted_proxies: Addresses and networks of proxies whose X-Forwarded-For header gives the client's address. From
             other senders the header is ignored, because a client could name any address.
 
@@ -60,13 +61,13 @@ class Server:
         self._folder: Path | None = None
         self._held: IO[str] | None = None  # the folder's lock
         self.socket: Path | None = None
-        self._listener = self._listen(host or ("127.0.0.1" if loopback else None), port)
+        self._listeners = self._listen(host or ("127.0.0.1" if loopback else None), port)
         config = uvicorn.Config(
             app,
             http="h11",
             log_config=None,
             access_log=False,
-            headers=[(PROTOCOL_HEADER, str(PROTOCOL))],
+            headers=[(PROTOCOL_HEADER, str(PROTOCOL)), (CODE_HEADER, code_digest())],
             lifespan="off",
             timeout_graceful_shutdown=2,
             timeout_keep_alive=60,
@@ -100,39 +101,38 @@ class Server:
         if self._thread.is_alive():
             self._server.force_exit = True
             self._thread.join(STOP_S)
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._held is not None:
             self._held.close()
 
-    def _listen(self, host: str | None, port: int) -> socket.socket:
+    def _listen(self, host: str | None, port: int) -> list[socket.socket]:
         if hasattr(socket, "AF_UNIX") and host is None:
             self._folder, self._held = own_folder(_PREFIX, _LONGEST)
             self.socket = self._folder / "api.sock"
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             listener.bind(str(self.socket))
             self.url = "http://driftline"
-        else:
-            where = host or "127.0.0.1"
-            family = socket.AF_INET6 if ":" in where else socket.AF_INET
-            # asyncio disables Nagle's algorithm only if the protocol is given explicitly; otherwise an answer sent in
-            # two parts waits 40 ms for a delayed acknowledgement
-            listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.listen(128)
+            return [listener]
+        where = host or "127.0.0.1"
+        listeners = [_listener(where, port)]
+        port = listeners[0].getsockname()[1]
+        shown = f"[{where}]" if ":" in where else where
+        self.url = f"http://{shown}:{port}"
+        if where == "::":  # one of its own for IPv4: through the other, its clients would have addresses of IPv6
             try:
-                listener.bind((where, port))
-            except OSError as error:
-                listener.close()
-                raise Unavailable(f"port {port} of {where} must be free on this machine, got: {error}") from error
-            shown = f"[{where}]" if ":" in where else where
-            self.url = f"http://{shown}:{listener.getsockname()[1]}"
-        listener.listen(128)
-        return listener
+                listeners.append(_listener("0.0.0.0", port))
+            except Unavailable:
+                listeners[0].close()
+                raise
+        return listeners
 
     def _run(self) -> None:
         try:
-            self._server.run(sockets=[self._listener])  # uvicorn handles signals only in the main thread
+            self._server.run(sockets=self._listeners)  # uvicorn handles signals only in the main thread
         except BaseException as error:
             self._failure = error
 
@@ -146,3 +146,21 @@ class Server:
         failure = self._failure or "it took too long"
         self.close()
         raise Unavailable(f"the API's server did not start in this process: {failure}")
+
+
+def _listener(where: str, port: int) -> socket.socket:
+    """A socket that listens on a port of an address; 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in where else socket.AF_INET
+    # asyncio disables Nagle's algorithm only if the protocol is given explicitly; otherwise an answer sent in two parts
+    # waits 40 ms for a delayed acknowledgement
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    try:
+        listener.bind((where, port))
+    except OSError as error:
+        listener.close()
+        raise Unavailable(f"port {port} of {where} must be free on this machine, got: {error}") from error
+    listener.listen(128)
+    return listener

@@ -17,6 +17,7 @@ class PackJob:
 
     Attributes:
         pack: Id of the pack.
+        code: Digest of the driver's code, which must be the worker's; "" is not compared.
         document: Trial document with members.
         prefix: Prefix of the pack's checkpoints.
         start: The driver's attempt, and the number of the pack under that attempt.
@@ -36,6 +37,7 @@ class PackJob:
     pack: str
     document: Mapping[str, Any]
     prefix: str
+    code: str = ""
     start: tuple[int, int] = (0, 0)
     resume: bool = False
     rounds_known: int = 0

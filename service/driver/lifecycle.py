@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, DriftlineError, InvalidSpec, NotFound, StaleDriver, Unavailable
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
+from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.lease import Watch
@@ -24,6 +26,9 @@ from service.settings import HANG_S
 
 _LOG = logging.getLogger(__name__)
 HEARTBEAT_S = 3.0
+CODE_S = 120.0
+"""How long to wait for an API with this driver's code."""
+
 NODES_S = 300.0
 """How long to wait for a joined cluster to have a node with room for a pack."""
 
@@ -121,6 +126,7 @@ def _drive(
     """Drives a study; releases it if it has succeeded, because Ray needs seconds to end."""
     from service.driver.search.search import Search
 
+    _agree(client, study_id, attempt, watch, options.progress)
     try:
         study = client.study(study_id).study
     except InvalidSpec as error:  # the API checked it, and is newer than this driver while the service is upgraded
@@ -176,6 +182,28 @@ def _drive(
             watch.rest()
             ended = _release(client, study_id, attempt, ended, reason)
         return ended, reason
+
+
+def _agree(client: DriverClient, study_id: str, attempt: int, watch: Watch, progress: Callable[[str], None]) -> None:
+    """Waits for an API that runs this driver's code: an upgrade replaces its replicas one after the other.
+
+    A driver that has begun goes on whatever the API becomes later; their messages have a version of their own.
+
+    Raises:
+        Unavailable: None came within `CODE_S`. The scheduler starts another driver, which may be of the API's code.
+    """
+    deadline = time.monotonic() + CODE_S
+    told = False
+    while client.api_code not in (None, code_digest()) and not watch.look():
+        theirs = client.api_code or "unknown"
+        text = f"the API at {client.url} runs other code of Driftline ({theirs}) than this driver ({code_digest()})"
+        if time.monotonic() >= deadline:
+            raise Unavailable(f"{text}: use one version for the service and its studies, and restart what was edited")
+        if not told:
+            progress(f"{text}: waiting up to {CODE_S:.0f} s for its upgrade")
+            told = True
+        time.sleep(min(1.0, CODE_S))
+        client.heartbeat(study_id, attempt)
 
 
 def _ended(

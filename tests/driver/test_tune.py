@@ -1,6 +1,7 @@
 """What Tune sees of a search; no Ray is started."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -283,6 +284,23 @@ def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_
     told = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. See the documentation."
     assert (result["done"], report["error"], report["done"]) == (True, told, False)
     assert worker.pack is None
+
+
+def test_a_worker_of_other_code_trains_nothing_and_fails_the_study_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.driver.ray.worker.build", lambda job: pytest.fail("it trains"))
+    monkeypatch.setattr("service.driver.ray.worker.code_digest", lambda: "aaaaaaaaaaaa")
+    worker = Worker.__new__(Worker)
+    worker.take(PackJob(pack="p1", document={}, prefix="", code="bbbbbbbbbbbb").config())
+    result = worker.step()
+    assert result["done"]
+    packs, script, watch = searcher(JOB)
+    packs.suggest("t1")
+    packs.on_trial_complete("t1", result)
+    assert (watch.why, script.heard) == ("failed", [])
+    assert re.fullmatch(
+        r"a worker on \S+ runs other code of Driftline \(aaaaaaaaaaaa\) than this driver \([0-9a-f]{12}\): .*",
+        watch.reason,
+    )
 
 
 def test_lines_become_columns_of_each_member() -> None:

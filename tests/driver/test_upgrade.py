@@ -3,6 +3,8 @@
 import hashlib
 import json
 import logging
+import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +14,14 @@ import pytest
 from driftline.client.driver_client import DriverClient
 from driftline.errors import NotFound, StaleDriver, Unavailable
 from driftline.wire import driver_messages
-from driftline.wire.driver_messages import PROTOCOL, PROTOCOL_HEADER
+from driftline.wire.driver_messages import CODE_HEADER, PROTOCOL, PROTOCOL_HEADER
 from driftline.wire.records import StudyPlan, StudyRecord, TrialRecord
 from service.api.app import create_app
 from service.api.auth.tokens import Access, Tokens
 from service.api.http_server import Server
+from service.code_digest import code_digest
+from service.driver import lifecycle
+from service.driver.lease import Watch
 from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_search import Bench, OneRound, curves
 
@@ -116,6 +121,57 @@ def test_an_api_that_stays_old_is_waited_for_within_patience(
     assert line.startswith("the API at http://driftline is older than this driver (protocol 0, this driver has 2)")
 
 
+class Recoded(httpx.BaseTransport):
+    """An API whose first answers are those of replicas with other code."""
+
+    def __init__(self, server: Server, others: float, code: str = "0123456789ab") -> None:
+        self._api = httpx.HTTPTransport(uds=str(server.socket))
+        self._others = others
+        self._code = code
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._api.handle_request(request)
+        if self._others > 0:
+            self._others -= 1
+            answer.headers[CODE_HEADER] = self._code
+        return answer
+
+    def close(self) -> None:
+        self._api.close()
+
+
+def test_a_driver_waits_for_an_api_of_its_code_and_asks_no_more_of_later_ones(
+    client: StoreClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle.time, "sleep", lambda seconds: None)
+    study_id = client.submit(quadratic())
+    told: list[str] = []
+    with DriverClient(server.url, "driver", transport=Recoded(server, 3)) as waiting:
+        attempt = waiting.acquire(study_id, "h/1").attempt
+        watch = Watch(waiting, study_id, attempt, every_s=1.0, stop=threading.Event())
+        lifecycle._agree(waiting, study_id, attempt, watch, told.append)
+        assert waiting.api_code == code_digest()
+    (line,) = told
+    assert line.startswith(
+        f"the API at http://driftline runs other code of Driftline (0123456789ab) than this driver ({code_digest()}): "
+    )
+
+
+@pytest.mark.parametrize("named", ["0123456789ab", ""])
+def test_a_driver_of_other_code_than_the_api_is_refused_in_one_line(
+    client: StoreClient, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str
+) -> None:
+    monkeypatch.setattr(lifecycle, "CODE_S", 0.0)
+    monkeypatch.setattr(lifecycle.cluster, "connect", lambda *_, **__: pytest.fail("it starts Ray"))
+    study_id = client.submit(quadratic())
+    recoded = Recoded(server, math.inf, named)
+    with DriverClient(server.url, "driver", transport=recoded) as other, pytest.raises(Unavailable) as caught:
+        lifecycle.run_driver(other, study_id, threading.Event(), lifecycle.DriverOptions(tmp_path))
+    assert f"runs other code of Driftline ({named or 'unknown'}) than this driver" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert client.store.studies.get(study_id).state == "RUNNING"  # the scheduler starts another driver
+
+
 @pytest.mark.parametrize("said", ["", "0", "-1", "one", "1.0"])
 def test_an_api_that_says_nothing_readable_of_its_protocol_is_older(said: str) -> None:
     answer = httpx.MockTransport(lambda request: httpx.Response(200, json={}, headers={PROTOCOL_HEADER: said}))
@@ -152,3 +208,4 @@ def test_every_answer_names_the_protocol(server: Server) -> None:
         answers = [http.get("/healthz"), http.get("/v1/studies"), http.get("/nowhere"), http.post("/v1/studies")]
     assert [answer.status_code for answer in answers] == [200, 401, 404, 401]
     assert {answer.headers[PROTOCOL_HEADER] for answer in answers} == {str(PROTOCOL)}
+    assert {answer.headers[CODE_HEADER] for answer in answers} == {code_digest()}

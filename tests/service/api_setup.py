@@ -64,7 +64,7 @@ class Service:
 def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
-    where = {name: options.pop(name) for name in ("loopback", "port", "trusted_proxies") if name in options}
+    where = {name: options.pop(name) for name in ("loopback", "host", "port", "trusted_proxies") if name in options}
     arguments: dict[str, Any] = {"check": check, "frontier": FakeFrontier(), "poll_s": 0.02, **options}
     app = create_app(store, tokens, **arguments)
     add_pages(app)

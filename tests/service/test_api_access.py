@@ -401,6 +401,24 @@ def test_failed_authentications_are_noted_a_few_a_minute(service: Service) -> No
     assert "driftline_auth_failures_total 25.0" in text.text
 
 
+def has_ipv6() -> bool:
+    """Whether this machine's loopback interface has an address of IPv6."""
+    file = Path("/proc/net/if_inet6")
+    return file.exists() and " lo" in file.read_text()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_a_proxy_of_either_family_is_known_by_its_own_address(sqlite_store: Store) -> None:
+    sent = {"127.0.0.1": "203.0.113.9", "[::1]": "2001:db8::9"}
+    with running(sqlite_store, host="::", trusted_proxies=["127.0.0.0/8", "::1"]) as service:
+        port = service.server.url.rpartition(":")[2]
+        for address, client in sent.items():
+            headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": client}
+            assert httpx.get(f"http://{address}:{port}/v1/studies", headers=headers, trust_env=False).status_code == 401
+    found = {event.details["client"] for event in sqlite_store.audit.find(action="auth.failed")}
+    assert found == set(sent.values())
+
+
 def noted(store: Store, trusted: Sequence[str], *forwarded: str) -> str:
     """The client's address in the audit trail, after a request from this machine with such headers."""
     with running(store, loopback=True, trusted_proxies=trusted) as service, service.http("wrong") as wrong:

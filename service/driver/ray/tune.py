@@ -14,6 +14,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from driftline.errors import Conflict, DriftlineError, NotFound, StaleDriver, Unavailable
+from service.code_digest import code_digest
 from service.driver.lease import Watch
 from service.driver.ray.cluster import Broken
 from service.driver.ray.environment import environment
@@ -76,7 +77,13 @@ class PackSearcher(Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Takes a pack's report; the API's answer says what the study's owner wants."""
-        self._guarded(lambda: self._search.report(json.loads(result["report"])))
+        report = json.loads(result["report"])
+        if report.get("code"):
+            said = f"a worker on {report['host']} runs other code of Driftline ({report['code']}) than this driver"
+            rule = "install the same on all nodes"
+            self._watch.ask("failed", f"{said} ({code_digest()}): {rule}")
+            return
+        self._guarded(lambda: self._search.report(report))
         if self._search.desired != "run":
             self._watch.ask(self._search.desired)
 

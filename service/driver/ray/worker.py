@@ -23,6 +23,7 @@ from typing import Any
 from ray.tune import PlacementGroupFactory, Trainable
 
 from driftline.wire.curve_codec import Columns, encode
+from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import MARK, PackJob
 
@@ -74,6 +75,7 @@ class Worker(Trainable):
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
             * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
             * remark: a warning, or null
+            * code: digest of the worker's code if that is not the driver's, else null
         """
         report: dict[str, Any] = {
             "pack": self.job.pack,
@@ -83,7 +85,7 @@ class Worker(Trainable):
             "done": False,
             "stopped": False,
             "out_of_memory": False,
-            **dict.fromkeys(("rounds_done", "checkpoint", "plan", "error", "remark")),
+            **dict.fromkeys(("rounds_done", "checkpoint", "plan", "error", "remark", "code")),
         }
         try:
             self._step(report)
@@ -104,6 +106,9 @@ class Worker(Trainable):
         elif self.pack is None:
             if self.stop_requested:
                 report["stopped"] = True
+                return
+            if job.code not in ("", code_digest()):
+                report["code"], report["done"] = code_digest(), True
                 return
             self.pack, report["checkpoint"], report["remark"] = build(job)
             self.saved_at = time.monotonic()

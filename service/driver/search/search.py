@@ -19,6 +19,7 @@ from driftline.wire.curve_codec import Columns, decode, upsert
 from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, TrialResult
 from driftline.wire.ids import pack_id
 from driftline.wire.records import StudyPlan, TrialRecord
+from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
@@ -288,6 +289,7 @@ class Search:
             pack=name,
             document=trial_document(self._study, first.label, configurations, first.seed, phase=first.phase),
             prefix=prefix,
+            code=code_digest(),
             start=(self._attempt, self._packs_started),
             resume=launch.resume,
             rounds_known=min(self.table.trials[trial].rounds_done for trial in launch.trials),

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from driftline.errors import DriftlineError
+from service.code_digest import MODULES
 
-MODULES = ("driftline", "service", "trainers", "search_spaces")
 _ENDINGS = frozenset({".py", ".html", ".mako", ".ini", ".json", ".csv", ".txt"})
 _WHEN = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same content gives the same bytes and name
 
