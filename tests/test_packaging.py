@@ -107,7 +107,7 @@ def private_parts(path: Path) -> Iterator[tuple[str, str]]:
                 yield library, name
 
 
-PRIVATE_IN_STRINGS = {"ray._private.ray_logging": "ray._private.ray_logging", "_WaitTimeout": "psycopg._WaitTimeout"}
+PRIVATE_IN_STRINGS = {"ray._private.ray_logging": "ray._private.ray_logging"}
 DOCUMENTED = ("torch._foreach_", "os._exit")
 
 
@@ -122,7 +122,7 @@ def test_libraries_whose_private_parts_are_used_have_an_upper_bound() -> None:
         for library, name in private_parts(path)
         if library not in OWN and not name.startswith(DOCUMENTED)
     }
-    assert set(used) == {"ray", "psycopg", "optuna"}, used
+    assert set(used) == {"ray", "optuna"}, used
     assert set(used) <= bounded
 
 

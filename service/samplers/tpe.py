@@ -14,20 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator
-from optuna.samplers._tpe.sampler import _split_trials, default_gamma, default_gamma_multiobjective
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces.parameters import Space
+from service.known_versions import known
 from service.samplers.optuna_base import Learner
 from service.samplers.optuna_history import SharedTrial, common_parameters
 from service.samplers.optuna_parameters import IN_RANGE, is_switch
+
+if TYPE_CHECKING:
+    from optuna.samplers._tpe.parzen_estimator import _ParzenEstimator
 
 __all__ = ["LATEST", "SHARE", "DrawnCategories", "SplitTrials"]
 
@@ -86,6 +88,8 @@ class SplitTrials:
         if finished == self._finished:
             return
         self._finished = finished
+        from optuna.samplers._tpe.sampler import _split_trials, default_gamma, default_gamma_multiobjective
+
         gamma = default_gamma if len(study.directions) == 1 else default_gamma_multiobjective
         self._good, self._bad = _split_trials(study, finished, gamma(len(finished)))
         self._good_densities, self._bad_values = {}, {}
@@ -119,6 +123,8 @@ class SplitTrials:
 class _SplitOnce(optuna.samplers.TPESampler):
     """Optuna's TPE with trials that are split once; proposes the same, to the bit.
 
+    This needs private parts of Optuna. With another version than the known one, Optuna splits them itself.
+
     Args:
         split: The split of the study's trials.
         seed: Seed of its random draws.
@@ -128,9 +134,13 @@ class _SplitOnce(optuna.samplers.TPESampler):
     def __init__(self, split: SplitTrials, seed: int, candidates: int = 24) -> None:
         super().__init__(seed=seed, n_startup_trials=0, constant_liar=True, n_ei_candidates=candidates)
         self._split = split
+        self.shortcut = known("optuna")
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> _SearchSpace:
         """The parameters that are proposed together; see Optuna."""
+        if not self.shortcut:
+            space: _SearchSpace = super().infer_relative_search_space(study, trial)
+            return space
         if not self._is_multivariate(study):
             return {}
         self._split.read(study, trial)
@@ -140,9 +150,17 @@ class _SplitOnce(optuna.samplers.TPESampler):
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """The value of one of Optuna's parameters; see Optuna."""
+        if not self.shortcut:
+            return super().sample_independent(study, trial, param_name, param_distribution)
         return self._sample(study, trial, {param_name: param_distribution})[param_name]
 
-    def _sample(self, study: optuna.Study, trial: FrozenTrial, search_space: _SearchSpace) -> dict[str, Any]:
+    def _sample(self, study: optuna.Study, trial: FrozenTrial, *search_space: Any) -> dict[str, Any]:
+        if not self.shortcut:
+            values: dict[str, Any] = super()._sample(study, trial, *search_space)
+            return values
+        return self._split_sample(study, trial, search_space[0])
+
+    def _split_sample(self, study: optuna.Study, trial: FrozenTrial, search_space: _SearchSpace) -> dict[str, Any]:
         self._split.read(study, trial)
         good = self._split.good_density(search_space, study, self)
         drawn = good.sample(self._rng.rng, self._n_ei_candidates)

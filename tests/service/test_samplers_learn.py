@@ -7,8 +7,10 @@ from types import MethodType
 import numpy as np
 import optuna
 import pytest
+from optuna.samplers._tpe import sampler as optunas_tpe
 
 from search_spaces.parameters import Choice, Float, Int
+from service import known_versions
 from service.samplers import gp, nsga2, tpe
 from service.samplers.build import build
 from service.samplers.optuna_parameters import encode
@@ -178,13 +180,11 @@ def test_shared_trials_propose_what_added_trials_propose(name, objectives):
 
 def optunas_own(sampler):
     """Optuna's sampler with Optuna's own methods, where ours keep results from one proposal to the next."""
-    kinds = {sampler: optuna.samplers.NSGAIISampler}
     if isinstance(sampler, tpe.DrawnCategories):
-        kinds = dict.fromkeys((sampler, sampler._draw), optuna.samplers.TPESampler)
-    for one, kind in kinds.items():
-        for name in ("_sample", "infer_relative_search_space"):
-            if hasattr(kind, name):
-                setattr(one, name, MethodType(getattr(kind, name), one))
+        sampler.shortcut = sampler._draw.shortcut = False  # as with an unknown version of Optuna
+    else:
+        own = optuna.samplers.NSGAIISampler.infer_relative_search_space
+        sampler.infer_relative_search_space = MethodType(own, sampler)
     return sampler
 
 
@@ -218,9 +218,21 @@ def test_what_is_kept_between_proposals_changes_none(name, objectives, space):
                     sampler.tell(ended, its, values, diverged=kind == "diverged")
 
 
+def test_an_unknown_version_of_optuna_proposes_without_shortcuts_and_says_so_once(monkeypatch, caplog):
+    known_versions.known.cache_clear()
+    monkeypatch.setattr(known_versions, "version", lambda library: "5.10.0")
+    try:
+        assert not any(tpe.DrawnCategories(seed).shortcut for seed in range(3))
+    finally:
+        known_versions.known.cache_clear()
+    assert [record.message for record in caplog.records] == [
+        "optuna 5.10.0 is not 5.0: it is used without shortcuts, slower"
+    ]
+
+
 def test_tpe_splits_the_trials_once_for_all_proposals_of_a_generation(monkeypatch):
-    splits, split = [], tpe._split_trials
-    monkeypatch.setattr(tpe, "_split_trials", lambda *arguments: splits.append(1) or split(*arguments))
+    splits, split = [], optunas_tpe._split_trials
+    monkeypatch.setattr(optunas_tpe, "_split_trials", lambda *arguments: splits.append(1) or split(*arguments))
     sampler, points = build("tpe", SPACE, OBJECTIVES, 0), build("quasi_random", SPACE, OBJECTIVES, 0)
     for generation in range(3):
         for number in range(20 * generation, 20 * generation + 20):
