@@ -149,7 +149,7 @@ class Schedule(Configured, Protocol):
 
     Attributes:
         LOSS_DATA: data on which it sees the loss, unless the trial has `loss_data`.
-        FOLLOWS: hyperparameters that default to the method's -> their defaults for methods that do not have them. Also
+        FOLLOWS: hyperparameters that default to the method's -> their defaults for methods without; a literal. Also
             `rounds`, which defaults to the trial's, and `rates`, to "client_lr", or "server_lr" for methods without it;
             other rates than the method's own are refused.
         RATES: what it makes of the method's client_lr and server_lr, a literal.

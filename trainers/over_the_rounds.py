@@ -44,9 +44,6 @@ class Hyper:
     )
 
 
-FOLLOWS = {"rates": None, "rounds": None}
-
-
 def init(hyper: Hyper, shape: Shape, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
     """The state before the first round; `shape` is that of the fall."""
     first = torch.zeros_like(server_lr, dtype=torch.int64)

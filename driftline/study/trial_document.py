@@ -49,6 +49,11 @@ def trial_document(
         if len(values) < len(configurations) or any(value != values[0] for value in values):
             raise ValueError(f"configurations of one pack must share {dotted}, got {shown(values)}")
         parts[kind][name] = values[0]
+    rounds = study.budget.rounds
+    if "rounds" in (REGISTRIES["schedule"]().constant(entry.schedule.name, "FOLLOWS") or {}) and not any(
+        "schedule.rounds" in hyperparameters for hyperparameters in configurations
+    ):
+        parts["schedule"]["rounds"] = rounds  # whoever trains fewer rounds of this document keeps its rates
     document: dict[str, Any] = {"task": dict(study.task), **parts}
     document |= {key: value for key, value in study.settings_of(entry) if value is not None}
     document |= {} if entry.weighting is None else {"training_weighting": entry.weighting}
@@ -58,7 +63,7 @@ def trial_document(
         {key: value for key, value in hyperparameters.items() if key not in structural}
         for hyperparameters in configurations
     ]
-    return document | {"rounds": study.budget.rounds, "seed": seed, "members": members}
+    return document | {"rounds": rounds, "seed": seed, "members": members}
 
 
 def structure(entry: MethodEntry, configuration: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from driftline.results.own_settings import own_settings
 from driftline.sdk.frontier import Recommendation
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
+from trainers.engine.packs.pack import Pack
 
 from .test_check import TEXT
 
@@ -210,3 +211,23 @@ def test_a_batch_size_that_is_too_large_is_named_where_it_is_given():
         methods = [entry | {"batch_size": first}, entry | {"batch_size": second, "label": "own"}]
         remarks = Study.from_json(WRITERS | {"task": task, "methods": methods, "batch_size": 9}).check()
         assert [line.partition(" is ")[0] for line in remarks if "more than most clients have" in line] == places
+
+
+def test_a_schedule_over_the_rounds_of_the_study_keeps_its_rates_where_fewer_are_trained():
+    """As what to run for a cost is, and the models that are logged."""
+    text = TEXT.replace(
+        "{name: plateau, space: {window: {int: [5, 50]}, client_decay: {choice: [0.1, 0.5]}}}", "cosine"
+    )
+    one = Study.from_yaml(text)
+    setting = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 5, "server.momentum": 0.0}
+    document = trial_document(one, "fedavg", [setting], seed=0)
+    assert document["schedule"] == {"name": "cosine", "rounds": 20}
+    whole, part = (
+        Pack.from_spec(trainers.parse(given)).advance()
+        for given in (document, document | {"rounds": 7, "eval_every": 1})
+    )
+    assert [line["client_lr"] for line in part] == [line["client_lr"] for line in whole][:8]
+    longer = Study.from_yaml(text.replace("cosine", "{name: cosine, space: {rounds: 50}}"))
+    document = trial_document(longer, "fedavg", [{**setting, "schedule.rounds": 50}], seed=0)
+    assert document["schedule"] == {"name": "cosine"}
+    assert trainers.parse(document).schedule.values["rounds"] == (50,)

@@ -21,10 +21,11 @@ from typing import Any
 from torch import Tensor
 
 from trainers import over_the_rounds
-from trainers.over_the_rounds import FOLLOWS, Hyper
+from trainers.over_the_rounds import Hyper
 
-__all__ = ["FOLLOWS", "Hyper"]
+__all__ = ["Hyper"]
 LOSS_DATA = "batches"
+FOLLOWS = {"rates": None, "rounds": None}
 SPACE: dict[str, Any] = {
     "warmup": {"choice": [0.0, 0.01, 0.05, 0.1]},
     "floor": {"choice": [0.0, 0.05, 0.1]},
