@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
+import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from driftline.errors import Unavailable
+from driftline.study.trial_document import trial_document
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
@@ -22,6 +27,7 @@ from service.driver import checkpoints
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.scheduler.loop import Scheduler
+from service.store import database
 from service.store.store import Store
 from tests.driver.stand_ins import StoreClient
 from tests.faults import components
@@ -61,70 +67,141 @@ def drive(client: StoreClient, folder: Path) -> str:
     return study_id
 
 
+class Disk:
+    """A disk of 1 MB that can be full or read-only; where none may be mounted, a folder whose writes fail.
+
+    Attributes:
+        failure: With what writes fail at the moment, where nothing is mounted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.failure: int | None = None
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+        self._mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        self._film = folder / "film"
+
+    def fail(self, number: int) -> None:
+        if not self._mounted:
+            self.failure = number
+        elif number == errno.EROFS:
+            subprocess.run(["mount", "-o", "remount,ro", str(self.folder)], check=True)
+        else:
+            with pytest.raises(OSError, match="No space left"):
+                self._film.write_bytes(b"x" * 2_000_000)
+
+    def mend(self) -> None:
+        self.failure = None
+        if self._mounted:
+            subprocess.run(["mount", "-o", "remount,rw", str(self.folder)], check=True)
+            self._film.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._mounted:
+            subprocess.run(["umount", str(self.folder)], check=True)
+
+
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB; a folder whose writes fail when it may not be mounted."""
+def disk(tmp_path: Path) -> Iterator[Disk]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    yield folder
-    if mounted.returncode == 0:
-        subprocess.run(["umount", str(folder)], check=True)
+    made = Disk(folder)
+    yield made
+    made.close()
 
 
-def is_mount(folder: Path) -> bool:
-    return os.path.ismount(folder)
-
-
-def fail_writes(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Has every write of a checkpoint fail, as a disk does."""
-
-    def put(url: str, data: bytes) -> None:
-        raise OSError(number, os.strerror(number), url)
-
-    monkeypatch.setattr(checkpoints, "_put", put)
-
-
-def test_a_full_disk_costs_checkpoints_but_no_result(
+@pytest.mark.parametrize("lasts", [True, False], ids=["for good", "for a while"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS], ids=["full", "read-only"])
+def test_a_disk_that_takes_no_writes_costs_checkpoints_but_no_result(
     client: StoreClient,
     tmp_path: Path,
-    disk: Path,
+    disk: Disk,
     no_ray: None,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    number: int,
+    lasts: bool,
 ) -> None:
     undisturbed = curves(client.store, drive(client, tmp_path / "room"))
-    if is_mount(disk):
-        with pytest.raises(OSError, match="No space left"):
-            (disk / "film").write_bytes(b"x" * 100_000)
-    else:
-        fail_writes(monkeypatch, errno.ENOSPC)
+    put = checkpoints._put
+    tried: list[str] = []
+    written: list[str] = []
+
+    def disturbed(url: str, data: bytes) -> None:
+        tried.append(url)
+        if len(tried) == (1 if lasts else 3):
+            disk.fail(number)
+        if len(tried) == 5 and not lasts:
+            disk.mend()
+        if disk.failure is not None:
+            raise OSError(disk.failure, os.strerror(disk.failure), url)
+        put(url, data)
+        written.append(url)
+
+    monkeypatch.setattr(checkpoints, "_put", disturbed)
     with caplog.at_level(logging.WARNING):
-        study_id = drive(client, disk)
+        study_id = drive(client, disk.folder / "below")
     assert curves(client.store, study_id) == undisturbed
     assert "no checkpoint could be written" in caplog.text
-    assert "No space left on device" in caplog.text
+    assert os.strerror(number) in caplog.text
+    assert written == ([] if lasts else [*tried[:2], *tried[4:]])
+    assert len(tried) > 5
 
 
-def test_a_read_only_folder_costs_checkpoints_but_no_result(
-    client: StoreClient,
-    tmp_path: Path,
-    disk: Path,
-    no_ray: None,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+LIMITED = """
+import json, resource, sys
+from service.driver.job import PackJob
+from service.driver.ray.worker import Worker
+
+worker = Worker.__new__(Worker)
+large, small = json.loads(sys.argv[1])
+
+def build(document):
+    job = PackJob(pack="p", document=document, prefix=sys.argv[2], chunk_seconds=0.0)
+    worker.take(job.config())
+
+build(small)
+worker.step()  # what torch maps at its first use counts as well
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize:"))
+resource.setrlimit(resource.RLIMIT_AS, ((used << 10) + (400 << 20),) * 2)
+for document in (large, small):
+    build(document)
+    print(worker.step()["report"])
+"""
+
+
+def test_a_worker_at_its_memory_limit_says_so_and_trains_the_next_pack(tmp_path: Path) -> None:
+    whole = components.study()
+    fits = trial_document(whole, whole.methods[0].label, [{"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}], 0)
+    large = {**fits, "task": {"name": "quadratic", "problem": "random", "clients": 20, "dimension": 2200}}
+    command = [sys.executable, "-c", LIMITED, json.dumps([large, fits]), str(tmp_path / "pack")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert (first["out_of_memory"], first["done"]) == (True, False)
+    assert "\n" not in first["error"]
+    assert (second["error"], second["out_of_memory"], second["rounds_done"] > 0) == (None, False, True)
+
+
+def test_a_foreign_lock_on_the_database_is_waited_for_and_then_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undisturbed = curves(client.store, drive(client, tmp_path / "room"))
-    if is_mount(disk):
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    else:
-        fail_writes(monkeypatch, errno.EROFS)
-    with caplog.at_level(logging.WARNING):
-        study_id = drive(client, disk / "below")
-    assert curves(client.store, study_id) == undisturbed
-    assert "Read-only file system" in caplog.text
+    """Such as that of a program that copies the file, or that somebody has opened in a tool."""
+    monkeypatch.setattr(database, "_BUSY_S", 0.5)
+    store = Store(tmp_path / "driftline.db")
+    study = store.studies.create(SPEC, "f" * 64).id
+    attempt = store.leases.acquire(study, holder()).attempt
+    with closing(sqlite3.connect(tmp_path / "driftline.db", isolation_level=None)) as foreign:
+        foreign.execute("BEGIN EXCLUSIVE")
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="locked") as caught:
+                store.leases.heartbeat(study, attempt)
+            assert "\n" not in str(caught.value)
+        assert store.studies.get(study).state == "RUNNING"  # it can be read meanwhile
+        foreign.execute("ROLLBACK")
+    assert store.leases.heartbeat(study, attempt) == "run"
+    assert len(store.trials.create(study, attempt, new_trials("fedavg", 2))) == 2
+    store.close()
 
 
 def test_a_database_on_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
