@@ -14,6 +14,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
 
     plugin                        all that plug-ins of other packages import
     run, catalogue, curvature     trains a document; prints docs/methods.md; measures curvature and gradient noise
+    data_description              what a user's data hold, and a task for them
     methods, models, reports      plug-ins: what clients and server do; models; optional metrics of report lines
     engine                        trains packs
     tasks, trial                  plug-ins: a model, a loss and federated data; trial documents

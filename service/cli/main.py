@@ -16,7 +16,7 @@ import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.extras import missing
-from service.cli import completion, doctor, remote, theory
+from service.cli import completion, data_commands, doctor, remote, theory
 from service.cli.options import (
     At,
     Compute,
@@ -78,16 +78,25 @@ def init(
             "--from", metavar="NAME", help="The example to write; see --list.", autocompletion=completion.example_names
         ),
     ] = "first",
+    data: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A study of your own data, a file or folder, instead.")
+    ] = None,
+    targets: data_commands.Targets = None,
+    inputs: data_commands.Inputs = None,
+    client: data_commands.Client = None,
+    format_: data_commands.Format = None,
     list_: Annotated[bool, typer.Option("--list", help="List the examples instead, one line each.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a commented study to start from: a small one on digits, or another example."""
-    from service.cli.init import list_examples, write_example
+    """Write a commented study to start from: a small one on digits, another example, or one of your own data."""
+    from service.cli.init import list_examples, write_example, write_own
 
     if as_json and not list_:
         raise InvalidSpec("--json", "is for --list alone")
     if list_:
         list_examples(as_json=as_json)
+    elif data is not None:
+        write_own(data, data_commands.description(data, targets, inputs, client, format_), file)
     else:
         write_example(example, file)
 
@@ -416,6 +425,7 @@ def migrate(
     run_migration(database, to)
 
 
+app.add_typer(data_commands.app, rich_help_panel="Studies")
 app.add_typer(remote.app)
 app.add_typer(doctor.app, rich_help_panel="Running a service")
 app.add_typer(theory.app, rich_help_panel="Theory")

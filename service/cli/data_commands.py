@@ -1,0 +1,130 @@
+"""`driftline data describe`: what a user's data hold, as a table and as a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from driftline.errors import InvalidSpec
+from service.cli.file_errors import cannot_write, file_exists
+from service.cli.options import Json
+from service.cli.terminal import echo
+from trainers import SpecError
+from trainers.own_files import put_new
+
+if TYPE_CHECKING:
+    from trainers.data_description import Description
+
+app = typer.Typer(name="data", help="Your own data: what they hold, and what is wrong.", no_args_is_help=True)
+
+DataPath = Annotated[str, typer.Argument(metavar="PATH", help="A file or folder in any format that Driftline reads.")]
+Inputs = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of inputs, separated by commas.")]
+Targets = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of labels, or of numbers to predict.")]
+Client = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that says whose each example is.")]
+Format = Annotated[str | None, typer.Option("--format", metavar="NAME", help="Format, if the name does not say it.")]
+
+_COLUMNS, _LABELS = 30, 12  # rows of the tables
+
+
+@app.callback()
+def group() -> None:
+    """Makes `describe` a command of its own."""
+
+
+@app.command()
+def describe(
+    path: DataPath,
+    targets: Targets = None,
+    inputs: Inputs = None,
+    client: Client = None,
+    format_: Format = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw sizes and labels by client: .png, .svg or .pdf.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show clients, sizes, label skew, an example and what is probably wrong."""
+    found = description(path, targets, inputs, client, format_)
+    if plot is not None:
+        from service.cli.data_picture import picture
+
+        kind = plot.suffix.removeprefix(".")
+        if kind not in ("png", "svg", "pdf"):
+            raise InvalidSpec("--plot", f"must end in .png, .svg or .pdf, got {plot.name}")
+        try:
+            put_new(plot, picture(found, kind))
+        except FileExistsError as error:
+            raise file_exists(plot) from error
+        except OSError as error:
+            raise cannot_write("--plot", plot, error) from error
+    if as_json:
+        echo(json.dumps(_document(found), indent=2))
+        return
+    _print(path, found)
+    if plot is not None:
+        echo(f"Drew {plot}.")
+
+
+def description(
+    path: str, targets: str | None, inputs: str | None, client: str | None, format_: str | None
+) -> Description:
+    """The description of data, by the options of a command.
+
+    Raises:
+        InvalidSpec: The data are damaged, or no task can be made of them.
+    """
+    from trainers.data_description import describe as describe_data
+
+    listed = None if inputs is None else [name.strip() for name in inputs.split(",")]
+    given = {"targets": targets, "inputs": listed, "client": client, "format": format_}
+    try:
+        return describe_data(path, {key: value for key, value in given.items() if value is not None})
+    except SpecError as error:
+        raise InvalidSpec("", str(error)) from error
+
+
+def _document(found: Description) -> dict[str, Any]:
+    return {
+        "task": found.task,
+        "format": found.format,
+        "columns": [vars(column) for column in found.columns],
+        "clients": len(found.sizes),
+        "sizes": found.sizes.tolist(),
+        "names": list(found.people),
+        "labels": dict(zip(found.labels, found.counts.sum(0).tolist(), strict=True)),
+        "label_skew": found.skew,
+        "test_examples": found.test,
+        "notes": list(found.notes),
+    }
+
+
+def _print(path: str, found: Description) -> None:
+    sizes = found.sizes
+    echo(f"{path}: {found.format}, {sizes.sum()} training and {found.test} test examples")
+    middle = f"median {median(sizes.tolist()):g}" + ("" if found.people else ", drawn at random")
+    echo(f"clients     {len(sizes)}, of {sizes.min()} to {sizes.max()} examples, {middle}")
+    if found.skew is None:
+        echo("targets     numbers to predict")
+    else:
+        counts = found.counts.sum(0).tolist()
+        most = [f"{label} {count}" for label, count in zip(found.labels, counts, strict=True)]
+        more = [f"and {len(most) - _LABELS} more"] if len(most) > _LABELS else []
+        echo(f"labels      {len(most)}: {', '.join([*most[:_LABELS], *more])}")
+        echo(f"label skew  {found.skew:.2f} (0: all clients have the same mixture of labels; near 1: each its own)")
+    echo("")
+    shown = found.columns[:_COLUMNS]
+    width = max(len("column"), *(len(column.name) for column in shown))
+    what = max(len("holds"), *(len(column.what) for column in shown))
+    echo(f"{'column':<{width}}  {'holds':<{what}}  first example")
+    for column in shown:
+        echo(f"{column.name:<{width}}  {column.what:<{what}}  {column.first}")
+    if len(found.columns) > _COLUMNS:
+        echo(f"and {len(found.columns) - _COLUMNS} more columns")
+    if found.notes:
+        echo("")
+    for note in found.notes:
+        echo(f"note: {note}")

@@ -1,0 +1,126 @@
+"""`driftline data describe` and `driftline init --data`: what they say about data, and studies that are valid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from driftline.errors import InvalidSpec
+from driftline.study.check import check
+from driftline.study.spec import Study
+from service.cli.main import app
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse as parse_trial
+
+GENERATOR = np.random.default_rng(0)
+
+
+def people(path: Path) -> None:
+    rows = [f"{20 + n % 50},{('Rome', 'Oslo')[n % 2]},{('no', 'yes')[n % 3 == 0]},c{n % 7}" for n in range(60)]
+    path.write_text("\n".join(["age,city,label,client", *rows]) + "\n")
+
+
+def prices(path: Path) -> None:
+    path.write_text("".join(["size,y\n", *(f"{n},{0.5 * n + 0.25}\n" for n in range(40))]))
+
+
+def images(path: Path) -> None:
+    labels = np.arange(24) % 3
+    pixels = GENERATOR.integers(0, 50, (24, 1, 4, 4)) + 100 * labels[:, None, None, None]
+    np.savez(path, x=pixels.astype(np.uint8), y=labels, client=np.arange(24) // 6)
+
+
+KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
+    # what writes the file, keys of the task, what the table says
+    "people.csv": (
+        people,
+        {"scale": "standardise", "inputs": ["age", "city"]},
+        [
+            "people.csv: csv, 48 training and 12 test examples",
+            "clients     7, of 6 to 8 examples, median 7\n",
+            "labels      2: no 31, yes 17",
+            'city    2 different strings  "Rome"',
+            "age     numbers, 20 to 69    20",
+        ],
+    ),
+    "prices.csv": (
+        prices,
+        {"model": "linear", "partition": "iid", "clients": 10},
+        [
+            "clients     10, of 3 to 4 examples, median 3, drawn at random",
+            "targets     numbers to predict",
+            "note: task.cl",
+        ],
+    ),
+    "images.npz": (images, {"scale": "unit"}, ["x       numbers of 1 x 4 x 4, 0 to 249", "clients     4, of 4 to 5"]),
+}
+
+
+@pytest.fixture(params=KINDS)
+def own(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    KINDS[request.param][0](tmp_path / request.param)
+    return str(request.param)
+
+
+def output(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_a_description_and_a_study_that_trains(own: str) -> None:
+    _, keys, said = KINDS[own]
+    table = output("data", "describe", own, "--plot", "own.svg")
+    for line in said:
+        assert line in table
+    assert Path("own.svg").read_text().startswith("<?xml")
+    document = json.loads(output("data", "describe", own, "--json"))
+    assert document["clients"] == len(document["sizes"])
+    assert (document["label_skew"] is None) == (own == "prices.csv")
+    assert sum(document["labels"].values()) in (0, sum(document["sizes"]))
+    output("init", "study.yaml", "--data", own)
+    study = Study.from_yaml("study.yaml")
+    check(study)
+    assert keys.items() <= study.task.items()
+    assert study.name == own.partition(".")[0]
+    trial = {
+        "task": study.task,
+        "method": {"name": "fedavg", "client_lr": 0.01, "delta_lr": 1.0, "local_steps": 2},
+        "rounds": 2,
+        "eval_every": 1,
+        "clients_per_round": yaml.safe_load(Path("study.yaml").read_text())["clients_per_round"],
+    }
+    lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
+    assert lines[-1]["test_loss"] < lines[0]["test_loss"]
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "people.csv")
+    (tmp_path / "taken.png").write_text("")
+    (tmp_path / "ragged.csv").write_text("x,y\n1,2\n3\n")
+    for arguments, message in (
+        (["data", "describe", "people.csv", "--targets", "lable"], 'task.targets: no array "lable" in people.csv: did'),
+        (["data", "describe", "none.csv"], 'task.path: no file or folder "none.csv"'),
+        (
+            ["data", "describe", "ragged.csv"],
+            "task.path: ragged.csv: CSV parse error: Row #3: Expected 2 columns, got 1",
+        ),
+        (["data", "describe", "people.csv", "--plot", "own.txt"], "must end in .png, .svg or .pdf, got own.txt"),
+        (["init", "study.yaml", "--data", "ragged.csv"], "task.path: ragged.csv: CSV parse error"),
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert isinstance(result.exception, InvalidSpec)
+        assert message in str(result.exception)
+        assert "\n" not in str(result.exception)
+    result = CliRunner().invoke(app, ["data", "describe", "people.csv", "--plot", "taken.png"])
+    assert "taken.png exists and is not overwritten" in str(result.exception)
+    assert not Path("study.yaml").exists()

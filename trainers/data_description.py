@@ -1,0 +1,163 @@
+"""What a user's data hold: columns, clients, labels by client, what is probably wrong, and a task for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import data_source
+from trainers.data.column_choice import choose_columns
+from trainers.data.columns import Columns
+from trainers.data.table import Table, load
+from trainers.data.table_task import TableTask
+from trainers.tasks import data
+from trainers.values import shown
+
+_CLIENTS = 10  # of data without a client column
+_PATH = "task"
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """One column of the training examples.
+
+    Args:
+        name: of the column.
+        what: what it holds, in words.
+        first: the value of the first example, in words.
+    """
+
+    name: str
+    what: str
+    first: str
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A user's data.
+
+    Args:
+        task: the task that trains on them, with the keys that differ from the defaults.
+        format: name of the format.
+        columns: of the training examples.
+        sizes: (clients,) training examples of each client.
+        people: names of the clients; empty if the examples are spread over clients at random.
+        counts: (clients, classes) training examples by label; (clients, 0) for numbers to predict.
+        labels: names of the classes.
+        test: number of test examples.
+        notes: what is probably not meant, one line each.
+    """
+
+    task: Mapping[str, Any]
+    format: str
+    columns: Sequence[ColumnFacts]
+    sizes: NDArray[np.int64]
+    people: Sequence[str]
+    counts: NDArray[np.int64]
+    labels: Sequence[str]
+    test: int
+    notes: Sequence[str]
+
+    @property
+    def skew(self) -> float | None:
+        """Mean over the clients of the total variation distance between a client's labels and all; None for numbers."""
+        if not self.counts.size:
+            return None
+        shares = self.counts / self.counts.sum(1, keepdims=True)
+        everybody = self.counts.sum(0) / self.counts.sum()
+        return float(np.abs(shares - everybody).sum(1).mean() / 2)
+
+
+def describe(path: str, keys: Mapping[str, Any]) -> Description:
+    """Reads a user's data.
+
+    Args:
+        path: of a file or folder.
+        keys: keys of the task that are given, such as {"targets": "label"}.
+
+    Raises:
+        SpecError: the data are damaged, or no task can be made of them; the first thing that is wrong.
+    """
+    source = data_source.find(path, keys.get("format", data_source.AUTO), _PATH)
+    task: dict[str, Any] = {"name": "data", "path": path, **keys}
+    client = keys.get("client", "client")
+    columns = source.names(_PATH)
+    if columns and client not in columns and "client" not in keys and "partition" not in keys:
+        task |= {"partition": "iid", "clients": _CLIENTS}
+    chosen = {"inputs": None, "targets": None, **keys, "client": client}
+    choose_columns(chosen, columns, None, _PATH)
+    task |= {"inputs": chosen["inputs"], "targets": chosen["targets"]}
+    if "model" not in keys and _fractions(source, chosen["targets"]):
+        task["model"] = "linear"
+    settings = data.parse(task, _PATH)
+    table = load(settings.source, settings.names, settings.test_names, settings.given, _PATH)
+    if "scale" not in keys and (scale := _scale(table)) != "none":
+        task["scale"] = scale
+        settings = data.parse(task, _PATH)
+    return _described(task, settings, table)
+
+
+def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> Description:
+    parts = settings.parts
+    classes = settings.classes or 0
+    counts = np.array([np.bincount(table.main.targets[rows], minlength=classes) for rows in parts] if classes else [])
+    natural = settings.document["partition"] == "natural" and table.main.clients is not None
+    owners = [int(table.main.clients[rows[0]]) for rows in parts] if natural and table.main.clients is not None else []
+    names = (*settings.names.features, settings.names.targets, settings.names.client)
+    columns = settings.source.reader((settings.names,), _PATH).columns
+    labels = settings.document["labels"] or range(classes)
+    notes = list(settings.notes)
+    if len(parts) == 1:
+        notes.append("task: there is one client, so that no models are averaged")
+    if not natural:
+        notes.append(
+            f"task.client: no column says whose an example is, so they are spread over {len(parts)} clients at random"
+        )
+    return Description(
+        task=task,
+        format=settings.source.name,
+        columns=[_facts(columns, name) for name in names if name is not None and name in columns.names],
+        sizes=settings.examples,
+        people=[str(table.main.people[owner]) for owner in owners],
+        counts=counts.reshape(len(parts), classes),
+        labels=[str(label) for label in labels],
+        test=sum(len(rows) for rows in settings.test),
+        notes=notes,
+    )
+
+
+def _fractions(source: data_source.DataSource, targets: str) -> bool:
+    """Whether targets are numbers to predict: some are not whole."""
+    columns = source.format.read(source.path, (targets,), f"{_PATH}.path")
+    if targets not in columns.names:
+        return False  # `parse` has the error
+    array = columns.array(targets, f"{_PATH}.targets")
+    return array.dtype.kind == "f" and bool((np.isfinite(array) & (array != np.floor(array))).any())
+
+
+def _scale(table: Table) -> str:
+    """Bytes of images become [0, 1], other numbers are standardised; strings and one-hot columns stay."""
+    inputs = table.main.inputs
+    if table.tokens or (table.onehot is not None and table.onehot.all()):
+        return "none"
+    if inputs.ndim > 2:
+        largest = float(inputs.max())
+        return "unit" if inputs.dtype == np.uint8 or largest > 1 else "none"
+    return "standardise"
+
+
+def _facts(columns: Columns, name: str) -> ColumnFacts:
+    array = columns.array(name, _PATH)
+    one = array[0]
+    if array.dtype.kind not in "fiub":
+        different = len(np.unique(array))
+        return ColumnFacts(name, f"{different} different strings", shown(str(one) if not one.shape else one.tolist()))
+    lowest, highest = f"{array.min():g}", f"{array.max():g}"
+    each = "" if array.ndim == 1 else " of " + " x ".join(map(str, array.shape[1:]))
+    kind = "true or false" if array.dtype.kind == "b" else f"numbers{each}, {lowest} to {highest}"
+    first = f"{one:g}" if array.ndim == 1 else f"{one.reshape(-1)[0]:g} ..."
+    return ColumnFacts(name, kind, first)
