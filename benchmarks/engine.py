@@ -11,8 +11,8 @@ the processor time of the process, which other programs on the machine disturb l
 trial. A ratio is the median over the repeats of engine / loop in the same repeat, with its quartiles. Without options
 the method is FedAvg; --optimizers is FedAvg with each client optimizer, --methods is all other methods: a few are timed
 beside the loop of another method that takes the same gradients. The last line is the worst ratio, which shows
-whether the engine ever loses. --only also takes linear, a regression on the same pictures, and quadratic, FedAvg on
-quadratics of 20 numbers.
+whether the engine ever loses. --only also takes linear, a regression on the same pictures, quadratic, FedAvg on
+quadratics of 20 numbers, and transformer, whose examples are windows of 64 characters (two blocks of width 64).
 
 --roofline compares a round of FedAvg with its matrix products and convolutions alone, of the same shapes."""
 
@@ -22,6 +22,7 @@ import argparse
 import itertools
 import platform
 import statistics
+import string
 import tempfile
 import time
 from collections.abc import Callable
@@ -52,6 +53,8 @@ from benchmarks.plain_loops import (
 )
 from benchmarks.products import Products
 from trainers.engine.packs.pack import Pack
+from trainers.problem import Examples, Problem
+from trainers.registry import models
 from trainers.trial.document import parse
 
 
@@ -84,6 +87,13 @@ def quadratic() -> nn.Module:
     return nn.ParameterList([torch.zeros(NUMBERS, dtype=torch.float64)])
 
 
+def transformer() -> nn.Module:
+    tokens = np.zeros((1, CONTEXT), np.int64)
+    one = Examples(tokens, tokens, np.zeros(1, np.int64), np.ones(1, np.int64), "tokens")
+    problem = Problem("transformer", one, model_settings={"classes": len(LETTERS)})
+    return models()["transformer"].build(problem, torch.float32, torch.device("cpu")).make()
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 256), nn.ReLU(), nn.Linear(256, CLASSES))
 
@@ -107,7 +117,9 @@ SMALL = [
     Case("linear", 8, 5, linear),
     Case("quadratic", 1, 100, quadratic),
     Case("quadratic", 8, 20, quadratic),
+    Case("transformer", 1, 1, transformer),
 ]
+LETTERS, CONTEXT = string.ascii_letters, 64
 QUADRATIC = {"name": "quadratic", "problem": "random", "clients": CLIENTS, "dimension": NUMBERS}
 
 
@@ -118,6 +130,8 @@ def document(case: Case, path: Path, row: Row = METHODS[0]) -> dict[str, Any]:
     settings = {"name": "fedavg", "client_lr": rate, "server_lr": rate, "local_steps": STEPS, **row.method}
     task = {"name": "npz", "path": str(path), "test": "test", "model": case.model}
     task = QUADRATIC if case.model == "quadratic" else task
+    if case.model == "transformer":
+        task = {"name": "text", "path": str(path.with_suffix("")), "context": CONTEXT, "test_fraction": 0.01}
     return {
         "task": {**task, "central": {"fraction": 0.1}} if row.central else task,
         "method": {name: value for name, value in settings.items() if value is not None},
@@ -142,6 +156,23 @@ def data(folder: Path) -> tuple[Path, Tensor, Tensor]:
     return path, torch.from_numpy(inputs[:-10]), torch.from_numpy(targets[:-10])
 
 
+def texts(folder: Path) -> tuple[Tensor, Tensor]:
+    """Writes a text for each client; returns (inputs, targets) of their windows. A last one each is for testing."""
+    generator = np.random.default_rng(0)
+    folder.mkdir()
+    length = (EXAMPLES + 1) * CONTEXT + 1
+    numbers = generator.integers(0, len(LETTERS), (CLIENTS, length))
+    for client, row in enumerate(numbers):
+        (folder / f"{client:03}.txt").write_text("".join(LETTERS[number] for number in row))
+    inputs, targets = (torch.from_numpy(numbers[:, start:][:, : EXAMPLES * CONTEXT]) for start in (0, 1))
+    return inputs.reshape(-1, CONTEXT), targets.reshape(-1, CONTEXT)
+
+
+def token_loss(scores: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of all positions."""
+    return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+
 def measure(
     case: Case, path: Path, inputs: Tensor, targets: Tensor, repeats: int, row: Row = METHODS[0]
 ) -> tuple[list[float], list[float]]:
@@ -150,6 +181,8 @@ def measure(
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
     if case.model == "linear":
         inputs, targets, loss = inputs / SIDE, targets.float(), half_squares  # so that CLIENT_LR is stable
+    if case.model == "transformer":
+        loss = token_loss
     pictures = Pictures(inputs, targets, inputs[:CENTRAL].clone(), targets[:CENTRAL].clone(), loss)
     plain = (PlainQuadratic if case.model == "quadratic" else row.loop)(case.plain(), pictures)
     engine_ms, plain_ms = [], []
@@ -241,9 +274,11 @@ def main() -> None:
     worst = (0.0, "")
     with tempfile.TemporaryDirectory() as folder:
         path, inputs, targets = data(Path(folder))
+        windows = texts(path.with_suffix(""))
         for row, case in itertools.product(wanted, cases):
             if case.trials == (options.trials or (1 if few else case.trials)):
-                found = measure(case, path, inputs, targets, options.repeats, row)
+                examples = windows if case.model == "transformer" else (inputs, targets)
+                found = measure(case, path, *examples, options.repeats, row)
                 ratio = statistics.median(one / other for one, other in zip(*found, strict=True))
                 worst = max(worst, (ratio, f"{row.name} on {case.model}"))
     print(f"\nworst: {worst[0]:.2f}, {worst[1]}")

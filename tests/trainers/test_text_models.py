@@ -203,6 +203,34 @@ def test_a_pack_changes_nothing(name: str, tmp_path: Any) -> None:
     assert curves[1] == curves[2]
 
 
+NETS = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, vocabulary, both):
+        super().__init__()
+        self.words, self.layer = nn.Embedding(vocabulary, 4), nn.GRU(4, 5, batch_first=True, bidirectional=both)
+        self.last = nn.Linear(5 + 5 * both, vocabulary)
+
+    def forward(self, words):
+        return self.last(self.layer(self.words(words))[0])
+"""
+
+
+def test_modules_of_ones_own_predict_tokens_and_do_not_look_ahead(tmp_path: Any, monkeypatch: Any) -> None:
+    (tmp_path / "a.txt").write_text("a rose is a rose is a rose\n" * 20)
+    (tmp_path / "net.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    task = {"name": "text", "path": "a.txt", "context": 6, "partition": "iid", "clients": 2}
+    trial = {"method": {"name": "fedavg", "client_lr": 1.0, "delta_lr": 1.0, "local_steps": 5}, "rounds": 3}
+    models = [{"module": "net.py:Net", "both": both} for both in (False, True)]
+    lines = Pack.from_spec(parse({**trial, "task": {**task, "model": models[0]}})).advance()
+    assert lines[-1]["test_loss"] < lines[0]["test_loss"]
+    with pytest.raises(SpecError, match=r"task\.model: the module \(Net\) looks ahead"):
+        Pack.from_spec(parse({**trial, "task": {**task, "model": models[1]}}))
+
+
 def test_heads_must_divide_the_width() -> None:
     for width, heads in ((16, 3), (12, 4)):
         with pytest.raises(SpecError, match=f"task.model.heads must divide width into even parts, got heads={heads}"):

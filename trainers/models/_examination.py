@@ -128,6 +128,7 @@ class Examination:
             )
         if not first.drawn:
             self._check_examples_alone(second, sources, training)
+            self._check_no_look_ahead(second, sources)
         return first.drawn
 
     def _call(
@@ -241,6 +242,24 @@ class Examination:
                     "mixes examples: the scores of an example depend on another one in the batch, or on their order: "
                     "the first dimension must be the examples in all layers (batch_first), without batch statistics",
                 )
+
+    def _check_no_look_ahead(self, both: _Pass, sources: Sequence[GlobalGenerator]) -> None:
+        """The scores of a position, which predict the next token, must not depend on a later token."""
+        if self.kind.positions < 2:
+            return
+        changed = self.inputs.clone()
+        for example in range(EXAMPLES):
+            others = self.inputs[self.inputs != self.inputs[example, -1]]
+            if not len(others):  # all tokens are the same
+                return
+            changed[example, -1] = others[0]
+        scores = self._call(changed, sources).scores
+        if not close(both.scores[:, :-1], scores[:, :-1], _OTHER_KERNELS * self._rounding**0.5):
+            raise self._error(
+                "",
+                "looks ahead: the scores of a position depend on a later token, which they are to predict: mask "
+                "attention (is_causal=True), pad convolutions on the left, and use layers of one direction",
+            )
 
     def _drawing(self, source: GlobalGenerator) -> str:
         return self._changing(self.inputs.clone(), source.mark)

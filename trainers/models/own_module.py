@@ -3,10 +3,11 @@
     "model": {"module": "net.py:make", "width": 64}
     "model": {"module": "mypackage.net:make", "width": 64}
 
-The function, or class, returns a new torch.nn.Module from inputs (examples, ...) to scores (examples, classes), or to
-(examples, numbers) if the targets are numbers. Other keys are its arguments; `arguments: {...}` holds those that have
-the name of a key. A function that has parameters `classes` or `outputs` (of the scores), `shape` (of an example's
-inputs) or `vocabulary` gets those from the task. What a module may do is that of `trainers.models._network`.
+The function, or class, returns a new torch.nn.Module from inputs (examples, ...) to scores (examples, classes), to
+(examples, numbers) if the targets are numbers, or to (examples, positions, tokens). Other keys are its arguments;
+`arguments: {...}` holds those that have the name of a key. A function that has parameters `classes` or `outputs` (of
+the scores), `shape` (of an example's inputs) or `vocabulary` gets those from the task. What a module may do is that of
+`trainers.models._network`.
 
 A file is found beside the study's file or in the current directory, a package where it is installed. `sha256` is the
 digest of the code, which studies and checkpoints keep: other code is refused.

@@ -109,7 +109,11 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
     return _TextTask(
         {"name": "text", **values},
         model,
-        {"bytes_per_token": _bytes_per_token(tokens, windows, test), **model_settings},
+        {
+            "bytes_per_token": _bytes_per_token(tokens, windows, test),
+            "vocabulary": len(tokens.lengths),
+            **model_settings,
+        },
         parts,
         partitions.natural(windows.owners[test]).within(test) if len(test) else (),
         central,
