@@ -54,26 +54,6 @@ def test_one_that_nobody_takes_ends_with_the_program(threads: list[tuple[str, th
     assert [what for what, _ in threads] == ["start", "end"]
 
 
-def test_nobody_waits_for_one_that_is_not_needed_and_still_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    go, ended = threading.Event(), threading.Event()
-
-    @contextlib.contextmanager
-    def private(*_: Any) -> Iterator[Path]:
-        go.wait()
-        yield Path("folder")
-        ended.set()
-
-    monkeypatch.setattr(early_ray, "private", private)
-    monkeypatch.setattr(importlib, "import_module", lambda name: None)
-    early = EarlyRay()
-    early.close()
-    assert not ended.is_set()
-    go.set()
-    until(ended.is_set)
-    with pytest.raises(RuntimeError, match="has ended"), early.taken():
-        pass
-
-
 def test_an_error_is_raised_where_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def private(*_: Any) -> Iterator[Path]:

@@ -223,19 +223,6 @@ def test_help_has_every_command_under_a_heading() -> None:
         assert re.search(rf"^\W+{command} ", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "plateau", "sgd"])
-def test_methods_in_full(name: str) -> None:
-    code, text = run("methods", name)
-    assert code == 0
-    assert "at least" in text or "in [0, 1)" in text
-
-
-def test_unknown_method_names_the_nearest() -> None:
-    code, text = run("methods", "fedavgg")
-    assert code == 4
-    assert "fedavg" in text
-
-
 def test_validate_prints_the_plan(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump(GOOD))

@@ -145,23 +145,6 @@ def test_the_pod_of_the_chart_test_has_the_labels_and_annotations_of_jobs(helm):
     assert about["annotations"][HOOK] == "test"
 
 
-def test_notes_keep_what_goes_on_apart_from_what_can_be_pasted(helm):
-    text = notes(helm, "api.service.port=80")
-    (forwards,) = [part for part in text if "port-forward" in part]
-    assert forwards.split("\n") == [
-        "  kubectl -n ns port-forward service/r-driftline-api 8080:80",
-        "  kubectl -n ns port-forward service/r-driftline-mlflow 5000",
-    ]
-    assert text[text.index(forwards) - 1] == "Keep each of these running in its own terminal:"
-    (exports,) = [part for part in text if "export DRIFTLINE_URL" in part]
-    assert exports.startswith("  export DRIFTLINE_URL=http://127.0.0.1:8080\n  export DRIFTLINE_TOKEN=$(")
-    (account,) = [part for part in text if "mlflow-username" in part]
-    assert [line.partition("{.data.")[2] for line in account.strip().split("\n")] == [
-        "mlflow-username}' | base64 -d; echo",
-        "mlflow-password}' | base64 -d; echo",
-    ]
-
-
 def test_notes_delete_what_an_uninstall_keeps_in_every_namespace(helm):
     def deletes(*settings):
         return [line[10:] for part in notes(helm, *settings) for line in part.split("\n") if " delete " in line]
@@ -173,14 +156,3 @@ def test_notes_delete_what_an_uninstall_keeps_in_every_namespace(helm):
     assert deletes(project) == [own, "delete namespace ns-r-driftline-studies", f"-n team {claims}"]
     assert deletes(project, "studies.namespace=away") == [own, f"-n away {claims}", f"-n team {claims}"]
     assert deletes(project, "studies.namespace=ns", "checkpoints.url=s3://bucket/x") == [own]
-
-
-def test_notes_name_the_hosts_where_there_are_any(helm):
-    text = "\n".join(
-        notes(
-            helm, "ingress.enabled=true,ingress.hosts[0].host=a.example.org,ingress.mlflowHosts[0].host=m.example.org"
-        )
-    )
-    assert "port-forward" not in text
-    assert "export DRIFTLINE_URL=http://a.example.org\n" in text
-    assert "MLflow is at http://m.example.org." in text

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from service.launchers.kubernetes.config import Config
-from service.launchers.kubernetes.doctor.kuberay import KUBERAY, NEWEST_KUBERAY
 from tests.kubernetes_cluster.page import commands, values
 from tests.kubernetes_cluster.release import changes
 
@@ -62,10 +61,6 @@ def test_a_message_of_the_runbook_is_said(message):
         assert part in SPOKEN, f"nothing says {part!r}"
 
 
-def test_what_others_say_is_in_the_table():
-    assert set(FOREIGN) <= set(messages())
-
-
 def test_the_cluster_test_follows_every_section_with_commands(tmp_path):
     followed = (ROOT / "tests" / "kubernetes_cluster" / "test_page.py").read_text()
     followed += (ROOT / "tests" / "kubernetes_cluster" / "release.py").read_text()
@@ -94,9 +89,3 @@ def test_the_projects_and_pools_of_the_page_are_accepted(helm):
     roles = [item for (kind, name), item in objects.items() if kind == "Role" and name.endswith("-scheduler")]
     named = {project["namespace"] for project in shown["studies"]["projects"].values()}
     assert named < {item["metadata"]["namespace"] for item in roles}
-
-
-def test_the_page_names_the_versions_of_kuberay_that_are_checked():
-    oldest, newest = (".".join(map(str, version)) for version in (KUBERAY, NEWEST_KUBERAY))
-    assert f"\n- KubeRay {oldest} or {newest}" in PAGE
-    assert f"--namespace kuberay --create-namespace --version {newest}." in PAGE

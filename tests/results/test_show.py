@@ -50,15 +50,6 @@ def test_picture(chosen: Chosen) -> None:
     assert size(frontier_png(result, width=3.0, height=2.0, dpi=100)) == (300, 200)
 
 
-def test_many_labels_stand_beside_the_axes_and_leave_them_their_size() -> None:
-    result = frontier_document("digits", study(trials=8, confirm=2), Chosen(), 200)
-    method = next(iter(result["methods"].values()))
-    wide = [
-        size(frontier_png({**result, "methods": {f"m{n}": method for n in range(count)}})) for count in (10, 11, 40)
-    ]
-    assert wide == [(1280, 880), (1280 + 520, 880), (1280 + 2 * 520, 880)]
-
-
 @pytest.mark.parametrize(
     "trials",
     [[], [curve([0.1, 9.0], state="DIVERGED")], [curve([0.1])], [curve([0.5] * 4)], [curve([0.0, 1.0], rounds=[0, 1])]],
@@ -141,18 +132,6 @@ def test_accuracies_near_1_are_drawn_as_errors(values: list[float], metric: str,
     assert (quality_title(result) == "1 \N{MINUS SIGN} test accuracy (lower is better)") == (scale == "error")
 
 
-def test_the_picture_labels_errors() -> None:
-    curves = [curve([0.1, 0.6, 0.93, 0.97, 0.99])]
-    figure = _figure(frontier_document("s", curves, Chosen(), 4), 6.4, 4.4, 100)
-    figure.draw_without_rendering()
-    axes = figure.axes[0]
-    low, high = axes.get_ylim()
-    labels = [
-        text.get_text() for text in axes.yaxis.get_ticklabels(which="both") if low <= text.get_position()[1] <= high
-    ]
-    assert [label for label in labels if label] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
-
-
 @pytest.mark.parametrize("count", [1, 9, 12])
 def test_long_names_cover_nothing_in_the_picture(count: int) -> None:
     names = tuple(f"fedavg-with-a-server-that-has-momentum-schedule_{index}" for index in range(count))
@@ -165,22 +144,6 @@ def test_long_names_cover_nothing_in_the_picture(count: int) -> None:
     for legend in figure.legends:
         assert legend.get_window_extent().x0 >= max(title.x1, axes.bbox.x1)
     assert bool(figure.legends) is (count > 3)
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "labels"),
-    [
-        (1.0, 200.0, ["1", "2", "5", "10", "20", "50", "100", "200"]),
-        (14.0, 17.0, ["14", "15", "16", "17"]),
-        (0.14, 0.17, ["0.14", "0.145", "0.15", "0.155", "0.16", "0.165", "0.17"]),
-    ],
-)
-def test_the_picture_labels_costs_between_decades(first: float, last: float, labels: list[str]) -> None:
-    result = frontier_document("s", study(("fedavg",), 8, confirm=2), Chosen(), 200)
-    figure = _figure({**result, "scale": {**result["scale"], "first": first, "last": last}}, 6.4, 4.4, 100)
-    figure.draw_without_rendering()
-    axis = figure.axes[0].xaxis
-    assert [text.get_text() for text in axis.get_ticklabels() if first <= text.get_position()[0] <= last] == labels
 
 
 def test_the_svg_is_a_picture_that_does_not_change() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import driftline
 from driftline import Client, Study
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.sdk.job import StudyFailed
@@ -76,13 +75,6 @@ def test_the_offline_service_checks_studies_too(result: dict[str, Any], study_fi
     broken = study.model_copy(update={"task": {"name": "digitz"}})
     with Client(transport=OfflineService(result)) as client, pytest.raises(InvalidSpec, match="digitz"):
         client.submit(broken)
-
-
-def test_the_path_of_a_study_is_no_study(result: dict[str, Any], study_file: Path) -> None:
-    with Client(transport=OfflineService(result)) as client:
-        for call in (client.submit, client.validate, driftline.run):
-            with pytest.raises(InvalidSpec, match=r"^study: must be a Study: Study.from_yaml\(path\) reads a file"):
-                call({"name": str(study_file)})  # type: ignore[operator]
 
 
 def test_the_recipe_of_the_page_works(result: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

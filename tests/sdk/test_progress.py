@@ -81,21 +81,6 @@ def test_time_passes_in_a_terminal_before_anything_was_reported() -> None:
         clock.now += 7
 
 
-def test_many_labels_leave_the_totals_on_the_screen() -> None:
-    labels = {f"label{number}": FINISHED if number < 9 else WAITING for number in range(30)}
-    labels |= {f"label{number}": running(150) for number in range(9, 12)}
-    stream = Terminal()
-    display = ProgressDisplay(stream, "test_loss")
-    display.update(record(labels), {})
-    frame = stream.getvalue()
-    assert frame.count("\n") < 24
-    for text in ("9 finished", "label9 ", "label11 ", "18 waiting", "all 30", "28 %, 0:00 passed"):
-        assert text in frame
-    display.update(record(dict.fromkeys(labels, FINISHED), state="SUCCEEDED"), {})
-    display.close()
-    assert all(f"{label} " in stream.getvalue().removeprefix(frame) for label in labels)
-
-
 @pytest.mark.parametrize(("ended", "active", "waiting"), [(0, 30, 0), (10, 15, 5), (30, 0, 0), (28, 1, 1), (1, 1, 28)])
 @pytest.mark.parametrize("most", [4, 20, 30])
 def test_folded_rows_fit_and_lose_no_trial(ended: int, active: int, waiting: int, most: int) -> None:
@@ -113,23 +98,6 @@ def test_folded_rows_fit_and_lose_no_trial(ended: int, active: int, waiting: int
     assert total.rounds == (500 * ended + 100 * active, 500 * ended + 600 * (active + waiting))
     assert sum(row.search[0] for row in parts) == total.search[0] == 3 * ended + active
     assert sum(row.diverged for row in parts) == total.diverged == ended
-
-
-def test_a_terminal_says_when_the_time_left_will_be_known() -> None:
-    clock, stream = Clock(), Terminal()
-    display = ProgressDisplay(stream, "test_loss", clock)
-    feet = []
-    for rounds in (0, 20, 200):
-        display.update(record({"fedavg": running(rounds)}), {})
-        feet.append(stream.getvalue().splitlines()[-1])
-        clock.now += 2 * RATE_AFTER_S
-    display.close()
-    ended = Terminal()
-    ProgressDisplay(ended, "test_loss", clock).update(record({"fedavg": FINISHED}), {})
-    assert "after the first" not in ended.getvalue()
-    assert "0 %, 0:00 passed, time left after the first rounds" in feet[0]
-    assert " rounds/s, " in feet[-1]
-    assert "after the first" not in feet[-1]
 
 
 def test_plain_lines_are_sparse_and_name_no_state_while_it_starts() -> None:
@@ -170,14 +138,6 @@ def test_a_study_says_why_it_waits_and_one_that_had_finished_names_no_time() -> 
     stream = io.StringIO()
     ProgressDisplay(stream, "test_loss").update(record({"fedavg": FINISHED}, state="SUCCEEDED"), {})
     assert stream.getvalue() == "succeeded | fedavg 4/4 search trials, 1 diverged\n"
-
-
-def test_plain_lines_of_many_labels_hold_the_totals_alone() -> None:
-    stream = io.StringIO()
-    display = ProgressDisplay(stream, "test_loss")
-    labels = {f"label{number}": FINISHED for number in range(30)}
-    display.update(record(labels, state="SUCCEEDED"), {"label3": 0.5})
-    assert stream.getvalue() == "succeeded | 30 labels: 120/120 search trials, 30 diverged\n"
 
 
 def test_the_rate_begins_with_the_first_progress_and_levels_slow_packs() -> None:

@@ -5,80 +5,13 @@ import warnings
 import numpy as np
 import pytest
 
-from tests.theory.by_hand import LR, gradients, walk
+from tests.theory.by_hand import LR, gradients
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.central import central_quadratic
 from trainers.theory.rounds.methods import MIXED, fixed_point, optimum, round_map
 from trainers.theory.warning import TheoryWarning
 
 STEPS = 6
-
-
-def each(client, pull, clients):
-    """The minimizer of one client's loss and the server's together."""
-    hessian = clients.hessians[client]
-    offsets = hessian @ clients.centers[client] - pull(np.zeros(3))
-    slopes = np.stack([pull(unit) - pull(np.zeros(3)) for unit in np.eye(3)], axis=1)
-    return np.linalg.solve(hessian + slopes, offsets)
-
-
-def mixed_run(name, clients, central, rounds, server_lr, central_lr, merge_lr=1.0, central_steps=STEPS):
-    """Models of a mixed method from 0, by doing its rounds."""
-    weights, params = clients.weights, np.zeros(3)
-    to_clients, to_center, models = np.zeros(3), np.zeros(3), [np.zeros(3)]
-
-    def pull(x):
-        return central.hessian @ (x - central.center)
-
-    for _ in range(rounds):
-        anchor = np.tile(params, (len(weights), 1))
-        two_way = name == "two_way_transfer"
-        if name == "pooled_training":
-            ends = params
-            for _ in range(STEPS):
-                ends = ends - LR * (weights @ gradients(clients, ends) + pull(ends))
-            params = params + server_lr / LR * (ends - params)
-            models.append(params)
-            continue
-        if name == "all_on_client":
-            joined = client_quadratics(
-                clients.hessians + central.hessian, [each(i, pull, clients) for i in range(len(weights))], weights
-            )
-            params = params - server_lr * weights @ walk(joined, anchor, anchor, STEPS, 0 * anchor)[0].sum(axis=0)
-            models.append(params)
-            continue
-        correction = pull(params) if name == "one_way_transfer" else to_clients
-        seen, ends = walk(clients, anchor, anchor, STEPS, correction * np.ones((len(weights), 1)))
-        federated = -server_lr * weights @ seen.sum(axis=0)
-        if name == "one_way_transfer":
-            params = params + federated
-        else:
-            local = params.copy()
-            for _ in range(central_steps):
-                local = local - central_lr * (pull(local) + to_center)
-            moved = local - params
-            params = params + merge_lr * (moved + federated)
-            if two_way:
-                client_moves = weights @ (ends - anchor)
-                central_mean = -moved / (central_lr * central_steps) - to_center
-                client_mean = -client_moves / (LR * STEPS) - to_clients
-                to_clients, to_center = central_mean, client_mean
-        models.append(params)
-    return np.array(models)
-
-
-@pytest.mark.parametrize("name", sorted(MIXED))
-@pytest.mark.parametrize(("server_lr", "central_lr", "merge_lr"), [(LR, LR, 1.0), (0.03, 0.02, 0.5)])
-def test_mixed_methods_round_by_round(name, server_lr, central_lr, merge_lr, clients, central):
-    method = {"name": name, "client_lr": LR, "server_lr": server_lr, "local_steps": STEPS}
-    if name in ("parallel_training", "two_way_transfer"):
-        method |= {"central_lr": central_lr, "merge_lr": merge_lr, "central_steps": 4}
-    found = round_map(method, clients, central=central)
-    models = mixed_run(name, clients, central, 25, server_lr, central_lr, merge_lr, 4)
-    size = np.abs(models).max()
-    assert found.after(np.zeros(3), 25) == pytest.approx(models, rel=1e-9, abs=1e-11 * size)
-    drifts = name != "pooled_training"  # the clients' own
-    assert (np.linalg.norm(found.fixed_point - optimum(method, clients, central)) > 1e-3) == drifts
 
 
 @pytest.mark.parametrize("name", sorted(MIXED))

@@ -14,7 +14,7 @@ from trainers.theory.spectrum import phi, psi
 from trainers.theory.surrogate import surrogate
 from trainers.theory.tradeoff import suboptimality_from_distortion
 from trainers.theory.warning import TheoryWarning
-from trainers.theory.weights import all_steps, as_weights, last_step, listed
+from trainers.theory.weights import all_steps, last_step, listed
 
 SIX = 5.1e-7
 
@@ -70,32 +70,6 @@ def test_golden_with_prox_and_with_the_last_step(golden):
         6.593329, abs=SIX
     )
     assert found.distance == pytest.approx(0.078869, abs=SIX)
-
-
-@pytest.mark.parametrize("weights", ["1:7", "7", "0.5,0,2,1"])
-@pytest.mark.parametrize("prox", [0.0, 0.3, 2.0])
-def test_surrogate_gradient_is_what_local_work_returns(golden, weights, prox):
-    """[A] Theorem 1, by doing the local steps."""
-    chosen, params = as_weights(weights), np.array([2.0, -3.0])
-    values = {"1:7": [1.0] * 7, "7": [0.0] * 6 + [1.0], "0.5,0,2,1": [0.5, 0.0, 2.0, 1.0]}[weights]
-    returned = np.zeros(2)
-    for share, hessian, center in zip(golden.weights, golden.hessians, golden.centers, strict=True):
-        local = params.copy()
-        for value in values:
-            gradient = hessian @ (local - center) + prox * (local - params)
-            returned += share * value * gradient
-            local = local - 0.04 * gradient
-    found = surrogate(golden, 0.04, chosen, prox)
-    assert found.gradient(params) == pytest.approx(returned, abs=1e-13)
-    assert found.hessian @ (params - found.optimum) == pytest.approx(returned, abs=1e-12)
-    step = 1e-6 * np.eye(2)
-    slopes = [(found.loss(params + shift) - found.loss(params - shift)) / 2e-6 for shift in step]
-    assert slopes == pytest.approx(returned, abs=1e-6)
-    matrices = sum(
-        value * np.linalg.matrix_power(np.eye(2) - 0.04 * (golden.hessians + prox * np.eye(2)), k)
-        for k, value in enumerate(values)
-    )
-    assert found.distortions == pytest.approx(matrices, abs=1e-13)
 
 
 def test_no_local_work_leaves_the_loss_as_it_is(golden):

@@ -40,9 +40,8 @@ def test_a_pack_runs_on_a_device_of_its_own(name):
     agrees(CASES[name])
 
 
-@pytest.mark.parametrize("model", ["mlp", "cnn"])
-def test_gradients_are_computed_in_bfloat16_on_the_device(model):
-    agrees({**pack("maml", TASKS[model]), "dtype": "bfloat16"}, tolerance=0.05)
+def test_gradients_are_computed_in_bfloat16_on_the_device():
+    agrees({**pack("maml", TASKS["mlp"]), "dtype": "bfloat16"}, tolerance=0.05)
 
 
 def test_accuracies_of_test_clients_are_computed_on_the_device(tmp_path):

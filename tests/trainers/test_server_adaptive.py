@@ -22,24 +22,6 @@ DEFAULTS = {
     "yogi": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True},
     "adagrad": {"beta1": 0.0, "epsilon": 1e-5, "initial_accumulator": 0.0},
 }
-MEMBERS = [
-    {},
-    {"beta1": 0.0, "epsilon": 1e-3},
-    {"beta1": 0.5, "beta2": 0.9, "epsilon": 0.1, "initial_accumulator": 0.3},
-    {"beta2": 0.5, "initial_accumulator": 40.0},
-]
-
-
-def pseudo_gradient(x):
-    """FedAvg's, by its definition."""
-    sums = []
-    for hessian, center in zip(HESSIANS, CENTERS, strict=True):
-        y, total = x, np.zeros(2)
-        for _ in range(STEPS):
-            gradient = hessian @ (y - center)
-            y, total = y - CLIENT_LR * gradient, total + gradient
-        sums.append(total)
-    return np.mean(sums, 0)
 
 
 def adam(q, m, v, t, s):
@@ -63,19 +45,6 @@ def adagrad(q, m, v, t, s):
     return m, v, [a / (math.sqrt(b) + s["epsilon"]) for a, b in zip(m, v, strict=True)]
 
 
-RULES = {"adam": adam, "yogi": yogi, "adagrad": adagrad}
-
-
-def simulated(name, settings):
-    x, m, path = START, [0.0, 0.0], [START]
-    v = [settings["initial_accumulator"]] * 2
-    for t in range(1, ROUNDS + 1):
-        m, v, direction = RULES[name](pseudo_gradient(x), m, v, t, settings)
-        x = x - SERVER_LR * np.array(direction)
-        path.append(x)
-    return np.array(path)
-
-
 def document(name, **server):
     return {
         "task": {"name": "quadratic", "hessians": HESSIANS.tolist(), "centers": CENTERS.tolist()},
@@ -86,27 +55,6 @@ def document(name, **server):
         "eval_every": 1,
         "report": ["params"],
     }
-
-
-def settings_of(name):
-    """Members that the optimizer can have."""
-    return [{key: value for key, value in member.items() if key in DEFAULTS[name]} for member in MEMBERS]
-
-
-@pytest.mark.parametrize(
-    ("name", "corrected"), [("adam", True), ("adam", False), ("yogi", True), ("yogi", False), ("adagrad", None)]
-)
-def test_fedavg_with_an_adaptive_server_follows_the_simulation(name, corrected):
-    shared = {} if corrected is None else {"bias_correction": corrected}
-    members = settings_of(name)
-    given = document(name, **shared)
-    given["members"] = [{f"server.{key}": value for key, value in member.items()} for member in members]
-    lines = Pack.from_spec(parse(given)).advance()
-    for number, member in enumerate(members):
-        path = np.array([line["params"] for line in lines if line["member"] == number])
-        wanted = simulated(name, {**DEFAULTS[name], **shared, **member})
-        np.testing.assert_allclose(path, wanted, rtol=0, atol=1e-12)
-        assert np.abs(path[-1] - START).max() > 0.1
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -130,13 +78,6 @@ def test_pads_stay_zero_and_nothing_is_divided_by_zero(name, dtype):
     assert (params[..., 5:] == 0).all()
     assert params.dtype == dtype
     assert all(held.shape[:2] == (2, 1) for held in state.values())
-
-
-@pytest.mark.parametrize("name", ["adam", "yogi"])
-def test_the_first_corrected_step_is_the_sign_of_the_pseudo_gradient(name):
-    given = {**document(name, epsilon=1e-12), "rounds": 1}
-    first = Pack.from_spec(parse(given)).advance()[-1]["params"]
-    assert first == pytest.approx(START - SERVER_LR * np.sign(pseudo_gradient(START)), abs=1e-12)
 
 
 def test_a_large_epsilon_is_plain_descent():

@@ -50,31 +50,6 @@ def test_momentum_against_the_theory(nesterov):
         np.testing.assert_allclose(path, wanted, rtol=0, atol=1e-12)
 
 
-def optimum_of(kappa, nesterov):
-    if nesterov:
-        root = np.sqrt(3 * kappa + 1)
-        return 4 / (3 * kappa + 1), (root - 2) / (root + 2), 1 - 2 / root
-    root = np.sqrt(kappa)
-    return 4 / (root + 1) ** 2, ((root - 1) / (root + 1)) ** 2, (root - 1) / (root + 1)
-
-
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_best_settings_reach_the_best_rate(nesterov):
-    server_lr, momentum, rate = optimum_of(10.0, nesterov)
-    given = {
-        "task": {"name": "quadratic", "hessians": [HESSIAN.tolist()], "centers": [CENTER.tolist()]},
-        "method": {"name": "fedsgd", "server_lr": server_lr},
-        "server": {"name": "sgd", "momentum": momentum, "nesterov": nesterov},
-        "init": [2.0, -1.0],
-        "rounds": 40,
-        "eval_every": 1,
-    }
-    lines = Pack.from_spec(parse(given)).advance()
-    distances = np.array([line["distance"] for line in lines])
-    assert distances[-1] / distances[0] < 60 * rate**40  # linear growth in the rounds is allowed
-    assert distances[-1] / distances[0] > rate**40
-
-
 def test_by_hand():
     optimizer = RoleOptimizer(sgd, sgd.Hyper(momentum=torch.tensor([[[0.5]]]), nesterov=True))
     params, gradient, rate = torch.tensor([[[1.0]]]), torch.tensor([[[2.0]]]), torch.tensor([[[0.1]]])

@@ -187,7 +187,7 @@ def test_clients_that_sit_out_keep_what_they_had_and_new_ones_begin_with_the_mod
     pack.advance()
     first.advance()
     torch.testing.assert_close(pack._lanes[0].now.state.params, first._lanes[0].now.state.params, rtol=0, atol=1e-14)
-    assert pack._lanes[0].now.clients.gather(np.arange(5))["auxiliary"][0].any(-1).sum() == 2
+    assert pack._lanes[0].now.clients.gather(np.arange(5)).of()["auxiliary"][0].any(-1).sum() == 2
 
 
 def test_schedules_of_client_lr_move_the_other_rates_with_it():

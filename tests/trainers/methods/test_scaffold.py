@@ -137,7 +137,7 @@ def test_with_local_epochs_a_variate_is_the_mean_over_the_clients_own_steps(tmp_
     for update in ("path", "gradient"):
         running = pack({**epochs, "variate_update": update}, 1, given, batch_size=4, batching="shuffled", init=None)
         assert running.advance()[-1]["client_gradients"] == 16 * (1 if update == "path" else 2)
-        found.append(running._lanes[0].now.clients.gather(np.arange(4))["variate"])
+        found.append(running._lanes[0].now.clients.gather(np.arange(4)).of()["variate"])
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-14)
     assert np.abs(found[0].numpy()).max() > 0.05
 

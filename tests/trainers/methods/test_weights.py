@@ -195,10 +195,3 @@ def test_a_round_has_different_clients(method, monkeypatch):
     assert all(len(set(clients)) == len(clients) == size for clients in seen)
     assert len({frozenset(clients) for clients in seen}) > 3  # drawn anew in each round
     assert {client for clients in seen for client in clients} == set(range(6))
-
-
-def test_every_client_is_drawn_equally_often():
-    drawn = [randomness.cohort(3, number, 10, 4) for number in range(2000)]
-    assert all(len(set(clients.tolist())) == 4 for clients in drawn)
-    often = np.bincount(np.concatenate(drawn), minlength=10) / 2000
-    assert often == pytest.approx(np.full(10, 0.4), abs=4 * np.sqrt(0.4 * 0.6 / 2000))
