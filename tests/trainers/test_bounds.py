@@ -144,7 +144,7 @@ LARGE = [
     ),
     (
         digits_with(model={"name": "cnn", "filters": [3] * 8}),
-        "task.model.filters must be at most 3 for images of 8 x 8, which each convolution halves, got 8",
+        "task.model.filters must be at most 3 for images of 8 x 8, which each convolution makes smaller, got 8",
     ),
     (
         quadratic(problem="random", dimension=10**7),

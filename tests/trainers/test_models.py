@@ -1,9 +1,12 @@
 """Networks as models: chosen by name with settings, the same start everywhere, chance that is no history."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from trainers.data.federated import choose_model
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
@@ -16,7 +19,7 @@ from trainers.problem import Examples, Problem
 from trainers.registry import models
 from trainers.trial.document import parse
 
-CPU = torch.device("cpu")
+CPU, META = torch.device("cpu"), torch.device("meta")
 MLP = {"name": "mlp", "hidden": [12, 7], "dropout": 0.2}
 CNN = {"name": "cnn", "filters": [3, 4], "kernel": 3, "dense": 10, "dropout": 0.25, "crop": 1, "flip": True}
 IGNORED = {"wall_seconds", "member"}
@@ -96,6 +99,48 @@ def test_parameter_counts():
     assert count(mlp, hidden=[10, 5], classes=3) == 7850 + 55 + 18
     assert count(cnn) == 430_846
     assert count(cnn, filters=[32, 64], dense=512) == 1_690_046
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape", "classes", "count"),
+    [
+        ("femnist", (1, 28, 28), 62, 1_690_046),
+        ("femnist", (1, 28, 28), 10, 1_663_370),
+        ("femnist_dropout", (1, 28, 28), 62, 1_206_590),
+        ("femnist_dropout", (1, 28, 28), 10, 1_199_882),
+        ("leaf", (1, 28, 28), 62, 6_603_710),
+        ("cifar10", (3, 24, 24), 10, 1_068_298),
+        ("niid_bench", (3, 32, 32), 10, 62_006),
+        ("niid_bench", (1, 28, 28), 10, 44_426),
+        ("omniglot", (1, 28, 28), 5, 112_261),
+        (None, (3, 32, 32), 10, 11_173_962),
+        (None, (3, 24, 24), 100, 11_220_132),
+    ],
+)
+def test_networks_of_papers_have_their_numbers_of_parameters(preset, shape, classes, count):
+    document = {"name": "cnn", "preset": preset} if preset else "resnet"
+    name, settings, named = choose_model(document, "task.model")
+    assert choose_model(named, "task.model") == (name, settings, named)
+    data = replace(problem(shape, classes=classes), model_settings={"classes": classes, **settings})
+    with META:
+        assert models()[name].build(data, torch.float32, META).layout.count == count
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "femnst"}, 'task.model.preset: no preset "femnst": did you mean femnist?'),
+        (
+            {"dropout": [0.1, 0.2, 0.3]},
+            "task.model.dropout must be a number, or 2 numbers, one for each dense layer and",
+        ),
+        ({"groups": 3}, "task.model.groups must divide all filters, got groups=3 for 16"),
+    ],
+)
+def test_settings_of_a_cnn_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(SpecError) as caught:
+        choose_model({"name": "cnn", **settings}, "task.model")
+    assert message in str(caught.value)
 
 
 def test_inputs_that_do_not_fit_are_refused():

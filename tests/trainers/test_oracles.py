@@ -12,7 +12,7 @@ from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import replicas
-from trainers.models import cnn, linear, mlp, quadratic, softmax
+from trainers.models import cnn, linear, mlp, quadratic, resnet, softmax
 from trainers.problem import Examples, Problem, Quadratics
 from trainers.registry import models
 
@@ -27,14 +27,23 @@ def examples(targets, seed=0):
     return Examples(generator.normal(size=(rows, FEATURES)), wanted, np.cumsum(SIZES) - SIZES, SIZES)
 
 
-PICTURES = {"mlp": (2, 3), "cnn": (1, 8, 8), "varied": (3, 6, 5)}
-OTHERS = [name for name in models() if models()[name].TARGETS == "classes" and name not in ("softmax", "mlp", "cnn")]
+PICTURES = {"mlp": (2, 3), "cnn": (1, 8, 8), "varied": (3, 6, 5), "deep": (2, 7, 8), "resnet": (2, 4, 4)}
+OTHERS = [
+    name for name in models() if models()[name].TARGETS == "classes" and name not in ("softmax", "mlp", "cnn", "resnet")
+]
 NETWORKS = {
     **{name: (models()[name], {}) for name in OTHERS},
     "mlp": (mlp, {"hidden": [6, 4], "dropout": 0.3}),
     "cnn": (cnn, {"filters": [2, 3], "kernel": 5, "dense": 5}),
     "varied": (cnn, {"filters": [2], "kernel": 3, "dense": 6, "dropout": 0.25, "crop": 2, "flip": True}),
 }
+
+AGREEING = {
+    "deep": (cnn, {"filters": [4, 2], "kernel": 3, "dense": [6, 4], "dropout": [0.2, 0, 0.3]}),
+    "normed": (cnn, {"filters": [2, 4], "kernel": 3, "padding": "none", "pooling": "last", "groups": 2, "dense": 0}),
+    "resnet": (resnet, {"blocks": [1, 1], "width": 2}),
+}
+"""Other forms of networks, which are checked against autograd alone."""
 
 
 def pictures(name, seed=0):
@@ -45,8 +54,8 @@ def pictures(name, seed=0):
 
 
 def build(name, dtype=torch.float64, device=torch.device("cpu")):  # noqa: B008
-    if name in NETWORKS:
-        module, settings = NETWORKS[name]
+    if name in (networks := {**NETWORKS, **AGREEING}):
+        module, settings = networks[name]
         data = pictures(name)
         problem = Problem(name, data, test=data, model_settings={"classes": 3, **settings})
         return module.build(problem, dtype, device)
@@ -89,7 +98,7 @@ def close(one, other):
 
 
 @pytest.mark.parametrize("batch_size", [None, 7])
-@pytest.mark.parametrize("name", ["softmax", "linear", *NETWORKS])
+@pytest.mark.parametrize("name", ["softmax", "linear", *NETWORKS, *AGREEING])
 def test_all_oracles_agree(name, batch_size):
     model = build(name)
     params, broadcast, vectors = models_and_vectors(model)

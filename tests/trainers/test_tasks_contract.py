@@ -36,6 +36,7 @@ MODELS: dict[str, Any] = {
     **{name: name for name in models() if models()[name].TARGETS == "classes"},
     "mlp": {"name": "mlp", "hidden": [8], "dropout": 0.2},
     "cnn": {"name": "cnn", "filters": [2, 3], "kernel": 3, "dense": 8},
+    "resnet": {"name": "resnet", "blocks": [1, 1], "width": 2},
 }
 PICTURES = ("cifar", "digits", "fashion", "mnist_by_writer")
 

@@ -1,35 +1,65 @@
-"""A small convolutional network: convolutions with max-pooling by 2 and ReLU, a dense layer, cross-entropy.
+"""A small convolutional network: convolutions with max-pooling by 2 and ReLU, dense layers, cross-entropy.
 
-    "model": {"name": "cnn", "filters": [16, 32], "kernel": 5, "dense": 256, "dropout": 0.0, "crop": 0, "flip": false}
+    "model": {"name": "cnn", "filters": [16, 32], "kernel": 5, "padding": "same", "pooling": "each", "groups": 0,
+              "dense": [256], "dropout": [0.0], "crop": 0, "flip": false}
+    "model": {"name": "cnn", "preset": "femnist_dropout"}
 
-The inputs are images (channels, height, width) with sides of at least 2^convolutions. Convolutions keep the size;
-pooling halves it (rounded down) and comes before ReLU, which is equivalent and cheaper. With 28 x 28 images and 62
-classes the defaults have 430,846 parameters. filters [32, 64] and dense 512, with 1,690,046 parameters, are the FEMNIST
-model of "On the Outsized Importance of Learning Rates in Local Update Methods" (Charles, Konecny 2020).
+The inputs are images (channels, height, width). Convolutions keep the size with padding `same`, and cut off kernel - 1
+pixels with `none`; pooling halves it (rounded down), after each convolution, the last one alone, or none. It comes
+before ReLU, which is equivalent and cheaper. `groups` above 0 puts group normalisation after each convolution. `dense`
+and `dropout` are numbers or lists; dense 0 leaves the last layer alone.
 
-In training, `dropout` drops units before both dense layers, `crop` is the largest shift of an image in pixels in each
-direction, and `flip` mirrors half of the images. Parameters start as PyTorch's layers do, uniform in
+A `preset` has the settings of a paper, and other keys change it. Numbers of parameters:
+
+    femnist          1,690,046 with 28 x 28 and 62 classes   McMahan et al. 2017; Charles and Konecny 2020
+    femnist_dropout  1,206,590 with 28 x 28 and 62 classes   Reddi et al. 2021
+    leaf             6,603,710 with 28 x 28 and 62 classes   Caldas et al. 2018
+    cifar10          1,068,298 with 3 x 24 x 24 and 10 classes            McMahan et al. 2017, not normalised
+    niid_bench       62,006 with 3 x 32 x 32 and 10 classes   Li et al. 2022
+    omniglot         112,261 with 28 x 28 and 5 classes      Finn et al. 2017, with group for batch normalisation
+
+In training, `dropout` drops units before each dense layer and the last one, `crop` is the largest shift of an image in
+pixels in each direction, and `flip` mirrors half of the images. Parameters start as PyTorch's layers do, uniform in
 +- 1 / sqrt(inputs of a unit), drawn from the trial's seed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from trainers.errors import SpecError
-from trainers.hyperparameters import tunable
+from trainers.hyperparameters import check, join, tunable
 from trainers.models._by_hand import ByHand
-from trainers.models._layers import ConvolutionLayer, DenseLayer
+from trainers.models._layers import ConvolutionLayer, DenseLayer, Layer
 from trainers.models._network import Network, classes_of, image_shape, settings_from
 from trainers.problem import Problem
+from trainers.spelling import hint
+from trainers.values import shown
 
 PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 10_000_000
+_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "femnist": {"filters": [32, 64], "dense": [512]},
+    "femnist_dropout": {
+        "filters": [32, 64],
+        "kernel": 3,
+        "padding": "none",
+        "pooling": "last",
+        "dense": [128],
+        "dropout": [0.25, 0.5],
+    },
+    "leaf": {"filters": [32, 64], "dense": [2048]},
+    "cifar10": {"filters": [64, 64], "dense": [384, 192]},
+    "niid_bench": {"filters": [6, 16], "padding": "none", "dense": [120, 84]},
+    "omniglot": {"filters": [64] * 4, "kernel": 3, "groups": 4, "dense": [0]},
+}
 
 
 @dataclass(frozen=True)
@@ -40,14 +70,46 @@ class Settings:
         (16, 32), low=1, high=_MOST_UNITS, longest=1000, traced=False, doc="of each convolution"
     )
     kernel: int = tunable(5, choices=(1, 3, 5, 7), traced=False, unit="pixels", doc="side of the convolutions")
-    dense: int = tunable(
-        256, low=1, high=_MOST_UNITS, traced=False, unit="units", doc="of the dense layer before the last"
+    padding: str = tunable("same", choices=("same", "none"), traced=False, doc="of the convolutions")
+    pooling: str = tunable("each", choices=("each", "last", "none"), traced=False, doc="after which convolutions")
+    groups: int = tunable(
+        0, low=0, high=_MOST_UNITS, traced=False, limit="0 is none", doc="of channels, for group normalisation"
     )
-    dropout: float = tunable(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of dense inputs")
+    dense: tuple[int, ...] = tunable(
+        (256,),
+        low=0,
+        high=_MOST_UNITS,
+        longest=1000,
+        traced=False,
+        unit="units",
+        limit="0 is none",
+        doc="of each dense layer before the last",
+    )
+    dropout: tuple[float, ...] = tunable(
+        (0.0,),
+        low=0,
+        high=1,
+        high_open=True,
+        longest=1000,
+        traced=False,
+        limit="0 is none",
+        doc="of the inputs of each dense layer and of the last one; a number for all",
+    )
     crop: int = tunable(
         0, low=0, high=256, traced=False, unit="pixels", limit="0 is none", doc="random shifts of images"
     )
     flip: bool = tunable(False, traced=False, doc="random horizontal mirroring of images")
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of each dense layer before the last."""
+        return tuple(units for units in self.dense if units)
+
+    @property
+    def drops(self) -> tuple[float, ...]:
+        """Dropout of the inputs of each dense layer, the last one included."""
+        layers = len(self.hidden) + 1
+        return self.dropout * layers if len(self.dropout) == 1 else self.dropout
 
 
 class _ChannelsFlat(nn.Module):
@@ -58,38 +120,96 @@ class _ChannelsFlat(nn.Module):
         return images.permute(0, 2, 3, 1).flatten(1)
 
 
+def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
+    """The settings of a document, with those of its preset filled in.
+
+    Args:
+        given: settings of the model.
+        path: dotted path of the model.
+
+    Raises:
+        SpecError: a setting is unknown or invalid, or they do not fit together.
+    """
+    preset = given.pop("preset", None)
+    if preset is not None and (not isinstance(preset, str) or preset not in _PRESETS):
+        place = join(path, "preset")
+        raise SpecError(f"{place}: no preset {shown(preset)}: {hint(str(preset), _PRESETS)}", place)
+    values = check(Settings, _listed({**_PRESETS.get(preset or "", {}), **given}), path, known=("name", "preset"))
+    settings = Settings(**values)
+    if len(settings.drops) != len(settings.hidden) + 1:
+        place = join(path, "dropout")
+        raise SpecError(
+            f"{place} must be a number, or {len(settings.hidden) + 1} numbers, one for each dense layer and the last, "
+            f"got {len(settings.dropout)}",
+            place,
+        )
+    for filters in settings.filters:
+        if settings.groups and filters % settings.groups:
+            place = join(path, "groups")
+            raise SpecError(f"{place} must divide all filters, got groups={settings.groups} for {filters}", place)
+    return {key: list(item) if isinstance(item, tuple) else item for key, item in values.items()}
+
+
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
     """The model of a problem with images as inputs and class numbers as targets.
 
     Raises:
         SpecError: the inputs are not images, or are too small.
     """
-    settings = settings_from(Settings, problem)
+    model_settings = {**problem.model_settings, **_listed(problem.model_settings)}
+    settings = settings_from(Settings, Problem(problem.model, problem.train, model_settings=model_settings))
     channels, height, width = image_shape(problem, "cnn")
-    halvings = len(settings.filters)
-    if min(height, width) >> halvings == 0:
-        raise SpecError(
-            f"task.model.filters must be at most {min(height, width).bit_length() - 1} for images of "
-            f"{height} x {width}, which each convolution halves, got {halvings}",
-            "task.model.filters",
-        )
-    flat = settings.filters[-1] * (height >> halvings) * (width >> halvings)
+    height, width = (_side(side, settings, (height, width)) for side in (height, width))
+    flat = settings.filters[-1] * height * width
     classes = classes_of(problem)
+    sizes = (flat, *settings.hidden, classes)
 
     def make() -> nn.Module:
         layers: list[nn.Module] = []
-        for incoming, outgoing in pairwise((channels, *settings.filters)):
-            convolution = nn.Conv2d(incoming, outgoing, settings.kernel, padding=settings.kernel // 2)
-            layers += [convolution, nn.MaxPool2d(2), nn.ReLU()]
-        dropouts = [[nn.Dropout(settings.dropout)] if settings.dropout else [] for _ in range(2)]
-        layers += [_ChannelsFlat(), *dropouts[0], nn.Linear(flat, settings.dense), nn.ReLU()]
-        return nn.Sequential(*layers, *dropouts[1], nn.Linear(settings.dense, classes))
+        padding = settings.kernel // 2 if settings.padding == "same" else 0
+        for number, (incoming, outgoing) in enumerate(pairwise((channels, *settings.filters))):
+            layers.append(nn.Conv2d(incoming, outgoing, settings.kernel, padding=padding))
+            if settings.groups:
+                layers.append(nn.GroupNorm(settings.groups, outgoing))
+            if _pools(settings, number):
+                layers.append(nn.MaxPool2d(2))
+            layers.append(nn.ReLU())
+        layers.append(_ChannelsFlat())
+        for drop, (incoming, outgoing) in zip(settings.drops, pairwise(sizes), strict=True):
+            layers += [*[nn.Dropout(drop)] * (drop > 0), nn.Linear(incoming, outgoing), nn.ReLU()]
+        return nn.Sequential(*layers[:-1])
 
     model = Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
-    if not model.whole_trained:
-        return model
-    convolutions = [ConvolutionLayer(settings.kernel)] * halvings
-    dropouts = [*[None] * (halvings - 1), *model.dropouts] if model.dropouts else []
-    by_hand = ByHand(model.layout, [*convolutions, DenseLayer(), DenseLayer()], dropouts, model.rounding)
-    model.oracles = {"by_hand": by_hand, **model.oracles}
+    plain = settings.padding == "same" and settings.pooling == "each" and not settings.groups
+    if model.whole_trained and plain:
+        convolutions = [ConvolutionLayer(settings.kernel)] * len(settings.filters)
+        own = iter(model.dropouts)
+        dropouts = [*[None] * (len(convolutions) - 1), *(next(own) if drop else None for drop in settings.drops)]
+        layers: list[Layer] = [*convolutions, *[DenseLayer()] * (len(sizes) - 1)]
+        by_hand = ByHand(model.layout, layers, dropouts if model.dropouts else [], model.rounding)
+        model.oracles = {"by_hand": by_hand, **model.oracles}
     return model
+
+
+def _listed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with lists in place of single numbers."""
+    alone = {key: settings[key] for key in ("dense", "dropout") if key in settings}
+    return {**settings, **{key: one if isinstance(one, list | tuple) else [one] for key, one in alone.items()}}
+
+
+def _pools(settings: Settings, number: int) -> bool:
+    return settings.pooling == "each" or (settings.pooling == "last" and number + 1 == len(settings.filters))
+
+
+def _side(side: int, settings: Settings, whole: tuple[int, int]) -> int:
+    """What the convolutions leave of the side of an image."""
+    for number in range(len(settings.filters)):
+        side -= 0 if settings.padding == "same" else settings.kernel - 1
+        side = side // 2 if _pools(settings, number) else side
+        if side < 1:
+            raise SpecError(
+                f"task.model.filters must be at most {number} for images of {whole[0]} x {whole[1]}, which each "
+                f"convolution makes smaller, got {len(settings.filters)}",
+                "task.model.filters",
+            )
+    return side
