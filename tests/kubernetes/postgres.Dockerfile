@@ -15,5 +15,7 @@ RUN set -eu; \
     chmod 755 /usr/local/bin/docker-entrypoint.sh
 ENV PATH=/usr/lib/postgresql/15/bin:/usr/local/bin:/usr/bin:/bin PGDATA=/var/lib/postgresql/data LANG=C.UTF-8
 USER 999:999
+# As in the official image: SIGTERM would wait until every client has left.
+STOPSIGNAL SIGINT
 ENTRYPOINT ["docker-entrypoint.sh"]
 CMD ["postgres"]

@@ -51,6 +51,7 @@ def changes(folder):
     crds = " ".join(f"-f {KUBE}/crds/{name}.stripped.yaml" for name in ("rayjobs", "rayclusters"))
     operator = (
         f"kubectl apply --server-side --validate=false {crds}\n"
+        f"kubectl delete --ignore-not-found -f {folder}/volume.yaml && kubectl create -f {folder}/volume.yaml\n"
         f"{sys.executable} -m tests.kubernetes_cluster.kuberay {UNTAKEN} > {folder}/operator.log 2>&1 &"
     )
     files = f"-f tests/kubernetes_cluster/values.yaml -f {folder}/data.yaml"
@@ -182,7 +183,7 @@ def until(true, what, seconds=240.0):
 
 def prepare(folder, data):
     """Puts what the release needs into a folder: volumes, the data set's archive, values, the first study."""
-    for name in ("checkpoints", "data", "files"):
+    for name in ("checkpoints", "data", "files", "postgresql"):
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
     archive = folder / "files" / DATA_URL.rpartition("/")[2]
@@ -196,6 +197,11 @@ def prepare(folder, data):
     wanted["source"] = {"hostPath": {"path": str(folder / "data")}}
     wanted["download"] = {"url": DATA_URL, "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
     (folder / "data.yaml").write_text(yaml.safe_dump(shown))
+    claim = {"namespace": NAMESPACE, "name": "driftline-postgresql"}
+    place = {"hostPath": {"path": str(folder / "postgresql")}}  # for the claim: there is no storage class
+    spec = {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": claim, **place}
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "postgresql"}, "spec": spec}
+    (folder / "volume.yaml").write_text(yaml.safe_dump(volume))
     study = yaml.safe_load((ROOT / "examples" / "digits.yaml").read_text())
     study |= {"budget": {"trials_per_method": 2, "rounds": 10, "seeds": 1}}
     (folder / "digits.yaml").write_text(yaml.safe_dump(study))

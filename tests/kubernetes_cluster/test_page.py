@@ -1,13 +1,15 @@
 """docs/kubernetes.md, word for word, after its two commands, which the fixture runs. Its tests build on each other."""
 
+import json
 import re
+import shlex
 
 import pytest
 import urllib3
 
 from driftline.errors import NotFound
 from tests.kubernetes_cluster.node import say
-from tests.kubernetes_cluster.release import CORE, PODS, RAY, STUDIES, until
+from tests.kubernetes_cluster.release import CORE, NAMESPACE, PODS, RAY, REGISTRY, STUDIES, until, version
 from tests.kubernetes_cluster.studies import SPEC, TRIALS
 
 pytestmark = [
@@ -89,6 +91,43 @@ def test_an_upgrade_keeps_studies_and_secrets(deployed):
     assert deployed.client.job(FIRST).state == "SUCCEEDED"
 
 
+@pytest.mark.parametrize("part", ["migration", *PARTS])
+def test_an_upgrade_with_a_wrong_image_rolls_back_with_one_command(deployed, part):
+    """Each workload's in turn; that of a Job, which runs before the upgrade, is the image of all of Driftline."""
+    chart = f"oci://{REGISTRY}/charts/driftline --version {version()} --plain-http"
+    upgrade = f"helm upgrade driftline {chart} --namespace {NAMESPACE} --reset-then-reuse-values --wait"
+    wrong = {"spec": {"containers": [{"name": part, "image": f"{REGISTRY}/driftline:missing"}]}}
+    change = f"--set-json {part}.podPatch={shlex.quote(json.dumps(wrong))} --set migrations.enabled=false"
+    if part == "migration":
+        change = "--set image.tag=missing"
+    before = images(deployed)
+    deployed.shell.run(f"{upgrade} --timeout 8s {change}", ok=False)
+    until(lambda: stuck(deployed, part), "a pod with the wrong image is there", 60)
+    deployed.shell.run(f"helm rollback driftline --namespace {NAMESPACE} --wait --timeout 2m")
+    assert images(deployed) == before
+    assert all(ready(deployed, one) for one in PARTS)
+    assert deployed.client.job(FIRST).state == "SUCCEEDED"
+    if part == "migration":  # the failed Job is kept until the next upgrade, to be looked at
+        deployed.shell.run(f"kubectl -n {NAMESPACE} delete job driftline-migration")
+
+
+def stuck(deployed, part):
+    """Whether a pod of this part waits for an image that is not there."""
+    return any(
+        container["image"].endswith(":missing")
+        for pod in deployed.rest.items(f"{PODS}?labelSelector=app.kubernetes.io/component%3D{part}")
+        if "deletionTimestamp" not in pod["metadata"]
+        for container in pod["spec"]["containers"]
+    )
+
+
+def images(deployed):
+    """The image of each workload, as it is asked for."""
+    apps = f"/apis/apps/v1/namespaces/{NAMESPACE}"
+    found = [*deployed.rest.items(f"{apps}/deployments"), *deployed.rest.items(f"{apps}/statefulsets")]
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["image"] for one in found}
+
+
 def test_a_backup_brings_back_what_a_lost_database_had(deployed):
     frontier = deployed.client.job(FIRST).frontier().data
     until(lambda: in_full(deployed), "MLflow has the first study", 120)
@@ -97,7 +136,9 @@ def test_a_backup_brings_back_what_a_lost_database_had(deployed):
     late.cancel()
     until(lambda: late.state == "CANCELLED", "the later study is cancelled", 120)
 
-    deployed.kill("driftline-postgresql-0", CORE)  # its volume is the pod's: both databases are lost
+    volume = deployed.folder / "postgresql"
+    (volume / "pgdata").rename(volume / "lost")  # the server goes on in there until it ends
+    deployed.kill("driftline-postgresql-0", CORE)
     until(lambda: ready(deployed, "postgresql"), "an empty PostgreSQL is there", 120)
     deployed.page.follow("Backup and restore")
     until(lambda: ready(deployed, "api"), "the API is back", 180)
