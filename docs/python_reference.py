@@ -24,6 +24,7 @@ from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier, Recommendation
 from driftline.sdk.job import Job, StudyFailed
 from driftline.sdk.offline import OfflineService
+from driftline.sdk.tuning import tune
 from driftline.study.examples import examples
 from driftline.study.spec import Study
 from driftline.wire.access import MadeToken, NewToken, ProjectQuota, Quota, TokenRecord, Use, Whoami
@@ -114,7 +115,9 @@ _SECTIONS = (
         made=False,
     ),
     _Section("Modelled time", "", (Time,), methods=False),
-    _Section("Functions", "", (shortcuts.run, shortcuts.frontier, shortcuts.compare, shortcuts.log_models, examples)),
+    _Section(
+        "Functions", "", (shortcuts.run, tune, shortcuts.frontier, shortcuts.compare, shortcuts.log_models, examples)
+    ),
     _Section(
         "asyncio",
         "`AsyncClient` and `AsyncJob` have the methods of `Client` and `Job`, awaited: `await job.wait()`,\n"

@@ -13,6 +13,8 @@ This package is light: it needs no server code, and loads torch only to check a 
     client/   HTTP: connection, retries, the API client
     results/  pure functions: curves -> frontier, comparison, ledger; show/: tables, pictures, pages
     sdk/      Client, Job, Frontier, AsyncClient, OfflineService
+    trial     what a training program of people's own imports: the standard library alone
+    function_trial  runs a function as such a program
     errors    every error that Driftline raises on purpose
     extras    optional packages, and the extra that installs each
     backoff   pauses between attempts
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from driftline.sdk.shortcuts import frontier as frontier
     from driftline.sdk.shortcuts import log_models as log_models
     from driftline.sdk.shortcuts import run as run
+    from driftline.sdk.tuning import tune as tune
     from driftline.study.examples import examples as examples
     from driftline.study.spec import Study as Study
     from search_spaces.parameters import Choice as Choice
@@ -70,6 +73,7 @@ _HOMES = {
     "frontier": "driftline.sdk.shortcuts",
     "log_models": "driftline.sdk.shortcuts",
     "run": "driftline.sdk.shortcuts",
+    "tune": "driftline.sdk.tuning",
 }
 
 __all__ = [
@@ -91,6 +95,7 @@ __all__ = [
     "frontier",
     "log_models",
     "run",
+    "tune",
 ]
 
 _SIBLINGS = ("search_spaces", "trainers", "service")
@@ -109,13 +114,12 @@ def _refuse_hidden_siblings() -> None:
             )
 
 
-_refuse_hidden_siblings()
-
 if not TYPE_CHECKING:  # type checkers use the imports above; with __getattr__ they would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module 'driftline' has no attribute {name!r} (it has: {', '.join(__all__)})")
+        _refuse_hidden_siblings()  # not before: `driftline.trial` needs none of them, and runs among people's own code
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

@@ -73,7 +73,7 @@ def test_a_folder_of_the_user_that_hides_a_package_is_named(name: str, tmp_path:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("")
     done = subprocess.run(
-        [sys.executable, "-c", "import driftline"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", "from driftline import Study"], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
@@ -82,7 +82,7 @@ def test_a_folder_of_the_user_that_hides_a_package_is_named(name: str, tmp_path:
 
 def test_a_folder_without_code_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "service").mkdir()  # a namespace package at most: Driftline's own comes first
-    subprocess.run([sys.executable, "-c", "import driftline"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", "from driftline import Study"], cwd=tmp_path, check=True, timeout=60)
 
 
 def private_parts(path: Path) -> Iterator[tuple[str, str]]:

@@ -45,7 +45,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainers.costs import ADVICE, COSTS, COUNTERS, REPORTED
+    from trainers.costs import ADVICE, COSTS, COUNTERS, REPORTED, cost_named
     from trainers.curvature import LossEstimate, estimate_curvature
     from trainers.data.folder import data_dir
     from trainers.engine.memory import total_memory
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from trainers.values import digits, integer, number, shown, step
 
 _PLACES = {
-    "costs": ("ADVICE", "COSTS", "COUNTERS", "REPORTED"),
+    "costs": ("ADVICE", "COSTS", "COUNTERS", "REPORTED", "cost_named"),
     "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
@@ -113,6 +113,7 @@ __all__ = [
     "Task",
     "TrialSpec",
     "check_models",
+    "cost_named",
     "data_dir",
     "data_remarks",
     "digits",

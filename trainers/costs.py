@@ -44,6 +44,17 @@ COSTS: Mapping[str, Cost] = MappingProxyType(
     }
 )
 
+
+def cost_named(name: str) -> Cost:
+    """The cost of this name; one that is not in the table is a counter that somebody's own program reports.
+
+    Examples:
+        >>> cost_named("bytes").counters, cost_named("gpu_seconds").unit
+        (('bytes_up', 'bytes_down'), 'gpu seconds')
+    """
+    return COSTS.get(name) or Cost((name,), name.replace("_", " "), whole=False)
+
+
 REPORTED = tuple(name for name, cost in COSTS.items() if cost.reported)
 """Costs that a study may choose."""
 

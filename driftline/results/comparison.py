@@ -25,7 +25,7 @@ from driftline.results.paired_tests import LEVEL, Paired, Test, band, band_limit
 from driftline.results.search_effort import compared
 from driftline.study.chance import judged_effort
 from driftline.study.spec import LEAST_PAIRS
-from trainers import ADVICE, COSTS, nearest, shown
+from trainers import ADVICE, cost_named, nearest, shown
 
 Json = Mapping[str, Any]
 _HOLDS_0 = "the interval of the difference holds 0"
@@ -281,7 +281,7 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
     if a == b:
         reasons.append(f"a label must be compared with another one, got {a} twice")
     cost = result["definitions"]["parameters"]["cost"]
-    if not COSTS[cost].repeatable:
+    if not cost_named(cost).repeatable:
         reasons.append(f"{cost} {ADVICE}")
     for name in ("trials", "rounds"):
         left, right = first["granted"][name], second["granted"][name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from driftline.errors import InvalidSpec
 from driftline.wire.records import TrialRecord
-from trainers import COSTS, nearest, shown
+from trainers import COSTS, cost_named, nearest, shown
 
 Array = NDArray[np.float64]
 _Value = TypeVar("_Value")
@@ -172,7 +172,7 @@ class TrialCurve:
         return value
 
     def _counted(self, name: str) -> Array:
-        if check_cost(name) == "rounds" or not self.rounds.size:
+        if check_cost(name, self.columns) == "rounds" or not self.rounds.size:
             return self.rounds
         counted: Array = costs([self], name)[0]
         return counted
@@ -189,14 +189,14 @@ def costs(curves: Sequence[TrialCurve], name: str) -> Array:
         InvalidSpec: A trial did not count it.
     """
     for curve in curves:
-        for column in COSTS[name].counters:
+        for column in cost_named(name).counters:
             if not curve.counts(column):
                 raise InvalidSpec(
                     "objective.cost",
                     f"trial {curve.trial} must report {column} for cost={name}; choose cost=rounds, or run the study "
                     "again with this version",
                 )
-    parts = [finite(np.stack([curve.columns[column] for curve in curves])) for column in COSTS[name].counters]
+    parts = [finite(np.stack([curve.columns[column] for curve in curves])) for column in cost_named(name).counters]
     return np.asarray(np.maximum.accumulate(np.sum(parts, axis=0), axis=1))
 
 
@@ -233,13 +233,17 @@ def finite(values: Array) -> Array:
     return values if np.isfinite(values).all() else np.nan_to_num(values)
 
 
-def check_cost(name: str) -> str:
-    """Returns the name if it is one of `trainers.COSTS`.
+def check_cost(name: str, reported: Container[str] = ()) -> str:
+    """Returns the name if it is one of `trainers.COSTS`, or a counter that trials report.
+
+    Args:
+        name: The cost.
+        reported: The columns of trials; a person's own program may count costs of its own.
 
     Raises:
         InvalidSpec: Unknown cost; the message names the nearest.
     """
-    if name not in COSTS:
+    if name not in COSTS and name not in reported:
         guess = nearest(name, COSTS)
         hint = f"; did you mean {guess}?" if guess else ""
         raise InvalidSpec("objective.cost", f"must be one of {', '.join(COSTS)}, got {shown(name)}{hint}")
@@ -253,7 +257,7 @@ def unit(cost: str) -> str:
         >>> unit("client_gradients"), unit("time")
         ('client gradients', 'seconds')
     """
-    return COSTS[cost].unit.partition(",")[0]
+    return cost_named(cost).unit.partition(",")[0]
 
 
 def cost_per_round(curve: TrialCurve, cost: str) -> float | None:

@@ -13,7 +13,7 @@ from driftline.results.scale import RESOLUTION
 from driftline.results.settling import LEARNED_FROM, SETTLED_WITHIN
 from driftline.study.directions import direction
 from driftline.study.spec import LEAST_PAIRS
-from trainers import COSTS
+from trainers import cost_named
 
 LEDGER_TOLERANCE = 0.05  # largest relative difference of two ledgers that may be compared
 TIE = 0.01  # of the scale: a smaller difference of two areas of a deterministic study is a tie
@@ -32,7 +32,7 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         Definitions by term, and ``"parameters"``.
     """
     within, half, tolerance, tie = map(_percent, (SETTLED_WITHIN, LEARNED_FROM, LEDGER_TOLERANCE, TIE))
-    counted = COSTS[cost].unit if time is None else _modelled(time)
+    counted = cost_named(cost).unit if time is None else _modelled(time)
     better = "larger is better" if direction(metric) == "rises" else "smaller is better"
     return {
         "quality": f"{metric} ({better}), averaged over the evaluations of the last max(1, t / 10) rounds at round t. "

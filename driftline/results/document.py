@@ -45,7 +45,7 @@ from driftline.results.settling import Settled, settled_all
 from driftline.study.chance import efforts
 from driftline.study.directions import sign
 from driftline.study.spec import FixedScale
-from trainers import COSTS, inactive
+from trainers import cost_named, inactive
 
 Json = dict[str, Any]
 GRID = 64
@@ -79,6 +79,7 @@ def frontier_document(
     rungs: Sequence[int] = (),
     drawn: Collection[str] = (),
     rules: Mapping[str, Mapping[str, Any]] | None = None,
+    declared: Collection[str] = (),
 ) -> Json:
     """Recommendations, frontiers, areas and ledgers of all labels of a study.
 
@@ -94,6 +95,7 @@ def frontier_document(
         rungs: Rungs of the search, as rounds, if it has any.
         drawn: Labels whose configurations were drawn independently of all results, so that any k of them are a search.
         rules: Of labels that have any, the conditions under which hyperparameters change nothing.
+        declared: Costs that the study's program counts.
 
     Returns:
         The document, ready for JSON; it does not depend on the order of the trials.
@@ -101,7 +103,9 @@ def frontier_document(
     Raises:
         InvalidSpec: Unknown cost, or trials did not count it.
     """
-    check_cost(reading.cost)
+    curves = list(curves)
+    counted = any(curve.counts(reading.cost) for curve in curves)
+    check_cost(reading.cost, {*declared, reading.cost} if counted else declared)
     rules = rules or {}
     by_label: dict[str, list[TrialCurve]] = {label: [] for label in labels}
     for curve in sorted(curves, key=lambda curve: curve.key):
@@ -159,7 +163,7 @@ def _span(labels: Sequence[LabelRuns], cost: str) -> Span:
     trained = [[each for each in label.runs if len(each.rounds)] for label in labels]
     whole = [runs for runs in trained if any((each.diverged == len(each.rounds)).any() for each in runs)]
     ends = [max(float(each.cost[:, -1].mean()) for each in runs) for runs in whole or trained if runs]
-    least = COSTS[cost].first
+    least = cost_named(cost).first
     first = max(min(firsts, default=least), least)
     last = min(ends, default=first)
     return Span(first, max(last, first))
@@ -271,7 +275,7 @@ class _Summary:
         )
         pairs = [(runs, curve.hyperparameters) for runs, curve in zip(found, tried, strict=True) if runs is not None]
         between = np.geomspace(self.span.first, self.span.last, 5)[1:-1]
-        if COSTS[self.reading.cost].whole:
+        if cost_named(self.reading.cost).whole:
             between = np.round(between)
         return importance(
             [runs for runs, _ in pairs],

@@ -7,7 +7,7 @@ import numpy as np
 from driftline.errors import InvalidSpec
 from driftline.results.curves import Array, TrialCurve
 from driftline.study.directions import sign
-from trainers import COSTS, shown
+from trainers import cost_named, shown
 
 
 def quality(curve: TrialCurve, metric: str) -> float:
@@ -43,7 +43,7 @@ def speed(curve: TrialCurve, metric: str, cost: str) -> float:
     """
     at, values = _smoothed(curve, metric)
     costs = curve.cost(cost, at)
-    first, end = COSTS[cost].first, float(costs[-1])
+    first, end = cost_named(cost).first, float(costs[-1])
     if end <= first:
         return float(values[-1])
     edges = np.log10(np.append(np.maximum(costs, first), end))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from driftline.results.curves import Array, TrialCurve, costs, numbers, smooth
 from driftline.results.scale import Axis, axis_of
-from trainers import COSTS
+from trainers import cost_named
 
 WHOLE: frozenset[str] = frozenset({"COMPLETE", "DIVERGED"})
 """States of trials that were trained to their end."""
@@ -159,7 +159,7 @@ def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> 
             table[:, seed] += rate[:, None] * np.maximum(rounds - done[seed], 0)
     if not all(known):
         table[:, np.logical_not(known)] = table[:, known].mean(axis=1, keepdims=True) if any(known) else rounds
-    return np.maximum(table, COSTS[cost].first)
+    return np.maximum(table, cost_named(cost).first)
 
 
 def common(by_configuration: Mapping[int, Mapping[int, object]]) -> tuple[list[int], list[int]]:

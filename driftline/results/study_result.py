@@ -155,7 +155,7 @@ def study_result(
         )
         for trial in records
     )
-    reading, curves = _read(quality or whole.objective.quality, cost or whole.objective.cost, curves)
+    reading, curves = _read(whole.metric(quality or whole.objective.quality), cost or whole.objective.cost, curves)
     own = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
     document = frontier_document(
         study.name,
@@ -168,12 +168,13 @@ def study_result(
         rungs=whole.budget.rung_rounds,
         drawn=independent_draws(whole),
         rules=stated_rules(whole),
+        declared=() if whole.program is None else whole.program.counted,
     )
     for label, settings in own_settings(whole).items():
         document["methods"][label]["settings"] = settings
     for entry in whole.methods:
         document["methods"][entry.label]["given"] = {"start": entry.start, "prior": entry.prior}
-    if tasks().constant(whole.task["name"], "AFFINE"):
+    if whole.program is None and tasks().constant(whole.task["name"], "AFFINE"):
         from driftline.results.theory import with_theory
 
         document = with_theory(document, whole, curves, reading, rounds)

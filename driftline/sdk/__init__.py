@@ -4,6 +4,7 @@
     job, job_notebook        `Job`: a submitted study; its HTML for notebooks
     frontier, frames         `Frontier`: the result of a study; trials and curves, also as pandas data frames
     compared_labels          what `compare` found, with its HTML for notebooks
+    tuning                   `tune`: tunes a Python function on this computer
     shortcuts                `run`, `compare`, ...: from a study to its result without a client
     asynchronous             `AsyncClient` and its jobs, for asyncio
     offline                  `OfflineService`: a fake service for your tests

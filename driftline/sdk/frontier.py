@@ -20,7 +20,7 @@ from driftline.results.show.text_table import table
 from driftline.results.study_result import drawn
 from driftline.sdk.compared_labels import ComparedLabels
 from driftline.sdk.frames import frame
-from driftline.study.directions import sign
+from driftline.study.directions import Metric, sign
 from driftline.study.notebook import html_table, html_title
 from driftline.study.trial_document import trial_document
 from trainers import hint, shown
@@ -214,7 +214,7 @@ class Frontier:
             least = number(min(method["recommendations"][0]["cost"] for method in methods.values()))
             raise InvalidSpec("cost", f"must be at least {least} {unit(parameters['cost'])}, got {shown(cost)}")
         runnable = {one: row for one, row in cheap.items() if row.configuration is not None} or cheap
-        direction = sign(parameters["metric"])
+        direction = sign(Metric(parameters["metric"], parameters["direction"]))
         best = max(runnable, key=lambda one: direction * cheap[one].quality[0])
         return self._recommendation(best, cheap[best], limit)
 

@@ -44,7 +44,7 @@ def read_study(file: Path) -> Study:
         return Study.from_yaml(file)
     except InvalidSpec as error:
         document = yaml_files.read(file)
-        if not isinstance(document, dict) or not isinstance(document.get("methods"), list):
+        if not isinstance(document, dict) or not isinstance(document.get("methods"), list) or document.get("program"):
             raise
         raise every_error(document, error, lambda study: study.check()) from None
 

@@ -24,6 +24,8 @@ def nothing_random(study: Study) -> bool:
     evaluations measure all held-out clients. False where the study's document alone does not tell, as of plug-ins from
     installed packages.
     """
+    if study.program is not None:
+        return False
     task = study.task
     fixed = models().constant(model_of(task), "FIXED_START")
     settings = [study.settings_of(entry) for entry in study.methods]

@@ -8,8 +8,11 @@ diverge are valid.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import trainers
@@ -18,6 +21,7 @@ from driftline.study.all_errors import ENTRY, every_error
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
+from driftline.study.program import Program
 from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
@@ -65,6 +69,8 @@ def check(study: Study) -> list[str]:
     Raises:
         InvalidSpec: A line for each error, with the key, what must hold, and what was given.
     """
+    if study.program is not None:
+        return _checked_program(study, study.program)
     try:
         return _checked(study)
     except InvalidSpec as error:
@@ -105,6 +111,32 @@ def _checked(study: Study) -> list[str]:
         remarks.append("drop_last: no entry has local_epochs, without which it changes nothing")
     remarks += [*cost_remark(study), *share_remark(study)]
     return [*remarks, *_confirmation(study.budget)]
+
+
+def _checked_program(study: Study, program: Program) -> list[str]:
+    """As `check`, for a study of a program: what needs no trial of it."""
+    remarks, errors = [], Errors()
+    _check_sizes(study)
+    for name in program.files:
+        if not Path(program.folder, name).exists():
+            errors.add(InvalidSpec("program.files", f"must exist in {program.folder}, got {shown(name)}"))
+    if shutil.which(program.command[0], path=_search_path(program)) is None:
+        problem = f"must begin with a program that can be started, got {shown(program.command[0])}"
+        errors.add(InvalidSpec("program.command", problem))
+    for index in range(len(study.methods)):
+        with errors.collected():
+            _check_constraints(study, index)
+            remarks += [*_repeated(study, index), *_grid(study, index)]
+            _check_sampler(study, index)
+    with errors.collected():
+        _check_scale(study)
+    errors.raise_any()
+    return [*remarks, *cost_remark(study), *_confirmation(study.budget)]
+
+
+def _search_path(program: Program) -> str:
+    """Where the program is looked for: a path with a slash is relative to its folder."""
+    return os.pathsep.join([program.folder, program.env.get("PATH", os.environ.get("PATH", os.defpath))])
 
 
 def _corners_read(study: Study, index: int) -> list[trainers.TrialSpec]:
@@ -338,6 +370,8 @@ def _check_scale(study: Study) -> None:
         came = f"got start={shown(scale.start)} and best={shown(scale.best)}"
         problem = f"must be {side} start, because {quality} {direction(quality)} as models get better, {came}"
         raise InvalidSpec("objective.scale.best", problem)
+    if study.program is not None:
+        return
     if direction(quality) == "falls" and scale.best <= 0 and tasks().built_in(study.task["name"]):
         problem = f"must be above 0, because {quality} is compared on a logarithm, got best={shown(scale.best)}"
         raise InvalidSpec("objective.scale.best", problem)
@@ -351,8 +385,6 @@ def _start(study: Study, index: int) -> list[str]:
     """Checks the `start` configurations, filled up with low ends; returns warnings about repeated ones."""
     entry = study.methods[index]
     low = next(corners(entry.parameters()))
-    remarks = []
-    first: dict[str, int] = {}
     for number, point in enumerate(entry.start):
         path = f"methods[{index}].start[{number}]"
         try:
@@ -360,6 +392,15 @@ def _start(study: Study, index: int) -> list[str]:
         except SpecError as error:
             place = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
             raise from_spec_error(error, f"{path}.{place}".rstrip(".")) from error
+    return _repeated(study, index)
+
+
+def _repeated(study: Study, index: int) -> list[str]:
+    """Warnings about starting points that are there twice."""
+    remarks = []
+    first: dict[str, int] = {}
+    for number, point in enumerate(study.methods[index].start):
+        path = f"methods[{index}].start[{number}]"
         twin = first.setdefault(json.dumps(point, sort_keys=True), number)
         if twin != number:
             remarks.append(f"{path}: the same as start[{twin}]: one of them could be left out")

@@ -21,6 +21,26 @@ RISING: frozenset[str] = frozenset(
 """Words that mark a metric as rising."""
 
 
+class Metric(str):
+    """The name of a metric whose direction a study declares: those of a person's own program.
+
+    Args:
+        name: The name.
+        direction: Which way it gets better.
+    """
+
+    direction: Direction
+
+    def __new__(cls, name: str, direction: Direction) -> Metric:
+        """The name with its direction."""
+        metric = super().__new__(cls, name)
+        metric.direction = direction
+        return metric
+
+    def __reduce__(self) -> tuple[type[Metric], tuple[str, Direction]]:
+        return Metric, (str(self), self.direction)
+
+
 def direction(metric: str) -> Direction:
     """Whether a better model has a smaller or a larger value of this metric.
 
@@ -28,12 +48,14 @@ def direction(metric: str) -> Direction:
         metric: Its name, as trials report it.
 
     Returns:
-        "rises" if a word of the name is in `RISING`, "falls" otherwise.
+        What its study declares; otherwise "rises" if a word of the name is in `RISING`, and "falls" if none is.
 
     Examples:
         >>> direction("test_accuracy"), direction("recall@10"), direction("train_loss"), direction("distance")
         ('rises', 'rises', 'falls', 'falls')
     """
+    if isinstance(metric, Metric):
+        return metric.direction
     return "rises" if RISING.intersection(re.split(r"[^a-z0-9]+", metric.lower())) else "falls"
 
 

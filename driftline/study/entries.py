@@ -21,6 +21,9 @@ from trainers import PLAIN, ROLES, SpecError, shown, step
 MOST_CHOICES = 5_000
 MOST_STARTS = 1_000
 MOST_CONSTRAINTS = 20
+PROGRAM = "program"
+"""Name of the entries of a study with a program of people's own; see `driftline.study.program`."""
+
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
@@ -282,5 +285,7 @@ class MethodEntry(EntrySettings):
 
     def parts(self) -> dict[str, PartEntry]:
         """The optimizers that the entry names, by role, and the schedule."""
+        if self.name == PROGRAM:
+            return {}
         parts = {kind: getattr(self, kind) for kind in (*ROLES, "schedule")}
         return {kind: part for kind, part in parts.items() if part is not None}

@@ -16,7 +16,7 @@ def study_html(study: Study) -> str:
     """A study: task, budget, objective, and the hyperparameters of each entry that are tuned."""
     budget, objective = study.budget, study.objective
     facts = [
-        ("task", str(study.task["name"])),
+        ("task", str(study.task["name"])) if study.program is None else ("program", " ".join(study.program.command)),
         ("objective", f"{objective.quality} against {objective.cost}"),
         ("budget", f"{budget.trials_per_method} trials a method, {budget.rounds} rounds, {budget.seeds} seeds"),
     ]

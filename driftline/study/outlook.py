@@ -17,7 +17,7 @@ from driftline.study.theory_spaces import theory_facts
 from driftline.study.trial_document import trial_document
 from search_spaces.constraints import allowed_on_grid, allowed_share
 from search_spaces.parameters import fixed
-from trainers import ADVICE, COSTS, evaluation_grid, evaluation_work
+from trainers import ADVICE, cost_named, evaluation_grid, evaluation_work
 
 SHARE = 0.15
 """Share of the time above which evaluations get a remark."""
@@ -29,6 +29,9 @@ def outlook(study: Study) -> list[str]:
     Args:
         study: The study, checked.
     """
+    if study.program is not None:
+        command = " ".join(study.program.command)
+        return [f"Each trial is a run of: {command}", *_constraints(study), *_rungs(study), *_claims(study)]
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
     said = [*_constraints(study), *_rungs(study), *_branches(study), *_claims(study)]
@@ -118,7 +121,7 @@ def _branches(study: Study) -> list[str]:
 
 def cost_remark(study: Study) -> list[str]:
     """A remark if the cost depends on the machine, so that `compare` gives no verdict."""
-    if COSTS[study.objective.cost].repeatable:
+    if cost_named(study.objective.cost).repeatable:
         return []
     return [f"objective.cost: compare gives no verdict, because {study.objective.cost} {ADVICE}"]
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -43,8 +43,10 @@ from driftline.errors import InvalidSpec
 from driftline.extras import optional_packages
 from driftline.study import yaml_files as loading
 from driftline.study.chance import nothing_random
+from driftline.study.directions import Metric
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
+from driftline.study.program import Program, ProgramCost, placed, program_entry, program_study
 from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of
 from driftline.study.sampler import SamplerField, name_of
 from driftline.study.task_facts import default_quality, pinned
@@ -54,10 +56,6 @@ from search_spaces.spaces import free
 from search_spaces.values import is_json
 from trainers import REPORTED, hint, shown
 
-if TYPE_CHECKING:
-    Cost = str
-else:
-    Cost = Literal[REPORTED]
 MOST_TRIALS = 1_000_000
 MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000
@@ -76,6 +74,12 @@ def _name(value: str) -> str:
             f"must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit, got {shown(value)}"
         )
     return value
+
+
+def _cost(value: Any) -> Any:
+    if isinstance(value, ProgramCost) or value in REPORTED:
+        return value
+    raise ValueError(f"must be {', '.join(REPORTED[:-1])} or {REPORTED[-1]}, got cost={shown(value)}")
 
 
 class FixedScale(Section):
@@ -101,13 +105,13 @@ class Objective(Section):
 
     Attributes:
         quality: A metric that the task reports; the task's own by default, such as test_accuracy.
-        cost: One of `trainers.COSTS` that trials report, such as "bytes".
+        cost: One of `trainers.COSTS` that trials report, such as "bytes", or one that the study's program counts.
         optimize: What the sampler maximises: "both", "quality" (at the end) or "speed" (on the way).
         scale: Scale of the areas; None takes the study's own.
     """
 
     quality: str
-    cost: Cost = "rounds"
+    cost: Annotated[str, BeforeValidator(_cost)] = "rounds"
     optimize: Literal["both", "quality", "speed"] = "both"
     scale: FixedScale | None = None
 
@@ -250,9 +254,12 @@ class Resources(Section):
 class Study(TrialSettings):
     """Several entries on one task, searched under equal budgets. Its trials have the settings of `TrialSettings`.
 
+    A study with a program in place of a task has trials that this program trains; see `driftline.study.program`.
+
     Attributes:
         name: Also the name of its output folder.
-        task: As in a trial: its name and settings, or its name alone.
+        task: As in a trial: its name and settings, or its name alone; empty for a program.
+        program: What trains the trials in place of Driftline's own engine; None for a task.
         methods: The entries to compare.
         objective: What is traded against what; by default the quality of the task against rounds.
         budget: Trials, rounds and seeds of every entry.
@@ -268,6 +275,7 @@ class Study(TrialSettings):
     methods: list[MethodEntry] = Key(min_length=1, max_length=MOST_ENTRIES)
     objective: Objective
     budget: Budget
+    program: Program | None = None
     resources: Resources = Resources()
     sampler: SamplerField = "tpe"
     seed: Whole = Key(default=0, ge=0, le=LARGEST)
@@ -279,7 +287,8 @@ class Study(TrialSettings):
             self,
             *,
             name: str,
-            task: str | Mapping[str, Any],
+            task: str | Mapping[str, Any] = ...,
+            program: Mapping[str, Any] | Callable[..., Any] = ...,
             methods: Sequence[str | Mapping[str, Any] | MethodEntry],
             budget: Mapping[str, Any] | Budget,
             objective: Mapping[str, Any] | Objective = ...,
@@ -305,6 +314,8 @@ class Study(TrialSettings):
     def _objective_of_the_task(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
+        if values.get("program") is not None:
+            return program_study(values)
         if isinstance(values.get("task"), str):
             values = values | {"task": {"name": values["task"]}}
         objective = values.get("objective", {})
@@ -317,7 +328,9 @@ class Study(TrialSettings):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         errors = Errors()
-        if not isinstance(self.task.get("name"), str):
+        if self.program is not None:
+            errors.add_all(self._program_errors(self.program))
+        elif not isinstance(self.task.get("name"), str):
             errors.add(InvalidSpec("task.name", "must be given: the name of a task, such as digits"))
         seen: dict[str, int] = {}
         for index, entry in enumerate(self.methods):
@@ -343,7 +356,22 @@ class Study(TrialSettings):
             if not is_json(getattr(self, key)):
                 errors.add(InvalidSpec(key, f"must hold finite JSON values only, got {shown(getattr(self, key))}"))
         errors.raise_any()
+        if self.program is not None:
+            quality = Metric(self.objective.quality, self.program.metrics[self.objective.quality])
+            self.__dict__["objective"] = self.objective.model_copy(update={"quality": quality})
         return self
+
+    def _program_errors(self, program: Program) -> Iterator[InvalidSpec]:
+        quality, cost = self.objective.quality, self.objective.cost
+        if quality not in program.metrics:
+            problem = f"must be one of program.metrics, got {shown(quality)}: {hint(quality, program.metrics)}"
+            yield InvalidSpec("objective.quality", problem)
+        if cost not in program.counted:
+            known = ", ".join(program.counted)
+            yield InvalidSpec("objective.cost", f"must be {known} (program.costs adds others), got {shown(cost)}")
+        if self.budget.rungs is not None and not program.checkpoints:
+            rule = "must be left out for a program without checkpoints (program.checkpoints: true)"
+            yield InvalidSpec("budget.rungs", f"{rule}: a trial that passes a rung goes on from its checkpoint")
 
     def _check_branches(self) -> None:
         branching = [entry for entry in self.methods if entry.branching]
@@ -360,6 +388,11 @@ class Study(TrialSettings):
         if "seeds" not in self.budget.model_fields_set and nothing_random(self):
             self.__dict__["budget"] = Budget(**{**self.budget.model_dump(), "seeds": 0})
         return self
+
+    def metric(self, name: str) -> str:
+        """The name of a metric, with its direction if the program declares one."""
+        declared = self.program.metrics.get(name) if self.program is not None else None
+        return name if declared is None else Metric(name, declared)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -397,9 +430,10 @@ class Study(TrialSettings):
         if not isinstance(document, dict) and not (isinstance(source, str) and "\n" in source):
             came = "nothing in it" if document is None else shown(document)
             raise InvalidSpec("", f"{Path(source).name}: must hold a study, a mapping of keys to values, got {came}")
-        if "task" in document and (isinstance(source, Path) or "\n" not in source):
+        is_text = isinstance(source, str) and "\n" in source
+        if "task" in document and not is_text:
             document["task"] = pinned(document["task"], Path(source).parent)
-        return cls.from_json(document)
+        return cls.from_json(placed(document, Path.cwd() if is_text else Path(source).resolve().parent))
 
     def to_json(self) -> dict[str, Any]:
         """The canonical JSON form: default spaces are written out, unset keys are left out."""
@@ -424,6 +458,13 @@ class Study(TrialSettings):
             for key in (*OWN, "constraints", "start", "prior", "client", "central", "merge", "theory"):
                 if entry[key] in (None, []):
                     del entry[key]
+        if self.program is not None:
+            del document["task"]
+            document = {"name": document.pop("name"), "program": self.program.to_json()} | {
+                key: value for key, value in document.items() if key != "program"
+            }
+            pairs = zip(document["methods"], self.methods, strict=True)
+            document["methods"] = [program_entry(written, entry.space) for written, entry in pairs]
         return document
 
     def fingerprint(self) -> str:
@@ -432,6 +473,7 @@ class Study(TrialSettings):
         `resources` change no result and are left out.
         """
         document = {key: value for key, value in self.to_json().items() if key != "resources"}
+        document |= {} if self.program is None else {"program": self.program.identity()}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -39,6 +39,8 @@ def trial_document(
     if not configurations:
         raise ValueError("a pack must have at least one configuration, got none")
     entry = study.entry(label)
+    if study.program is not None:
+        return _program_trial(study, label, configurations, seed)
     parts: dict[str, dict[str, Any]] = {"method": {"name": entry.name}}
     parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
     structural = _structural(entry) if any(configurations) else {}  # reads the method, and so torch
@@ -64,6 +66,21 @@ def trial_document(
         for hyperparameters in configurations
     ]
     return document | {"rounds": rounds, "seed": seed, "members": members}
+
+
+def _program_trial(study: Study, label: str, configurations: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
+    """The document of one trial of a program: what it reads, and how to start it."""
+    if len(configurations) > 1:
+        raise ValueError(f"a program trains one trial, got {len(configurations)}")
+    assert study.program is not None
+    return {
+        "label": label,
+        "hyperparameters": dict(configurations[0]),
+        "seed": seed,
+        "rounds": study.budget.rounds,
+        "quality": str(study.objective.quality),
+        "program": study.program.to_json(),
+    }
 
 
 def structure(entry: MethodEntry, configuration: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NoReturn, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -168,6 +168,11 @@ class Errors:
     def add(self, error: InvalidSpec) -> None:
         """Adds an error, once, with those that it brings."""
         self._errors |= dict.fromkeys(error.errors)
+
+    def add_all(self, errors: Iterable[InvalidSpec]) -> None:
+        """Adds errors."""
+        for error in errors:
+            self.add(error)
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:

@@ -4,6 +4,7 @@
     lifecycle               runs a study from its lease to its release
     search                  decides what to train next, without Ray
     ray                     runs packs on a cluster
+    programs                runs a trial's program in place of a pack
     lease                   renews the lease on the study, and collects the reasons to stop
     job, checkpoints        what a worker gets; checkpoints of packs, on any file system
     log_shipping            sends the driver's log to the API

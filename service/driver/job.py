@@ -30,6 +30,8 @@ class PackJob:
         members: For each trial, the prefix of its checkpoints at rungs; empty without rungs.
         cpus: CPU cores it may use.
         gpus: GPUs it may use, below 1 a share of one.
+        place: For a program: path of its trial's log and working files, without their endings.
+        files: For a program: folder with the copy of its files; "" starts it in its own folder.
         chunk_seconds: Duration of a step.
         checkpoint_seconds: Time between checkpoints.
     """
@@ -48,6 +50,8 @@ class PackJob:
     members: tuple[str, ...] = ()
     cpus: float = 1.0
     gpus: float = 0.0
+    place: str = ""
+    files: str = ""
     chunk_seconds: float = 2.0
     checkpoint_seconds: float = 30.0
 

@@ -50,6 +50,8 @@ class DriverOptions:
         most_nodes: Most nodes with room for packs that a joined cluster can have; None if unknown.
         hang_s: A pack that does not report for this long is restarted, see `ray.tune.Pulse`; a driver whose main loop
             makes no progress for this long sends no more heartbeats.
+        trials: Local folder for the logs and working files of programs.
+        files: As in `job.PackJob`.
         chunk_seconds: As in `job.PackJob`.
         checkpoint_seconds: As in `job.PackJob`.
         progress: Called with one-line messages about what happens.
@@ -64,6 +66,8 @@ class DriverOptions:
     worker_gpus: float = 0.0
     most_nodes: int | None = None
     hang_s: float = HANG_S
+    trials: str = ""
+    files: str = PackJob.files
     chunk_seconds: float = PackJob.chunk_seconds
     checkpoint_seconds: float = PackJob.checkpoint_seconds
     progress: Callable[[str], None] = _LOG.info
@@ -161,7 +165,12 @@ def _drive(
             folder=str(options.folder) if "://" in str(options.folder) else os.path.abspath(options.folder),
             slots=slots,
             gpus=gpus,
-            options={"chunk_seconds": options.chunk_seconds, "checkpoint_seconds": options.checkpoint_seconds},
+            options={
+                "chunk_seconds": options.chunk_seconds,
+                "checkpoint_seconds": options.checkpoint_seconds,
+                "files": options.files,
+            },
+            trials=options.trials,
         )
         search.load()
         if not search.complete() and not watch.look():

@@ -9,6 +9,8 @@
     moved_folder                   points the MLflow database of a moved folder to its artifacts
     joined_folders, joined_mlflow  studies of several folders in one MLflow database
     room                           whether this computer has CPU cores, GPUs and memory for a study
+    program_files                  the copy of a program's files in the output folder
+    program_probe                  tries a program for two rounds, for `driftline validate`
     timing, timing_process         estimates what a study will take; times packs in a process of its own
 
 Uses the API, scheduler, driver, recorder and store of a service.

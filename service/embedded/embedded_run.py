@@ -29,8 +29,9 @@ from service.api.auth.tokens import Tokens
 from service.api.http_server import Server
 from service.embedded.folder import CHECKPOINTS, LOG, Folder, put_all
 from service.embedded.folder_results import stored_result
+from service.embedded.program_files import TRIALS, keep_files, program_folder, remove_work
 from service.embedded.recorder_process import RecorderProcess
-from service.embedded.room import memory_remark, require_room
+from service.embedded.room import memory_remark, require_own_ray, require_room
 from service.embedded.thread_launcher import ThreadLauncher
 from service.log_file import LogFile
 from service.scheduler.loop import Scheduler
@@ -95,6 +96,8 @@ class EmbeddedRun:
             raise InvalidSpec("--cores", f"is for a Ray on this computer, got one at {self._ray_address}: leave it out")
         if study is not None:
             study = study.model_copy(update={"task": pinned(study.task, Path.cwd())})
+        if study is not None and self._ray_address is not None:
+            require_own_ray(study, self._ray_address)
         if study is not None and self._ray_address is None:
             require_room(study, cores)
             memory_remark(study)
@@ -112,6 +115,8 @@ class EmbeddedRun:
         store = self._folder.store
         if study is not None:
             self._folder.claim(study)
+            if study.program is not None:
+                keep_files(study.program, self.folder)
         if source is not None:
             self._folder.keep_source(source)
         self._log_to(self.folder / LOG)
@@ -130,6 +135,8 @@ class EmbeddedRun:
             self.study_id = self.api.create(study.to_json(), key="embedded").id
         else:
             raise NotFound(f"no study in {self.folder}: run one into it with `driftline run STUDY.yaml --out DIR`")
+        if study is None and self._ray_address is not None:
+            require_own_ray(self.record().study, self._ray_address)
 
     def claim(self, study: Study) -> None:
         """Checks that the folder belongs to this study.
@@ -282,8 +289,11 @@ class EmbeddedRun:
         if not self._take_turn(study_id, stop):
             return
         try:
+            remove_work(self.folder)
             options = DriverOptions(
                 folder=self.folder / CHECKPOINTS,
+                trials=str((self.folder / TRIALS).resolve()),
+                files=program_folder(self.folder),
                 address=self._ray_address,
                 early_ray=early,
                 num_cpus=self._cores,

@@ -134,6 +134,8 @@ def log_stored_models(
 
     with _opened(folder) as store:
         study = _study(store, folder)
+        if study.study.program is not None:
+            raise InvalidSpec("program", "its models are its own: run it with the values of the recommendation")
         if study.state != "SUCCEEDED":
             raise Conflict(
                 f"models are logged when the study has succeeded, got a {study.state.lower()} one: run it to its end"

@@ -35,6 +35,7 @@ from service.embedded.folder_results import (
     stored_study,
     stored_trials,
 )
+from service.embedded.program_probe import probed
 from service.embedded.room import memory_remark, require_room
 
 
@@ -230,7 +231,9 @@ class LocalStudies:
         checked = CheckedStudy(
             spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=study.outlook()
         )
-        return checked.estimated(timing.estimate(study)) if estimate else checked
+        if not estimate:
+            return checked
+        return checked.estimated(timing.estimate(study) if study.program is None else probed(study))
 
     def job(self, study: str) -> Job:
         """The study in the folder of this name; see `driftline.Client.job`."""

@@ -33,12 +33,24 @@ def require_room(study: Study, cores: int | None = None) -> None:
     require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted))
 
 
+def require_own_ray(study: Study, address: str) -> None:
+    """Refuses a program on a Ray cluster.
+
+    Raises:
+        InvalidSpec: The study has a program.
+    """
+    if study.program is not None:
+        raise InvalidSpec("program", f"runs on this computer alone, got a Ray cluster at {address}: leave that out")
+
+
 def memory_remark(study: Study) -> list[str]:
     """A remark if the models of a round may not fit into this computer's memory, without a GPU.
 
     Raises:
         InvalidSpec: They cannot fit.
     """
+    if study.program is not None:
+        return []
     total, gpu = total_memory(), study.resources.gpu
     if total is None or gpu not in ("auto", 0):
         return []

@@ -104,7 +104,7 @@ def study_params(study: StudyRecord) -> dict[str, str]:
     spec, objective, budget = study.study, study.study.objective, study.study.budget
     shown = {
         "study": study.id,
-        "task": spec.task,
+        **({"task": spec.task} if spec.program is None else {"program": spec.program.command}),
         "labels": ", ".join(spec.labels),
         "quality": objective.quality,
         "cost": objective.cost,
@@ -158,8 +158,13 @@ def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[st
     return {metric_name(name): _text(value) for name, value in params.items()}
 
 
-def dataset(study: StudyRecord) -> Dataset:
-    """What a study trains on: the settings of its task, without the model. The tag `seed` is the study's."""
+def dataset(study: StudyRecord) -> Dataset | None:
+    """What a study trains on: the settings of its task, without the model. The tag `seed` is the study's.
+
+    None if a program trains its trials, which alone knows that.
+    """
+    if study.study.program is not None:
+        return None
     settings = {name: value for name, value in study.study.task.items() if name != "model"}
     profile = json.dumps(settings, sort_keys=True)
     tags = {name: _text(settings[name]) for name in ("partition", "split_seed") if name in settings}

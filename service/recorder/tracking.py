@@ -150,8 +150,10 @@ class Tracking:
             metrics, given = metrics[_METRICS_A_BATCH:], given[_PARAMS_A_BATCH:]
             marks = marks[_PARAMS_A_BATCH:]
 
-    def uses(self, run_id: str, dataset: Dataset) -> None:
-        """Say what a run was trained on; saying it again changes nothing."""
+    def uses(self, run_id: str, dataset: Dataset | None) -> None:
+        """Say what a run was trained on, if that is known; saying it again changes nothing."""
+        if dataset is None:
+            return
         from mlflow.entities import Dataset as Source
         from mlflow.entities import DatasetInput, InputTag
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from driftline.study.entries import PROGRAM
 from driftline.study.rung_rounds import read_rungs
 from driftline.study.spec import Budget, Resources
 
@@ -33,8 +34,8 @@ class StoredSpec:
 
     @property
     def methods(self) -> dict[str, str]:
-        """Each label's method."""
-        return {str(entry["label"]): str(entry["name"]) for entry in self.entries}
+        """Each label's method; `PROGRAM` in a study of a program."""
+        return {str(entry["label"]): str(entry.get("name", PROGRAM)) for entry in self.entries}
 
     @property
     def sampler(self) -> Any:

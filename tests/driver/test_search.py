@@ -64,6 +64,7 @@ class Bench:
             slots=lambda: slots,
             build_sampler=build_sampler,
             options={"chunk_seconds": 60.0, **options},
+            trials=str(folder / "trials"),
         )
         self.search.load()
         self.workers: dict[str, Worker] = {}

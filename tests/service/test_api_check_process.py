@@ -58,6 +58,10 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
                 assert (caught.value.path, caught.value.problem) == (same.value.path, same.value.problem)
             else:
                 assert "in a folder that this service allows" in caught.value.problem
+        program = {"command": ["sh", "-c", "true"], "metrics": {"loss": "falls"}}
+        own = {"methods": [{"label": "mine", "space": {}}], "program": program}
+        with pytest.raises(InvalidSpec, match=r"^program: a service runs no programs: run the study on your own"):
+            checks({key: value for key, value in GOOD.items() if key != "task"} | own)
         with running(sqlite_store, check=checks) as service, service.client() as client:
             assert client.create(GOOD).spec == study_checks.check(GOOD).spec
             with pytest.raises(InvalidSpec, match=r"methods\[0\].name: no method"):

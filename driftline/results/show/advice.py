@@ -12,7 +12,7 @@ from driftline.results.curves import Array, unit
 from driftline.results.scale import stored_axis
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_within
-from driftline.study.directions import sign
+from driftline.study.directions import Metric, sign
 from driftline.study.spec import LEAST_PAIRS
 
 Json = Mapping[str, Any]
@@ -70,7 +70,8 @@ def offers(result: Json, cost: float, labels: Sequence[str] = ()) -> list[tuple[
     """
     found = [(label, recommendation_within(result, label, cost)) for label in labels or result["methods"]]
     rows = [(label, row) for label, row in found if row is not None and row.configuration is not None]
-    turn = sign(result["definitions"]["parameters"]["metric"])
+    parameters = result["definitions"]["parameters"]
+    turn = sign(Metric(parameters["metric"], parameters["direction"]))
     return sorted(rows, key=lambda pair: -turn * pair[1].quality[0])
 
 

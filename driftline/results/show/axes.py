@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from driftline.results.modelled_time import Time
-from trainers import COSTS
+from trainers import cost_named
 
 Json = Mapping[str, Any]
 COVERED_SEEDS = 6  # for which the share of further seeds in a band was measured
@@ -18,7 +18,7 @@ NEAR_1 = 0.9  # the best accuracy from which errors are drawn
 def cost_title(result: Json) -> str:
     """Title of an axis with costs."""
     cost = _parameters(result)["cost"]
-    return {"rounds": "communication rounds"}.get(cost, COSTS[cost].unit) + time_text(result)
+    return {"rounds": "communication rounds"}.get(cost, cost_named(cost).unit) + time_text(result)
 
 
 def time_text(result: Json) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trainers import COSTS
+from trainers import cost_named
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -94,6 +94,6 @@ def whole_range(first: float, end: float, cost: str) -> str:
         >>> whole_range(17.2, 67.0, "rounds"), whole_range(17.2, 17.9, "rounds"), whole_range(0.125, 0.5, "time")
         ('18 to 66', '', '0.125 to 0.5')
     """
-    if COSTS[cost].whole:
+    if cost_named(cost).whole:
         first, end = math.ceil(first), math.ceil(end) - 1
     return f"{number(first, 3)} to {number(end, 3)}" if first <= end else ""

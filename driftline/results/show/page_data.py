@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
@@ -22,9 +22,10 @@ from driftline.results.show.advice import wins
 from driftline.results.show.axes import cost_title, quality_scale, quality_title
 from driftline.results.show.palette import styles
 from driftline.results.show.recommendation_rows import recommendation_rows
+from driftline.study.directions import Metric
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from trainers import COSTS, COUNTERS
+from trainers import COSTS, COUNTERS, cost_named
 
 Json = Mapping[str, Any]
 Key = tuple[str, str, int]  # label, phase, configuration
@@ -54,14 +55,15 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
     begun = [curve for curve in curves if curve.rounds.size]
     if not begun or sum(curve.rounds.size for curve in begun) > MOST_REPORTS:
         return
-    costs = [name for name in COSTS if all(curve.counts(column) for curve in begun for column in COSTS[name].counters)]
-    choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun)]
+    known = dict.fromkeys([*COSTS, *_program(result).get("costs", ())])
+    costs = [name for name in known if all(curve.counts(part) for curve in begun for part in cost_named(name).counters)]
+    choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun, known)]
     for quality, cost in [choice for choice in choices if choice != own and choice[1] != "time"][: MOST_READINGS - 1]:
         fresh = [replace(curve, _cache={}) for curve in curves]  # what this reading caches goes with it
         document = frontier_document(
             result["study"],
             fresh,
-            Reading(quality, cost),
+            Reading(_declared(result, quality), cost),
             parameters["rounds"],
             list(result["methods"]),
             certain=result["deterministic"],
@@ -73,9 +75,21 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
         yield document, fresh
 
 
-def _qualities(begun: Sequence[TrialCurve]) -> list[str]:
+def _program(result: Json) -> Json:
+    """The program of the study, if its trials are one's runs."""
+    program: Json = result.get("specification", {}).get("program", {})
+    return program
+
+
+def _declared(result: Json, name: str) -> str:
+    """The metric's name, with its direction if the study's program declares it."""
+    way = _program(result).get("metrics", {}).get(name)
+    return Metric(name, way) if way else name
+
+
+def _qualities(begun: Sequence[TrialCurve], costs: Iterable[str]) -> list[str]:
     """The metrics that every trial has reported of its untrained model."""
-    names = set.intersection(*(set(curve.columns) for curve in begun)) - _NO_QUALITY
+    names = set.intersection(*(set(curve.columns) for curve in begun)) - _NO_QUALITY.union(costs)
     return sorted(
         name
         for name in names
@@ -159,8 +173,11 @@ _OF_SPACES = ("constraints", "start", "prior", "theory")
 
 
 def _copies(result: Json) -> dict[str, Json] | None:
-    """For each label a trial and a study without hyperparameters, to be filled in; None if the study is not known."""
-    if "specification" not in result:
+    """For each label a trial and a study without hyperparameters, to be filled in.
+
+    None if the study is not known, or is one of a program.
+    """
+    if "specification" not in result or _program(result):
         return None
     study = Study.from_json(result["specification"])
     document = study.to_json()
@@ -202,7 +219,7 @@ def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) ->
         "metric": parameters["metric"],
         "cost": parameters["cost"],
         "unit": unit(parameters["cost"]),
-        "whole": COSTS[parameters["cost"]].whole,
+        "whole": cost_named(parameters["cost"]).whole,
         "rising": parameters["direction"] == "rises",
         "scale": quality_scale(result),
         "costTitle": cost_title(result),

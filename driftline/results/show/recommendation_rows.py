@@ -13,7 +13,7 @@ from typing import Any
 
 from driftline.results.inactive_values import inactive_values
 from driftline.results.show.number_text import hyperparameters_text, number
-from trainers import COSTS
+from trainers import cost_named
 
 Json = Mapping[str, Any]
 _DIGITS = 4  # of a cost in print, or as many as tell a row from the one before
@@ -63,7 +63,7 @@ def recommendation_rows(result: Json, label: str) -> list[RecommendationRow]:
     rows = method["recommendations"]
     by_number = {row["configuration"]: row for row in method["configurations"]}
     begins = [i for i in range(len(rows)) if not i or rows[i]["configuration"] != rows[i - 1]["configuration"]]
-    whole = COSTS[result["definitions"]["parameters"]["cost"]].whole
+    whole = cost_named(result["definitions"]["parameters"]["cost"]).whole
     spans = []
     for begin, following in pairwise([*begins, len(rows)]):
         start, closing = rows[begin]["cost"], rows[following - 1]

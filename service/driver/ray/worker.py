@@ -1,4 +1,6 @@
-"""Trains one pack at a time: the Ray Tune Trainable. Imports Ray, the trainers, `checkpoints`, `job`, `curve_codec`.
+"""Trains one pack at a time, or runs the program of one trial: the Ray Tune Trainable.
+
+Imports Ray, the trainers, `checkpoints`, `job`, `programs`, `curve_codec`.
 
 A pack arrives as one JSON string (`PackJob`), and a report goes back as one JSON string (see `Worker.step`), so that
 Tune does not resolve, flatten or copy their content. Each step trains for about two seconds. The report of a step has
@@ -26,6 +28,7 @@ from driftline.wire.curve_codec import Columns, encode
 from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import MARK, PackJob
+from service.driver.programs.program_pack import ProgramPack
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -53,11 +56,22 @@ class Worker(Trainable):
 
     def take(self, config: dict[str, Any]) -> None:
         """Takes a pack; it is built in its first step, which can report an error."""
+        self._let_go()
         self.job = PackJob.from_config(config)
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
-        self.pack: Any = None
         self.saved_at = 0.0
         self.stop_requested = False
+
+    pack: Any = None
+
+    def cleanup(self) -> None:
+        """Ends a program that still runs, with the worker."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if isinstance(self.pack, ProgramPack):
+            self.pack.close()
+        self.pack = None
 
     def request_stop(self) -> None:
         """Makes the pack write a checkpoint and end at its next step. Ray runs this between two steps."""
@@ -94,7 +108,7 @@ class Worker(Trainable):
             report["out_of_memory"] = out_of_memory(error)
         ended = bool(report["done"] or report["stopped"] or report["error"])
         if ended:
-            self.pack = None
+            self._let_go()
         return {"done": ended, "report": json.dumps(report, allow_nan=False)}
 
     def _step(self, report: dict[str, Any]) -> None:
@@ -115,17 +129,25 @@ class Worker(Trainable):
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:
             report["stopped"] = self.stop_requested
+            if report["stopped"] and isinstance(self.pack, ProgramPack):
+                self._report_lines(report, self.pack.stop())
             if report["stopped"] or time.monotonic() - self.saved_at >= job.checkpoint_seconds:
                 self._save(report)
         if not report["stopped"] and not report["done"]:
-            lines = self.train_for(seconds)
-            report["reports"] = [
-                [base64.b64encode(block).decode("ascii") for block in encode(curve)]
-                for curve in columns(lines, self.pack.members)
-            ]
+            self._report_lines(report, self.train_for(seconds))
             report["done"] = self.pack.done
         report["rounds_done"] = self.pack.round
-        report["plan"] = {**self.pack.plan.to_json(), **self.pack.work}
+        if isinstance(self.pack, ProgramPack):
+            report["plan"], report["remark"] = {}, report["remark"] or self.pack.remark
+            self.pack.remark = None
+        else:
+            report["plan"] = {**self.pack.plan.to_json(), **self.pack.work}
+
+    def _report_lines(self, report: dict[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
+        report["reports"] = [
+            [base64.b64encode(block).decode("ascii") for block in encode(curve)]
+            for curve in columns(lines, self.pack.members)
+        ]
 
     def train_for(self, seconds: float) -> list[dict[str, Any]]:
         """Trains for about this many seconds; returns the pack's report lines."""
@@ -154,14 +176,19 @@ class Worker(Trainable):
         """Writes a checkpoint; training continues even if that fails."""
         self.saved_at = time.monotonic()
         try:
-            data = self.pack.to_bytes()
-            report["checkpoint"] = checkpoints.write(self.job.prefix, self.job.start, self.pack.round, data)
+            newest = (
+                self.pack.newest() if isinstance(self.pack, ProgramPack) else (self.pack.round, self.pack.to_bytes())
+            )
+            if newest is not None:
+                report["checkpoint"] = checkpoints.write(self.job.prefix, self.job.start, *newest)
         except OSError as error:
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
 
 def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable."""
+    if "program" in job.document:
+        return _build_program(job)
     import torch
 
     from trainers import CheckpointError, Pack, Plan, parse
@@ -188,6 +215,19 @@ def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     if job.width and not pack.plan.separate:
         pack = Pack.from_spec(spec, plan=replace(pack.plan, width=job.width, separate=True))
     return pack, None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
+
+
+def _build_program(job: PackJob) -> tuple[ProgramPack, str | None, str | None]:
+    """As `build`, for the one trial of a program."""
+    bad: list[str] = []
+    own = checkpoints.names(job.prefix, job.rounds_known) if job.resume else ()
+    later = [url for url in own if checkpoints.round_of(url) > job.since]
+    for url in (*later, *(urls[0] for urls in _rungs(job))):
+        try:
+            return ProgramPack(job, checkpoints.read(url)), url, "; ".join(bad) or None
+        except OSError as error:
+            bad.append(f"checkpoint {url} cannot be used: {error}")
+    return ProgramPack(job), None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
 
 
 def _rungs(job: PackJob) -> list[list[str]]:

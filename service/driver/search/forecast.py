@@ -24,7 +24,7 @@ import numpy as np
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.scale import axis_of
 from driftline.study.spec import Objective
-from trainers import COSTS
+from trainers import cost_named
 
 RATES = ("client_lr", "server_lr")
 CUT = 0.9
@@ -156,7 +156,7 @@ def _costs(curve: TrialCurve, name: str, rounds: Array) -> Array:
     there = counted[np.maximum(np.searchsorted(curve.rounds, rounds, side="right") - 1, 0)]
     done = max(curve.rounds_done, 1)
     whole = np.where(rounds <= done, there, counted[-1] * rounds / done)
-    return np.asarray(np.maximum.accumulate(np.maximum(whole, COSTS[name].first)))
+    return np.asarray(np.maximum.accumulate(np.maximum(whole, cost_named(name).first)))
 
 
 def _cut(curve: TrialCurve) -> float:

@@ -13,13 +13,14 @@ from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import Values
 from service.driver.search.forecast import RATES
 from service.driver.search.study_rows import Row
-from trainers import COSTS
+from trainers import cost_named
 
 
 def needed(study: Study) -> frozenset[str]:
     """The columns from which `trial_result` and prospects at rungs are computed."""
     forecast = RATES if study.budget.rung_rule == "extrapolation" else ()
-    return frozenset({"round", "diverged", study.objective.quality, *COSTS[study.objective.cost].counters, *forecast})
+    counters = cost_named(study.objective.cost).counters
+    return frozenset({"round", "diverged", study.objective.quality, *counters, *forecast})
 
 
 def trial_result(study: Study, row: Row, columns: Mapping[str, Sequence[Any]]) -> TrialResult:

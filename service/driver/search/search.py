@@ -51,7 +51,8 @@ class Search:
         slots: Gives how many packs may run at once; called before every decision.
         gpus: GPUs for each pack, below 1 a share of one.
         build_sampler: Builds a label's sampler.
-        options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds.
+        options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds, files.
+        trials: Folder for the logs and working files of programs.
 
     Attributes:
         study_plan: How trials are asked for and packed; None before `load`.
@@ -74,6 +75,7 @@ class Search:
         gpus: float = 0.0,
         build_sampler: Callable[..., Sampler] = build,
         options: Mapping[str, Any] | None = None,
+        trials: str = "",
     ) -> None:
         self._client = client
         self._study_id = study_id
@@ -82,6 +84,7 @@ class Search:
         self._slots = slots
         self._gpus = gpus
         self._options = dict(options or {})
+        self._trials = trials
         self.folder = checkpoints.join(folder, study_id)
         self.table = StudyTable()
         self._chosen = Chosen(client, study_id, study, self.table)
@@ -298,6 +301,7 @@ class Search:
             width=self._width(launch) if self._separate(launch) else 0,
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
+            place=checkpoints.join(self._trials, f"{first.label}-{first.phase}-{first.number}"),
             **self._options,
         )
         self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))

@@ -1,0 +1,9 @@
+"""Trials that a training program of people's own trains: a worker runs it, and hands its report lines on.
+
+    report_lines  what a program reports, checked line by line
+    run_log       its output, of which a bounded part is kept
+    process       the program as a process group, which ends with its trial
+    program_pack  one trial as a pack of one, in place of `trainers.Pack`
+
+The files between worker and program: docs/programs.md. Nothing here is imported by a program.
+"""

@@ -1,0 +1,317 @@
+"""A trial that a program trains, as a pack of one: what a worker uses of `trainers.Pack`, and a few verbs more."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from service.child_environment import child_environment
+from service.driver.job import PackJob
+from service.driver.programs.process import Process
+from service.driver.programs.report_lines import SECONDS, ProgramError, ReportLines
+from service.driver.programs.run_log import RunLog
+
+VARIABLE = "DRIFTLINE_TRIAL"
+PYTHON = "python"
+"""As the first word of a command: the Python that runs Driftline."""
+
+MOST_CHECKPOINT_BYTES = 2**30
+"""Largest packed checkpoint folder."""
+
+_PAUSES_S = (0.005, 0.05)  # between two looks at a program: at first, and at most
+_ROUNDS_COUNTED = 1000  # newest rounds whose checkpoint may still come
+_STATE, _FOLDER = "driftline.json", "folder"  # in a packed checkpoint
+
+
+class ProgramPack:
+    """One trial of a program, from its start to its end.
+
+    Args:
+        job: The pack, with one member.
+        saved: A packed checkpoint to go on from; None to begin.
+
+    Attributes:
+        members: One.
+        round: The last round that `advance` has returned.
+        remark: What is worth a line in the driver's log, once; None if nothing is.
+
+    Raises:
+        ProgramError: The program cannot be started.
+        OSError: The checkpoint is damaged.
+    """
+
+    members = 1
+
+    def __init__(self, job: PackJob, saved: bytes | None = None) -> None:
+        document = job.document
+        self._program: Mapping[str, Any] = document["program"]
+        self._rounds: int = document["rounds"]
+        self._last = self._rounds if job.until is None else job.until
+        self._work = Path(f"{job.place}.{job.start[0]}.{job.start[1]}.work")
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._folders = self._work / "checkpoints"
+        self._folders.mkdir(parents=True)
+        self._error: ProgramError | None = None
+        self._process: Process | None = None
+        self.remark: str | None = None
+        state = {} if saved is None else _unpacked(saved, self._work / "resume")
+        self.round = self._saved_round = first = int(state.get("round", 0))
+        self._seconds = float(state.get("seconds", 0.0))
+        costs: dict[str, float] = state.get("costs", {})
+        declared = self._program.get("costs", ())
+        self._lines = ReportLines(
+            self._program["metrics"], declared, document["quality"], first=first, last=self._last, before=costs
+        )
+        self._counted: dict[int, dict[str, Any]] = {}  # costs and seconds after rounds that may have a checkpoint
+        self._held: dict[str, Any] | None = None
+        self._read_to = 0
+        self._part = b""
+        self._wanted = 0
+        self._reports = self._work / "reports.jsonl"
+        self._reports.touch()
+        self._tell()
+        self._log = RunLog(Path(f"{job.place}.log"))
+        try:
+            self._process = self._started(job, first)
+        except ProgramError as error:
+            self._log.close()
+            raise self._named(error) from error
+        self._heard = self._process.started
+
+    # ---- what `trainers.Pack` has
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to report."""
+        return self._lines.diverged or self.round >= self._rounds
+
+    def advance(self, max_rounds: int | None = None, seconds: float | None = None) -> list[dict[str, Any]]:
+        """The report lines of about the next `seconds`, less if the program ends.
+
+        The line of the last round is returned when the program has ended well: its checkpoint is whole then.
+
+        Args:
+            max_rounds: Ignored; the program knows its last round.
+            seconds: How long to wait; None waits until it ends.
+
+        Raises:
+            ProgramError: It did something wrong, or ended too early; what it had reported was returned before.
+        """
+        if self._error is not None:
+            raise self._error
+        deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
+        lines: list[dict[str, Any]] = []
+        pause = _PAUSES_S[0]
+        try:
+            while self._process is not None:
+                code = self._process.code  # before reading: what an ended program wrote is all there
+                self._read(lines, whole=code is not None)
+                if self._lines.diverged:
+                    self._end()
+                elif code is not None:
+                    self._end()
+                    self._judge(code)
+                    lines += [self._held] if self._held is not None else []
+                elif time.monotonic() >= deadline:
+                    break
+                elif time.monotonic() - self._heard > self._program["silence"]:
+                    limit = f"{self._program['silence']:g} s (program.silence)"
+                    raise ProgramError(f"reported nothing for {limit} after round {self._lines.round}")
+                else:
+                    time.sleep(pause)
+                    pause = min(2 * pause, _PAUSES_S[1])
+        except ProgramError as error:
+            self._end()
+            self._error = self._named(error)
+            if not lines:
+                raise self._error from error
+        if lines:
+            self.round = lines[-1]["round"]
+        return lines
+
+    @staticmethod
+    def split(data: bytes) -> list[bytes]:
+        """The checkpoint of the one member."""
+        return [data]
+
+    def to_bytes(self) -> bytes:
+        """The packed checkpoint of the last round, with which the program has ended at a rung."""
+        return self._packed(self.round)
+
+    # ---- what only a program has
+
+    def newest(self) -> tuple[int, bytes] | None:
+        """Round and content of a checkpoint that is newer than those before; asks for the next one."""
+        self._wanted += 1
+        self._tell()
+        rounds = [number for number in self._written() if self._saved_round < number <= self.round]
+        if not rounds:
+            return None
+        data = self._packed(max(rounds))
+        self._saved_round = max(rounds)
+        for number in rounds:
+            if number < self._saved_round:
+                shutil.rmtree(self._folders / str(number), ignore_errors=True)
+        return self._saved_round, data
+
+    def stop(self) -> list[dict[str, Any]]:
+        """Makes the program write a checkpoint and end; returns its last report lines."""
+        lines: list[dict[str, Any]] = []
+        if self._process is None:
+            return lines
+        if not self._process.terminate(self._program["grace"]):
+            self.remark = (
+                f"the program ignored SIGTERM for {self._program['grace']:g} s and was killed: {self._log.path}"
+            )
+        try:
+            self._read(lines, whole=True)
+        except ProgramError as error:
+            self.remark = str(self._named(error))
+        if self._process.code == 0 and self._held is not None:
+            lines.append(self._held)
+        self._end()
+        if lines:
+            self.round = lines[-1]["round"]
+        return lines
+
+    def close(self) -> None:
+        """Ends everything that the program has started, and removes its folder; its log stays."""
+        self._end()
+        shutil.rmtree(self._work, ignore_errors=True)
+
+    # ---- inside
+
+    def _started(self, job: PackJob, first: int) -> Process:
+        document, program = job.document, self._program
+        checkpoints = bool(program["checkpoints"])
+        told = {
+            **{name: document[name] for name in ("hyperparameters", "seed", "label", "rounds")},
+            "first": first,
+            "last": self._last,
+            "resume": str(self._work / "resume" / _FOLDER) if first else None,
+            "reports": str(self._reports),
+            "control": str(self._work / "control.json"),
+            "checkpoints": str(self._folders) if checkpoints else None,
+            "grace": program["grace"],
+            "gpus": job.gpus,
+            **({"function": program["function"]} if "function" in program else {}),
+        }
+        file = self._work / "trial.json"
+        file.write_text(json.dumps(told), encoding="utf-8")
+        threads = {"OMP_NUM_THREADS": str(max(1, int(job.cpus)))}
+        environment = {**child_environment(os.environ), **threads, **program.get("env", {}), VARIABLE: str(file)}
+        name, *arguments = program["command"]
+        command = [sys.executable if name == PYTHON else name, *arguments]
+        return Process(command, job.files or program["folder"], environment, self._log)
+
+    def _read(self, lines: list[dict[str, Any]], *, whole: bool) -> None:
+        """Reads what the program has reported since, up to its last whole line, or to the end."""
+        with open(self._reports, "rb") as file:
+            file.seek(self._read_to)
+            data = file.read()
+        if data:
+            self._read_to += len(data)
+            *texts, self._part = (self._part + data).split(b"\n")
+        else:
+            texts = []
+        if whole and self._part.strip():
+            texts.append(self._part)
+            self._part = b""
+        for text in texts:
+            if text.strip():
+                self._take(self._lines.read(text), lines)
+
+    def _take(self, line: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        assert self._process is not None
+        self._heard = time.monotonic()
+        line[SECONDS] = self._seconds + self._heard - self._process.started
+        if self._program["checkpoints"]:
+            self._counted[line["round"]] = {"costs": self._lines.costs, "seconds": line[SECONDS]}
+            if len(self._counted) > _ROUNDS_COUNTED:
+                del self._counted[next(iter(self._counted))]
+        if line["round"] >= self._last and not line["diverged"]:
+            self._held = line
+        else:
+            lines.append(line)
+
+    def _judge(self, code: int) -> None:
+        """Raises a ProgramError unless the program has ended as it should."""
+        last = f"after round {self._lines.round} of {self._last}"
+        if code < 0:
+            name = signal.Signals(-code).name
+            memory = ", as for lack of memory" if name == "SIGKILL" else ""
+            raise ProgramError(f"was killed by {name}{memory}, {last}")
+        if code:
+            raise ProgramError(f"ended with exit code {code}, {last}")
+        if self._held is None:
+            raise ProgramError(f"ended {last}, must report them all")
+        if self._last < self._rounds and self._last not in self._written():
+            raise ProgramError(f"ended at the rung, {last}, without a checkpoint: write one when it is due")
+
+    def _end(self) -> None:
+        if self._process is not None:
+            left = self._process.end()
+            self._process = None
+            if left and self.remark is None:
+                self.remark = f"the program left {left} processes behind, which were ended: {self._log.path}"
+
+    def _named(self, error: ProgramError) -> ProgramError:
+        """The error with the place of the log and the last lines of stderr."""
+        last = self._log.last_lines()
+        return ProgramError(f"the program {error}; log: {self._log.path}" + (f"; stderr: {last}" if last else ""))
+
+    def _tell(self) -> None:
+        """Replaces the control file."""
+        file = self._work / "control.json"
+        draft = file.with_name("control.draft")
+        draft.write_text(json.dumps({"until": self._last, "checkpoint": self._wanted}), encoding="utf-8")
+        draft.replace(file)
+
+    def _written(self) -> list[int]:
+        """Rounds of the checkpoint folders that are whole."""
+        names = os.listdir(self._folders) if self._program["checkpoints"] else []
+        return [int(name) for name in names if name.isascii() and name.isdecimal()]
+
+    def _packed(self, number: int) -> bytes:
+        folder = self._folders / str(number)
+        files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        size = sum(path.stat().st_size for path in files)
+        if size > MOST_CHECKPOINT_BYTES:
+            most = MOST_CHECKPOINT_BYTES / 2**30
+            raise OSError(
+                f"the checkpoint of round {number} must have at most {most:g} GiB, got {size / 2**30:.3g} GiB"
+            )
+        state = json.dumps({"round": number, **self._counted.get(number, {})}).encode()
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            head = tarfile.TarInfo(_STATE)
+            head.size = len(state)
+            archive.addfile(head, io.BytesIO(state))
+            archive.add(folder, _FOLDER)
+        data = buffer.getvalue()
+        return hashlib.sha256(data).digest() + data
+
+
+def _unpacked(data: bytes, folder: Path) -> dict[str, Any]:
+    """Unpacks a checkpoint into a new folder; returns its state."""
+    digest, data = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
+    if hashlib.sha256(data).digest() != digest:
+        raise OSError("is damaged: its checksum is another one")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            archive.extractall(folder, filter="data")
+        state: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
+    except (tarfile.TarError, ValueError, KeyError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise OSError(f"is damaged: {error}") from error
+    return state

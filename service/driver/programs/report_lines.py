@@ -1,0 +1,134 @@
+"""The report lines of a program: JSON objects, one a line, each checked before it counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from trainers import hint, shown
+
+LONGEST = 1 << 20
+"""Most bytes of a report line."""
+
+LARGEST = 2**53
+"""Largest round and whole number of a report."""
+
+ROUND, SECONDS, DIVERGED = "round", "wall_seconds", "diverged"
+
+
+class ProgramError(Exception):
+    """What a program did wrong, in one line; its trial cannot go on."""
+
+
+class ReportLines:
+    """Turns a program's lines into those of a pack.
+
+    Args:
+        metrics: What it may measure.
+        costs: What it may count.
+        quality: The metric of the study's objective; a trial in which it is not finite has diverged.
+        first: Round that the program goes on from; 0 at the beginning, where it may report round 0.
+        last: Last round that it may report.
+        before: Costs after round `first`.
+
+    Attributes:
+        round: The last reported round; `first` before that.
+        costs: What the last line counted.
+        diverged: Whether the trial has diverged.
+        begun: Whether a line has been read.
+    """
+
+    def __init__(
+        self,
+        metrics: Collection[str],
+        costs: Collection[str],
+        quality: str,
+        *,
+        first: int = 0,
+        last: int,
+        before: Mapping[str, float] | None = None,
+    ) -> None:
+        self._metrics = metrics
+        self._names = (ROUND, DIVERGED, *metrics, *costs)
+        self._quality = quality
+        self._last = last
+        self._least = first + 1 if first else 0
+        self.round = first
+        self.costs: dict[str, int | float] = {name: (before or {}).get(name, 0) for name in costs}
+        self.diverged = False
+        self.begun = False
+
+    def read(self, text: bytes) -> dict[str, Any]:
+        """The line as a pack's report line.
+
+        Args:
+            text: One line, without its end.
+
+        Raises:
+            ProgramError: It is no report line.
+        """
+        line = self._parsed(text)
+        for name in line:
+            if name not in self._names:
+                known = hint(name, self._names)
+                raise ProgramError(f"reported {shown(name)}, which program.metrics and costs do not have: {known}")
+        number = line.get(ROUND)
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LARGEST:
+            raise ProgramError(f"reported a line whose round must be a whole number from 0, got {shown(number)}")
+        if self.diverged:
+            raise ProgramError(f"reported round {number} after it had diverged in round {self.round}")
+        if number < self._least or (self.begun and number <= self.round):
+            raise ProgramError(f"reported round {number} after round {self.round}: rounds must increase")
+        if number > self._last:
+            raise ProgramError(f"reported round {number}, must end with round {self._last}")
+        values = {name: self._value(name, value) for name, value in line.items() if name not in (ROUND, DIVERGED)}
+        counted = {name: self._counted(name, values.pop(name, None)) for name in self.costs}
+        quality = values.get(self._quality)
+        diverged = bool(line.get(DIVERGED)) or (quality is not None and not math.isfinite(quality))
+        self.round, self.costs, self.diverged, self.begun = number, counted, diverged, True
+        measured = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
+        return {ROUND: number, **measured, **stored_costs(counted), DIVERGED: diverged}
+
+    def _parsed(self, text: bytes) -> dict[str, Any]:
+        if len(text) > LONGEST:
+            raise ProgramError(f"reported a line of more than {LONGEST} bytes")
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not isinstance(line, dict):
+            came = shown(text.decode(errors="replace"))
+            raise ProgramError(f'reported a line that must be JSON like {{"round": 3, "loss": 0.4}}, got {came}')
+        return line
+
+    def _value(self, name: str, value: Any) -> int | float | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ProgramError(f"reported {name}={shown(value)}, must be a number or null")
+        return value if isinstance(value, float) or abs(value) <= LARGEST else float(min(max(value, -1e300), 1e300))
+
+    def _counted(self, name: str, value: int | float | None) -> int | float:
+        before = self.costs[name]
+        if value is None:  # left out: nothing was counted since
+            return before
+        if not math.isfinite(value):
+            raise ProgramError(f"reported {name}={shown(value)}, a cost must be finite")
+        if value < before:
+            raise ProgramError(f"reported {name}={shown(value)} after {shown(before)}: a cost must not fall")
+        return value
+
+
+def stored_costs(counted: Mapping[str, int | float]) -> dict[str, int | float]:
+    """Costs as trials store them: `bytes` of both directions are kept as those that go up.
+
+    Examples:
+        >>> stored_costs({"bytes": 8, "tokens": 3})
+        {'bytes_up': 8, 'bytes_down': 0, 'tokens': 3}
+    """
+    stored: dict[str, int | float] = {}
+    for name, value in counted.items():
+        stored |= {"bytes_up": value, "bytes_down": 0} if name == "bytes" else {name: value}
+    return stored

@@ -1,0 +1,100 @@
+"""The output of a program: a bounded part of it is kept, whatever it prints."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from pathlib import Path
+from typing import IO
+
+MOST_BYTES = 4 * 2**20
+"""Largest log: its beginning and its end, of half this size each, are kept."""
+
+LAST_LINES = 5
+"""Lines of stderr that an error names."""
+
+_LONGEST = 300  # most characters of a line that is named
+_BLOCK = 1 << 16
+
+
+class RunLog:
+    """A file with what a program prints; threads drain its pipes, so that it never waits for a reader.
+
+    Args:
+        path: The file; what an earlier run of the trial printed stays in front, as far as there is room.
+        most_bytes: As `MOST_BYTES`.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path
+        self._half = most_bytes // 2
+        self._lock = threading.Lock()
+        self._tail = bytearray()
+        self._dropped = 0
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._rest = b""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        self._file = os.open(path, flags, 0o600)
+        self._size = os.fstat(self._file).st_size
+        self._threads: list[threading.Thread] = []
+
+    def drain(self, pipe: IO[bytes], *, named: bool) -> None:
+        """Reads a pipe until it ends.
+
+        Args:
+            pipe: The pipe; it is closed at its end.
+            named: Whether its last lines are those that an error names.
+        """
+        thread = threading.Thread(target=self._read, args=(pipe, named), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def close(self, wait_s: float = 5.0) -> None:
+        """Writes the end of the log, when the pipes have ended."""
+        for thread in self._threads:
+            thread.join(wait_s)
+        with self._lock:
+            if self._dropped:
+                self._write(f"\n... {self._dropped} bytes were left out ...\n".encode())
+            self._write(bytes(self._tail))
+            self._tail.clear()
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
+
+    def last_lines(self) -> str:
+        """The last lines of stderr, in one line; "" if it printed none."""
+        with self._lock:
+            lines = [*self._last, self._rest.decode(errors="replace").strip()]
+        return " | ".join(line[-_LONGEST:] for line in lines[-LAST_LINES:] if line)
+
+    def _read(self, pipe: IO[bytes], named: bool) -> None:
+        with pipe:
+            while block := os.read(pipe.fileno(), _BLOCK):
+                with self._lock:
+                    self._keep(block)
+                    if named:
+                        self._name(block)
+
+    def _keep(self, block: bytes) -> None:
+        if self._file < 0:
+            return  # closed: a process that left the group prints on
+        room = max(self._half - self._size, 0)
+        self._write(block[:room])
+        self._tail += block[room:]
+        if (surplus := len(self._tail) - self._half) > 0:
+            del self._tail[:surplus]
+            self._dropped += surplus
+
+    def _name(self, block: bytes) -> None:
+        *lines, self._rest = (self._rest + block)[-_BLOCK:].split(b"\n")
+        kept = (line.decode(errors="replace").strip() for line in lines[-2 * LAST_LINES :])
+        self._last.extend(line for line in kept if line)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._size += os.write(self._file, data) if data else 0
+        except OSError:  # a full disk: training is worth more than its log
+            self._size += len(data)

@@ -1,0 +1,82 @@
+"""The files of a study's program: copied into the output folder when the study begins, and used from there."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from driftline.errors import InvalidSpec
+from driftline.study.program import Program
+from trainers import shown
+
+FILES = "program"
+"""The folder with the copy, in an output folder."""
+
+TRIALS = "trials"
+"""The folder with the logs and working files of the program's runs, in an output folder."""
+
+MOST_BYTES = 32 * 2**20
+"""Most bytes of a program's files."""
+
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".git", ".venv")
+
+
+def keep_files(program: Program, folder: Path) -> None:
+    """Copies a program's files into an output folder, or checks that the copy there is the same.
+
+    Raises:
+        InvalidSpec: A file is missing, they are too large, or one has changed since the study began.
+    """
+    if not program.files:
+        return
+    sources = dict(_sources(program))
+    if (size := sum(path.stat().st_size for path in sources.values())) > MOST_BYTES:
+        most, came = f"{MOST_BYTES / 2**20:g} MiB", f"{size / 2**20:.1f} MiB"
+        raise InvalidSpec("program.files", f"must have at most {most}, got {came}: leave data out")
+    copy = folder / FILES
+    if copy.is_dir():
+        for name, path in sources.items():
+            if not (copy / name).is_file() or not filecmp.cmp(path, copy / name, shallow=False):
+                problem = (
+                    f"{name} must be as it was when the study in {folder} began: put it back, or choose another folder"
+                )
+                raise InvalidSpec("program.files", problem)
+        return
+    draft = copy.with_name(f"{FILES}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    for name, path in sources.items():
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, draft / name)
+    draft.rename(copy)
+
+
+def program_folder(folder: Path) -> str:
+    """The copy in an output folder; "" if there is none."""
+    copy = folder / FILES
+    return str(copy.resolve()) if copy.is_dir() else ""
+
+
+def remove_work(folder: Path) -> None:
+    """Removes the working files that killed workers have left in an output folder."""
+    for work in (folder / TRIALS).glob("*.work"):
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _sources(program: Program) -> Iterator[tuple[str, Path]]:
+    """Every file by its path below the program's folder."""
+    root = Path(program.folder)
+    for name in program.files:
+        path = root / name
+        if path.is_file():
+            yield os.path.normpath(name), path
+        elif path.is_dir():
+            for inside, folders, files in os.walk(path):
+                left_out = _LEFT_OUT(inside, [*folders, *files])
+                folders[:] = sorted(set(folders) - left_out)
+                for file in sorted(set(files) - left_out):
+                    yield os.path.relpath(Path(inside, file), root), Path(inside, file)
+        else:
+            raise InvalidSpec("program.files", f"must exist in {root}, got {shown(name)}")

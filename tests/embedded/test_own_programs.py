@@ -1,0 +1,88 @@
+"""Programs of people's own from end to end on this computer: the examples, with the real worker processes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import driftline
+from driftline.errors import InvalidSpec
+from driftline.study.spec import Study
+from service.embedded.embedded_run import EmbeddedRun
+from service.embedded.local_studies import LocalStudies
+from tests.conftest import TESTS
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+EXAMPLES = TESTS.parent / "examples" / "programs"
+
+
+def small(tmp_path: Path) -> Study:
+    """The example in shell and awk, cut down."""
+    shutil.copy(EXAMPLES / "descent.sh", tmp_path)
+    text = (EXAMPLES / "descent.yaml").read_text(encoding="utf-8")
+    (tmp_path / "study.yaml").write_text(text.replace("trials_per_method: 8", "trials_per_method: 3, confirm: 1"))
+    return Study.from_yaml(tmp_path / "study.yaml")
+
+
+def test_a_program_in_shell_runs_from_its_copy_and_is_in_the_results(tmp_path: Path) -> None:
+    study, out = small(tmp_path), tmp_path / "out"
+    frontier = driftline.run(study, out, progress=False)
+    assert frontier.data["study"] == "descent"
+    assert all(method["recommendations"] for method in frontier.data["methods"].values())
+    assert "momentum" in frontier.table()
+    assert (out / "program" / "descent.sh").read_bytes() == (EXAMPLES / "descent.sh").read_bytes()
+    assert (out / "trials" / "plain-search-0.log").exists()
+    assert not list((out / "trials").glob("*.work"))
+    assert "multiplications" in (out / "frontier.html").read_text(encoding="utf-8")
+    assert driftline.frontier(out, cost="multiplications").data["scale"]["last"] == 81
+    with pytest.raises(InvalidSpec, match=r"^program: its models are its own"):
+        driftline.log_models(out)
+    (tmp_path / "descent.sh").write_text("exit 1")
+    with pytest.raises(InvalidSpec, match=r"^program.files: descent.sh must be as it was when the study in .* began"):
+        EmbeddedRun(out, small_changed(tmp_path))
+    with pytest.raises(InvalidSpec, match=r"^program: runs on this computer alone, got a Ray cluster at auto"):
+        EmbeddedRun(out, ray_address="auto")
+
+
+def small_changed(tmp_path: Path) -> Study:
+    """The same study, whose file has changed."""
+    return Study.from_yaml(tmp_path / "study.yaml")
+
+
+def test_validate_tries_a_program_twice_with_one_seed(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    estimate = LocalStudies(tmp_path).validate(study).estimate
+    assert estimate is not None
+    assert estimate.seconds is not None
+    plain, momentum = estimate.rests_on[1:3]
+    assert "two runs with one seed reported equal lines; after round 2: loss" in plain
+    assert "multiplications 6" in momentum
+    (tmp_path / "descent.sh").write_text((tmp_path / "descent.sh").read_text().replace("x * x, 3", "x * x + '$$', 3"))
+    lines = LocalStudies(tmp_path).validate(study).estimate.rests_on  # type: ignore[union-attr]
+    assert "two runs with one seed differ (round 1: loss" in lines[1]
+    (tmp_path / "descent.sh").write_text('printf \'{"round": 1, "los": 1}\\n\' >> "$(sed "$FIND" "$DRIFTLINE_TRIAL")"')
+    find = r's/.*"reports": "\([^"]*\)".*/\1/p;d'
+    wrong = Study.from_json(study.to_json() | {"program": study.to_json()["program"] | {"env": {"FIND": find}}})
+    with pytest.raises(InvalidSpec) as caught:
+        LocalStudies(tmp_path).validate(wrong)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(
+        'methods[0]: plain: the program reported "los", which program.metrics and costs do not have'
+    )
+    assert second.startswith("methods[1]: momentum: the program reported")
+
+
+def test_a_plain_torch_loop_is_tuned_as_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    train = __import__("digits_torch").train
+    values = {"client_lr": driftline.Float(0.1, 1.0), "local_steps": 1, "prox": 0}
+    job = driftline.tune(
+        train, methods={"fedavg": values}, quality="test_loss", rounds=2, trials=1, seeds=1, out=tmp_path / "out"
+    )
+    frontier = job.wait().frontier()
+    trials = job.trials()
+    assert [trial.state for trial in trials] == ["COMPLETE"] * 2
+    best = frontier.best()
+    assert (best.label, best.hyperparameters["local_steps"]) == ("fedavg", 1)
+    assert best.quality < 2.302

@@ -1,0 +1,166 @@
+"""Studies of a person's own program: their documents, and what is wrong with them, one line each."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import InvalidSpec
+from driftline.study.all_errors import read_study
+from driftline.study.directions import direction
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+
+DOCUMENT: dict[str, Any] = {
+    "name": "mine",
+    "program": {
+        "command": ["sh", "train.sh"],
+        "metrics": {"bleu": "rises", "loss": "falls"},
+        "costs": ["tokens", "bytes"],
+        "checkpoints": True,
+        "folder": "/",
+    },
+    "methods": [
+        {
+            "label": "fedavg",
+            "fixed": {"algorithm": "avg", "nesterov": True, "momentum": 0.5},
+            "space": {"client_lr": {"float": [1e-3, 1], "log": True}, "steps": {"choice": [1, 4]}},
+            "constraints": ["client_lr * steps <= 2"],
+            "start": [{"client_lr": 0.1}],
+        },
+        {"label": "mean", "space": {"kind": {"choice": ["a", "b"]}, "n": {"int": [1, 9]}}},
+    ],
+    "objective": {"quality": "bleu", "cost": "tokens"},
+    "budget": {"trials_per_method": 8, "rounds": 9, "rungs": "auto", "seeds": 2},
+}
+
+
+def changed(*path: Any, to: Any = None) -> dict[str, Any]:
+    document = copy.deepcopy(DOCUMENT)
+    part = document
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = to
+    return document
+
+
+def test_its_canonical_form_is_what_people_write() -> None:
+    study = Study.from_json(DOCUMENT)
+    written = study.to_json()
+    assert written["program"] == {**DOCUMENT["program"], "silence": 600.0, "grace": 30.0}
+    assert written["methods"] == DOCUMENT["methods"]
+    assert "task" not in written
+    assert written["resources"]["packs"] == 1
+    again = Study.from_json(json.loads(json.dumps(written)))
+    assert (again, again.fingerprint()) == (study, study.fingerprint())
+    assert study.check() == []
+    assert any("sh train.sh" in line for line in study.outlook())
+    assert "train.sh" in study._repr_html_()
+
+
+def test_a_metric_gets_better_as_the_program_says_whatever_its_name() -> None:
+    study = Study.from_json(changed("objective", "scale", to={"start": 1, "best": 30}))
+    assert direction(study.objective.quality) == "rises"
+    assert direction("bleu") == "falls"
+    assert direction(study.metric("loss")) == "falls"
+    assert direction(copy.deepcopy(study).objective.quality) == "rises"
+    assert study.check() == []
+
+
+def test_the_trials_document_says_what_to_train() -> None:
+    study = Study.from_json(DOCUMENT)
+    values = {"algorithm": "avg", "client_lr": 0.1}
+    document = trial_document(study, "fedavg", [values], 7)
+    assert (document["hyperparameters"], document["seed"], document["rounds"]) == (values, 7, 9)
+    assert document["program"]["command"] == ["sh", "train.sh"]
+
+
+def test_only_what_trains_another_way_makes_another_study(tmp_path: Path) -> None:
+    fingerprint = Study.from_json(DOCUMENT).fingerprint()
+    assert Study.from_json(changed("program", "folder", to=str(tmp_path))).fingerprint() == fingerprint
+    assert Study.from_json(changed("program", "env", to={"A": "1"})).fingerprint() != fingerprint
+
+
+def test_a_program_lies_beside_the_file_of_its_study(tmp_path: Path) -> None:
+    text = "{name: a, program: {command: [sh], metrics: {loss: falls}}, methods: [{label: a, space: {}}],"
+    (tmp_path / "study.yaml").write_text(f"{text} budget: {{trials_per_method: 8, rounds: 9}}}}")
+    study = Study.from_yaml(tmp_path / "study.yaml")
+    assert study.program is not None
+    assert study.program.folder == str(tmp_path)
+    assert study.objective.quality == "loss", "it is the only metric"
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "task": (changed("task", to="digits"), "task: must be left out beside program: give one of the two"),
+    "setting": (changed("batch_size", to=3), "batch_size: must be left out beside program, whose settings are its own"),
+    "packs": (
+        changed("resources", to={"packs": 4}),
+        "resources.packs: must be 1 for a program, which trains one trial",
+    ),
+    "no command": (changed("program", "command", to=[]), "program.command: must be a list of a program and its"),
+    "a shell": (changed("program", "command", to="sh train.sh"), "program.command: must be a list"),
+    "direction": (changed("program", "metrics", "loss", to="down"), "program.metrics.loss: must be falls or rises"),
+    "no metrics": (changed("program", "metrics", to={}), "program.metrics: must not be empty"),
+    "own counter": (changed("program", "costs", to=["seconds"]), "program.costs: must not be seconds, which Driftline"),
+    "cost twice": (changed("program", "costs", to=["loss"]), "program.costs: must name each cost once, and no metric"),
+    "bytes twice": (changed("program", "costs", to=["bytes", "bytes_up"]), "program.costs: must be bytes, or bytes_up"),
+    "a name": (changed("program", "metrics", "a b", to="falls"), "program.metrics.a b: must begin with a letter"),
+    "key": (changed("program", "cmd", to=[]), "program.cmd: unknown key: known are"),
+    "file outside": (changed("program", "files", to=["../a"]), "program.files[0]: must be a path below the folder"),
+    "variable": (changed("program", "env", to={"RAY_ADDRESS": "x"}), "program.env.RAY_ADDRESS: must be the name of a"),
+    "quality": (changed("objective", "quality", to="los"), "objective.quality: must be one of program.metrics, got"),
+    "cost": (changed("objective", "cost", to="token"), "objective.cost: must be rounds, seconds, tokens, bytes"),
+    "rungs": (
+        changed("program", "checkpoints", to=False),
+        "budget.rungs: must be left out for a program without checkpoints (program.checkpoints: true)",
+    ),
+    "method": (changed("methods", 0, "server", to="sgd"), "methods[0].server: unknown key"),
+    "no label": (changed("methods", 0, to={"space": {}}), "methods[0].label: must be given"),
+    "space": (changed("methods", 0, "space", to="default"), "methods[0].space: must be a mapping of the program's"),
+    "twice": (changed("methods", 0, "fixed", "steps", to=1), "methods[0].space.steps: must be given once"),
+    "fixed list": (changed("methods", 0, "fixed", "a", to=[1]), "methods[0].fixed.a: must be a number, a string"),
+    "constraint": (changed("methods", 1, "constraints", to=["m <= 2"]), "methods[1].constraints[0]: "),
+    "start": (changed("methods", 1, "start", to=[{"n": 20}]), "methods[1].start"),
+    "missing program": (changed("program", "command", to=["no-such"]), "program.command: must begin with a program"),
+    "missing file": (changed("program", "files", to=["no-such"]), "program.files: must exist in /, got"),
+    "branches": (changed("budget", "branches", to=2), "budget.branches: needs an entry whose schedule"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_document_is_one_line(kind: str, tmp_path: Path) -> None:
+    document, said = WRONG[kind]
+    checks: list[Callable[[], object]] = [lambda: Study.from_json(document).check()]
+    (tmp_path / "study.yaml").write_text(json.dumps(document))
+    checks.append(lambda: read_study(tmp_path / "study.yaml").check())
+    for check in checks:
+        with pytest.raises(InvalidSpec) as caught:
+            check()
+        assert str(caught.value).startswith(said), str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_function_is_a_program() -> None:
+    document = {key: DOCUMENT[key] for key in ("name", "budget")} | {"methods": [{"label": "a", "space": {"x": 1}}]}
+    document["budget"] = {"trials_per_method": 8, "rounds": 9}
+
+    def train(t: Any) -> None:
+        t.report(1, test_accuracy=t["x"])
+
+    study = Study(**document, program=train, objective={"quality": "test_accuracy"})
+    assert study.program is not None
+    assert study.program.metrics == {"test_accuracy": "rises"}
+    assert study.program.source is not None
+    assert study.program.source.startswith("def train(")
+    assert Study.from_json(study.to_json()) == study
+    assert study.check() == []
+    other = Study(**document, program=lambda t: None, objective={"quality": "test_accuracy"})
+    assert other.fingerprint() != study.fingerprint()
+    with pytest.raises(InvalidSpec, match=r"^objective.quality: must be given: the metric that the function reports"):
+        Study(**document, program=train)
+    lock = __import__("threading").Lock()
+    with pytest.raises(InvalidSpec, match=r"^program: must be a function that can be pickled"):
+        Study(**document, program=lambda t: lock, objective={"quality": "loss"})
