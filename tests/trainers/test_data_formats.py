@@ -328,6 +328,12 @@ def test_hdf5_reads_no_other_file(tmp_path: Path) -> None:
     assert "must be in the file itself" in refusal(tmp_path / "own.h5")
 
 
+def test_a_small_table_takes_little_memory(own: Callable[[str], Path]) -> None:
+    """RLIMIT_DATA of a service's check counts what an allocator reserves."""
+    parsed(own("parquet"))
+    assert pa.default_memory_pool().backend_name == "system"
+
+
 def test_an_image_of_another_size_is_named(own: Callable[[str], Path]) -> None:
     path = own("images")
     Image.new("L", (9, 9)).save(path / "train/ann/class 1/99.png")

@@ -56,11 +56,11 @@ class TableFiles:
             plain = [name.removesuffix(ending) for name in wanted if name.endswith(ending)]
             names, tables = self._names(side[0], path, place), []
             for file in side:
-                with reading(title(file, path), place, *_arrow_errors()):
+                with reading(title(file, path), place, _arrow().ArrowException):
                     table = self._table(file, [name for name in names if name in plain])
                     table.validate(full=True)
                     tables.append(table)
-            with reading(path.name, place, *_arrow_errors()):
+            with reading(path.name, place, _arrow().ArrowException):
                 columns[ending] = ArrowColumns(together(tables), names)
         return SideColumns(columns)
 
@@ -68,14 +68,19 @@ class TableFiles:
         return file.name.endswith(self.endings)
 
     def _names(self, file: Path, path: Path, place: str) -> Sequence[str]:
-        with reading(title(file, path), place, *_arrow_errors()):
+        with reading(title(file, path), place, _arrow().ArrowException):
             return require_names(self._header(file))
 
     def _require(self, path: Path, found: Any, place: str) -> None:
         require_files(path, found, f"a file or a folder of files {', '.join(self.endings)}", place)
 
 
-def _arrow_errors() -> tuple[type[Exception], ...]:
+def _arrow() -> Any:
+    """The library, allocating as NumPy does: its own allocator takes 1 GiB at once of what a service's check may take.
+
+    tests/trainers/test_data_formats.py::test_a_small_table_takes_little_memory holds this.
+    """
     import pyarrow as pa
 
-    return (pa.ArrowException,)
+    pa.set_memory_pool(pa.system_memory_pool())
+    return pa
