@@ -45,7 +45,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
             "metrics": {"loss": "falls"},
             "costs": ["tokens"],
             "checkpoints": False,
-            "silence": 20.0,
+            "silence": 120.0,
             "grace": 5.0,
             "folder": str(tmp_path),
             **keys,
@@ -111,7 +111,7 @@ FAULTS = {
         "reported tokens=NaN, a cost must be finite",
     ),
     "too few rounds": ('say \'{"round": 1, "loss": 1}\'', "ended after round 1 of 2, must report them all"),
-    "silence": ("sleep 60", "reported nothing for 0.3 s (program.silence) after round 0"),
+    "silence": ("sleep 60", "reported nothing for 3 s (program.silence) after round 0"),
     "no such program": ("", "cannot be started in"),
 }
 
@@ -119,7 +119,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_line_with_the_log_and_the_end_of_stderr(fault: str, started: Started, tmp_path: Path) -> None:
     script, said = FAULTS[fault]
-    keys = {"silence": {"silence": 0.3}, "no such program": {"command": ["./missing"]}}.get(fault, {})
+    keys = {"silence": {"silence": 3.0}, "no such program": {"command": ["./missing"]}}.get(fault, {})
     with pytest.raises(ProgramError) as caught:
         lines_of(started(f"echo first >&2; echo trouble >&2; {script}", **keys))
     text = str(caught.value)
@@ -162,7 +162,7 @@ def test_a_flood_of_output_is_bounded(started: Started, tmp_path: Path, monkeypa
 def test_a_program_that_ignores_sigterm_is_killed(started: Started) -> None:
     pack = started("trap '' TERM; say '{\"round\": 1, \"loss\": 1}'; while :; do sleep 0.1; done", grace=0.2)
     lines: list[Any] = []
-    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 20)
+    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 120)
     assert pack.stop() == []
     assert pack.remark is not None
     assert pack.remark.startswith("the program ignored SIGTERM for 0.2 s and was killed: ")
@@ -172,7 +172,7 @@ def test_children_that_it_leaves_are_ended(started: Started, tmp_path: Path) -> 
     pack = started(f"sleep 1000 & echo $! > {tmp_path / 'child'}; {GOOD}")
     lines_of(pack)
     child = int((tmp_path / "child").read_text())
-    until(lambda: not _alive(child), 20)
+    until(lambda: not _alive(child), 120)
     assert pack.remark == f"the program left 1 processes behind, which were ended: {tmp_path / 'trial.log'}"
 
 
@@ -190,7 +190,7 @@ def test_it_ends_with_its_worker(tmp_path: Path) -> None:
         ids = list(map(int, (tmp_path / "ids").read_text().split()))
         assert all(map(_alive, ids))
         worker.kill()
-    until(lambda: not any(map(_alive, ids)), 20)
+    until(lambda: not any(map(_alive, ids)), 120)
 
 
 def test_its_environment_has_no_secrets(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,10 +227,10 @@ def test_a_checkpoint_is_asked_for_and_taken_when_its_round_is_reported(started:
     mkdir "$saved/draft"; mv "$saved/draft" "$saved/1"; sleep 60"""
     pack = started(script, checkpoints=True)
     lines: list[Any] = []
-    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 20)
+    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 120)
     assert pack.newest() is None
     found: list[Any] = []
-    until(lambda: bool(found.extend(filter(None, [pack.newest()])) or found), 20)
+    until(lambda: bool(found.extend(filter(None, [pack.newest()])) or found), 120)
     assert found[0][0] == 1
     assert pack.newest() is None, "it is not written twice"
 
