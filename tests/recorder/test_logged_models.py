@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from driftline.errors import InvalidSpec
+from service.recorder import logged_models
 from service.recorder.logged_models import FrontierModel, train
 from trainers import Pack, parse
 
@@ -46,3 +49,24 @@ def test_a_task_without_a_module_is_refused_before_its_model_is_trained(monkeypa
     monkeypatch.delattr(Pack, "advance")
     with pytest.raises(InvalidSpec, match="task: its model cannot be written as a torch module"):
         train(FrontierModel("fedavg", row, 0, 0.0, trial, "closed_form"), "loss", lambda: pytest.fail("it trains"))
+
+
+@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred:UserWarning")  # MLflow's own, when it is imported
+def test_a_module_of_a_file_is_stored_with_its_code(tmp_path: Path) -> None:
+    from mlflow import pytorch
+
+    net = tmp_path / "net.py"
+    net.write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, classes):\n"
+        "        super().__init__()\n        self.last = nn.Linear(64, classes)\n\n    def forward(self, images):\n"
+        "        return self.last(images.flatten(1))\n"
+    )
+    found = point("float32", 0)
+    found.trial["task"]["model"] = {"module": f"{net}:Net"}
+    pack = Pack.from_spec(parse(found.trial), device="cpu")
+    trained = logged_models.TrainedModel(found, pack.torch_modules()[0], {})
+    logged_models._save(trained, tmp_path)
+    net.unlink()
+    del sys.modules[type(trained.module).__module__]  # as in another process
+    loaded = pytorch.load_model(str(tmp_path / "model"))
+    assert loaded.last.weight.equal(trained.module.last.weight)
