@@ -57,7 +57,7 @@ test-slow: $(VENV)/.installed-dev ## run the tests that take minutes each: kille
 test-faults: $(VENV)/.installed-dev ## kill a service at each kind of place, and check that it recovers; at 200 places: make test-faults ALL=1
 	ALL=$(ALL) $(PYTEST) -m faults -s tests/faults
 
-test-chaos: $(VENV)/.installed-dev ## kill random processes of a service for MINUTES, over SQLite and PostgreSQL (run by hand)
+test-chaos: $(VENV)/.installed-dev ## kill random processes under a study with rungs for MINUTES, over SQLite and PostgreSQL (run by hand)
 	MINUTES=$(MINUTES) SEED=$(SEED) $(PYTEST) -m slow -s tests/faults/test_full_stack.py
 
 test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 15 minutes)
