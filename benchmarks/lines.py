@@ -58,7 +58,10 @@ def _files(revision: str | None) -> dict[str, str]:
     """Path -> text of the Python and Markdown files that git has."""
 
     def git(*arguments: str) -> str:
-        return subprocess.run(("git", *arguments), check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(("git", *arguments), capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"git {' '.join(arguments)}: {done.stderr.strip().splitlines()[0]}")
+        return done.stdout
 
     names = git("ls-files") if revision is None else git("ls-tree", "-r", "--name-only", revision)
     paths = [path for path in names.splitlines() if path.endswith((".py", ".md"))]
