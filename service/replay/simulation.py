@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -47,7 +48,8 @@ class Replay:
 
     Raises:
         NotFound: The table has no such label.
-        InvalidSpec: The table is too small for the budget, a rung lies beyond its rounds, or there are branches.
+        InvalidSpec: The table is too small for the budget, a rung lies beyond its rounds or between those that were
+            recorded, or there are branches.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Replay:
         plan = decided(own, Resources(), sampler)
         rounds = table.study.budget.rounds
         self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
+        _require_rungs(self._grids.values(), self.rungs)
         self._plan = SearchPlan.of(tuple(self.names), own, plan)
         self._rule = rule or self._plan.rule
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
@@ -274,6 +277,23 @@ def require_no_branches(budget: Budget) -> None:
     if budget.branches > 1:
         rule = "must be 1 for a replay, which draws the rows of a table one by one"
         raise InvalidSpec("budget.branches", f"{rule}, got branches={budget.branches}")
+
+
+def _require_rungs(grids: Iterable[Grid], rungs: Sequence[int]) -> None:
+    """Refuses rungs in which complete trials have no values: there they could neither be compared nor be stopped.
+
+    Raises:
+        InvalidSpec: There is such a rung.
+    """
+    for grid in grids:
+        complete = [curve for curve in grid.curves.values() if curve.state == "COMPLETE"]
+        for curve, rung in itertools.product(complete[:1], rungs):
+            before = curve.until(rung).rounds_done
+            if before < rung:
+                raise InvalidSpec(
+                    "rungs",
+                    f"round {rung} was not recorded for {grid.label}: choose rounds that were, such as {before}",
+                )
 
 
 def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCurve:

@@ -1,6 +1,7 @@
 """Replayed searches whose trials stop early at rungs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,19 @@ def test_stopped_configurations_are_confirmed_as_others_are() -> None:
 def test_rungs_beyond_the_last_round_are_refused() -> None:
     with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing rounds from 1 to rounds=4"):
         Replay(table(), LABELS, budget_of([3, 5], rounds=10))
+
+
+def test_rungs_between_the_rounds_of_the_table_are_refused() -> None:
+    whole = table()
+    rounds = [0, 1, 2, 4]
+    thinned = [
+        replace(trial, columns={name: values[np.isin(trial.rounds, rounds)] for name, values in trial.columns.items()})
+        for trial in whole.trials
+    ]
+    given = replace(whole, trials=thinned)
+    Replay(given, LABELS, budget_of([1, 2]))
+    with pytest.raises(InvalidSpec, match=r"rungs: round 3 was not recorded for fedavg: .* such as 2"):
+        Replay(given, LABELS, budget_of([1, 3]))
 
 
 def test_the_command_takes_rungs(tmp_path: Path) -> None:
