@@ -46,7 +46,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mlflow")
     port = free_port()
     script = (CHART / "files" / "mlflow" / "start.sh").read_text()
-    script, changes = re.subn(r"--host 0\.0\.0\.0 --port 5000", f"--host 127.0.0.1 --port {port}", script)
+    script, changes = re.subn("--port 5000", f"--port {port}", script)
     assert changes == 1
     script, changes = re.subn("/etc/mlflow/", f"{CHART / 'files' / 'mlflow'}/", script)
     assert changes == 1
@@ -61,6 +61,7 @@ def server(tmp_path_factory):
         "MLFLOW_AUTH_ADMIN_USERNAME": ADMIN[0],
         "MLFLOW_AUTH_ADMIN_PASSWORD": ADMIN[1],
         "ARTIFACTS": str(folder / "artifacts"),
+        "LISTEN": "127.0.0.1",
         "ALLOWED_HOSTS": f"127.0.0.1:{port}",
         "ALLOWED_ORIGINS": f"http://127.0.0.1:{port}",
     }
