@@ -45,7 +45,7 @@ install: $(VENV)/.installed ## create the virtual environment and install Driftl
 demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show the trade-off (about a minute)
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
-test: $(VENV)/.installed-dev ## run the tests (about 15 minutes on two cores)
+test: $(VENV)/.installed-dev ## run the tests (about 10 minutes on two cores)
 	$(PYTEST) -n $(WORKERS) $(FILES) --durations=15
 
 test-fast: $(VENV)/.installed-dev ## run the fast tests (under 2 minutes); of some folders: make test-fast PART="trainers search_spaces"
