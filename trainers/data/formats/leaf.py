@@ -9,7 +9,7 @@ Files are read user by user: memory holds the columns, and the text of one user.
 
 from __future__ import annotations
 
-import gzip
+import io
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from trainers.data.columns import Columns
 from trainers.data.damage import reading
 from trainers.data.growing_column import GrowingColumn
+from trainers.data.gzipped import opened
 from trainers.data.json_text import JsonText
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
 from trainers.values import shown
@@ -62,8 +63,7 @@ class _Users:
         """
         counts: dict[str, int] = {}
         facts: dict[str, Any] = {}
-        opened = gzip.open if file.suffix == ".gz" else open
-        with opened(file, "rt", encoding="utf-8-sig") as text:
+        with io.TextIOWrapper(opened(file), encoding="utf-8-sig") as text:
             document = JsonText(text)
             for key in document.members():
                 if key != "user_data":
