@@ -14,12 +14,11 @@ import pytest
 
 from trainers.data import digits_images as data
 from trainers.data.federated import Federated
+from trainers.data.partition_choice import FORMS
 from trainers.errors import MissingDataError, SpecError
 from trainers.tasks import digits
 
 from .datasets import bag, check_shape
-
-FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
 
 
 def parsed(**document: Any) -> Federated:

@@ -11,6 +11,7 @@ import pytest
 
 from trainers.data import images
 from trainers.data.folder import data_dir
+from trainers.data.partition_choice import FORMS
 from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.problem import Problem
@@ -190,7 +191,6 @@ def test_a_trial_learns(name: str) -> None:
 
 
 UNNATURAL = "which has no natural clients"
-FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
 WRONG = [
     (
         "fashion",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainers.data import partitions
+from trainers.data import client_shares, partitions
 from trainers.data.partitions import ClientRows
 
 LABELS = np.repeat(np.arange(10), [140, 150, 130, 145, 141, 139, 160, 120, 135, 137])
@@ -23,6 +23,21 @@ SPREADS: dict[str, Spread] = {
     "dirichlet_tiny": lambda labels, clients, seed: partitions.dirichlet(labels, clients, 1e-9, seed),
     "dirichlet_small": lambda labels, clients, seed: partitions.dirichlet(labels, clients, 0.3, seed),
     "dirichlet_large": lambda labels, clients, seed: partitions.dirichlet(labels, clients, 1e6, seed),
+    "two_levels": lambda labels, clients, seed: partitions.dirichlet(
+        labels, clients, 0.1, seed, within=(10.0, [np.array([0, 1]), np.arange(2, 10)])
+    ),
+    "unequal_tiny": lambda labels, clients, seed: partitions.dirichlet_of_labels(labels, clients, 1e-9, seed),
+    "unequal": lambda labels, clients, seed: partitions.dirichlet_of_labels(labels, clients, 0.5, seed),
+    "shards": lambda labels, clients, seed: partitions.shards(labels, clients, 2, seed),
+    "power_law": lambda labels, clients, seed: partitions.iid(
+        labels, clients, seed, client_shares.power_law(clients, 1.5, seed)
+    ),
+    "sized_dirichlet": lambda labels, clients, seed: partitions.dirichlet(
+        labels, clients, 0.3, seed, client_shares.dirichlet(clients, 0.3, seed)
+    ),
+    "sized_classes": lambda labels, clients, seed: partitions.classes_per_client(
+        labels, clients, 1, seed, client_shares.power_law(clients, 2.0, seed)
+    ),
 }
 
 
@@ -35,10 +50,10 @@ def covers(parts: list[np.ndarray], examples: int) -> None:
 
 def possible(name: str, labels: np.ndarray, clients: int) -> bool | None:
     """Whether there are enough examples and labels; None where it depends on which labels are held once more."""
-    if clients > len(labels):
+    if clients > len(labels) or (name == "shards" and 2 * clients > len(labels)):
         return False
     counts = np.unique(labels, return_counts=True)[1]
-    classes = {"by_label": 1, "one_class": 1, "three_classes": 3}.get(name)
+    classes = {"by_label": 1, "one_class": 1, "sized_classes": 1, "three_classes": 3}.get(name)
     if classes is None or (name == "by_label" and clients < len(counts)):
         return True
     if classes > len(counts) or clients * classes < len(counts):
@@ -173,6 +188,8 @@ def test_choose_is_nested() -> None:
         (lambda: partitions.dirichlet(LABELS, 3, float("nan"), 0), "must be above 0, got dirichlet=nan"),
         (lambda: partitions.classes_per_client(LABELS, 3, 11, 0), r"must be in \[1, 10\], got classes_per_client=11"),
         (lambda: partitions.classes_per_client(LABELS, 3, 2, 0), "got clients=3 and classes_per_client=2"),
+        (lambda: partitions.shards(LABELS, 700, 2, 0), r"shards must be in \[1, 1\].*got shards=2"),
+        (lambda: partitions.dirichlet_of_labels(LABELS, 3, 0.0, 0), "must be above 0, got dirichlet=0"),
         (lambda: partitions.by_label(LABELS, 1300, 0), "130 examples of label 2 for|120 examples of label 7 for"),
     ],
 )
@@ -192,3 +209,66 @@ def test_parts_are_one_array_that_reads_like_a_list() -> None:
     assert ClientRows.of(parts[:3]).within(owners).rows.tolist() == [0, 0, 1, 1, 2, 2]
     with pytest.raises(IndexError):
         parts[100_000]
+
+
+def skew(parts: list[np.ndarray], groups: np.ndarray) -> float:
+    """Mean share of the largest group of a client."""
+    return float(np.mean([np.bincount(groups[part]).max() / len(part) for part in parts]))
+
+
+def test_shares_follow_their_law() -> None:
+    sizes = np.sort([len(part) for part in SPREADS["power_law"](LABELS, 50, 0)])[::-1]
+    weights = np.arange(1, 51) ** -1.5
+    np.testing.assert_allclose(sizes - 1, weights / weights.sum() * (len(LABELS) - 50), atol=1)
+    assert not np.array_equal(client_shares.power_law(50, 1.5, 0), client_shares.power_law(50, 1.5, 1))
+    few, many = (np.std(client_shares.dirichlet(50, concentration, 0)) for concentration in (0.1, 100.0))
+    assert few > 10 * many
+    assert client_shares.apportioned(7, np.zeros(3)).tolist() == [3, 2, 2]
+    assert client_shares.dirichlet(5, 1e-12, 0).tolist().count(1.0) == 1
+
+
+def test_two_classes_with_sizes_by_a_power_law() -> None:
+    """The split of FedProx's MNIST: what a client holds of its labels follows its size."""
+    shares = client_shares.power_law(100, 1.0, 0)
+    parts = partitions.classes_per_client(LABELS, 100, 2, 0, shares)
+    assert {len(np.unique(LABELS[part])) for part in parts} == {2}
+    assert np.corrcoef(shares, [len(part) for part in parts])[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_shards_hold_adjacent_labels(count: int) -> None:
+    parts = partitions.shards(LABELS, 100, count, 0)
+    covers(parts, len(LABELS))
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= count
+    held = [len(np.unique(LABELS[part])) for part in parts]
+    assert max(held) <= 2 * count
+    assert np.mean(held) > 0.8 * min(count, 3)
+
+
+def test_labels_drawn_over_clients_have_unequal_sizes() -> None:
+    shares, sizes = {}, {}
+    for concentration in (0.1, 100.0):
+        parts = partitions.dirichlet_of_labels(LABELS, 20, concentration, 0)
+        shares[concentration], sizes[concentration] = skew(parts, LABELS), np.std([len(part) for part in parts])
+    assert shares[0.1] > shares[100.0] + 0.3
+    assert sizes[0.1] > 3 * sizes[100.0]
+
+
+def test_two_levels_are_skewed_in_groups_and_even_within() -> None:
+    """As CIFAR-100 in Reddi et al. 2021: few coarse labels a client, and all fine labels of each."""
+    labels = np.repeat(np.arange(20), 100)
+    coarse = labels // 5
+    groups = [np.arange(first, first + 5) for first in range(0, 20, 5)]
+    parts = partitions.dirichlet(labels, 40, 0.05, 0, within=(1e3, groups))
+    covers(parts, len(labels))
+    assert skew(parts, coarse) > 0.75
+    assert skew(parts, labels) < 0.35
+    assert skew(partitions.dirichlet(labels, 40, 1e3, 0, within=(0.05, groups)), coarse) < 0.4
+
+
+def test_a_group_that_has_run_out_is_replaced_within_itself_first() -> None:
+    labels = np.repeat(np.arange(4), [1, 39, 20, 20])
+    groups = [np.array([0, 1]), np.array([2, 3])]
+    parts = partitions.dirichlet(labels, 2, 1e-9, 3, within=(1e-9, groups))
+    assert sorted(tuple(np.unique(labels[part] // 2)) for part in parts) == [(0,), (1,)]

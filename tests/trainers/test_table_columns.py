@@ -99,7 +99,24 @@ def test_one_client_trains_with_a_warning_elsewhere(folder: Path) -> None:
     assert parsed().clients == 1
 
 
-DATES = TEXT.replace("Rome", "2024-01-31").replace("Oslo", "2024-02-01").replace("Lima", "2023-01-01")
+def test_a_column_groups_the_labels(folder: Path) -> None:
+    """Its lists are stored in its place, so that the document is read again without the column."""
+    rows = [f"{number},{number % 4},{'odd' if number % 2 else 'even'}" for number in range(80)]
+    (folder / "own.csv").write_text("\n".join(["x1,fine,coarse", *rows]) + "\n")
+    partition = {"dirichlet": [0.05, 1000], "groups": "coarse"}
+    keys = {"targets": "fine", "inputs": ["x1"], "clients": 8, "client": None}
+    settings = parsed(partition=partition, **keys)
+    assert settings.document["partition"] == {"dirichlet": [0.05, 1000.0], "groups": [[0, 2], [1, 3]]}
+    assert np.mean([np.bincount(rows % 2).max() / len(rows) for rows in settings.parts]) > 0.8
+    again = data.parse(settings.document, "task")
+    assert all(np.array_equal(one, other) for one, other in zip(settings.parts, again.parts, strict=True))
+    assert data.build(settings, "float64").train.inputs.shape == (80, 1)
+    with pytest.raises(
+        SpecError, match=r'task\.partition\.groups: no array "coarsest" in own\.csv: did you mean coarse'
+    ):
+        parsed(partition={**partition, "groups": "coarsest"}, **keys)
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     # content of own.csv, keys, message
     (

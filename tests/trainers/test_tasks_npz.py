@@ -325,7 +325,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"model": "linear", "targets": "value", "partition": "by_label"},
-        "task.partition must be natural, iid without",
+        'task.partition must be natural, iid, {"sizes": ..} without',
     ),
     (
         {"value": np.ones((60, 2, 2))},

@@ -1,6 +1,7 @@
 """Data for tasks: reads files, divides examples among clients, generates quadratics and regressions.
 
-    federated, partitions  splits examples among clients; the partitions to choose from
+    federated, partitions  splits examples among clients; the partitions to choose from, by `partition_choice`
+    client_shares          shares of the examples that clients get
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
     data_source, formats/  where the data are; one module for each format
     columns, table         columns of a format, checked; the examples in them; `column_choice` if none are named

@@ -95,6 +95,7 @@ class Names:
         client: column with the client of each example; None without clients.
         client_optional: the data need not have the client column.
         mask: column that marks test examples; None without such a column.
+        groups: column with the group of each example's class; None without such a column.
     """
 
     inputs: str | tuple[str, ...]
@@ -102,6 +103,7 @@ class Names:
     client: str | None = None
     client_optional: bool = False
     mask: str | None = None
+    groups: str | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -111,7 +113,8 @@ class Names:
     @property
     def given(self) -> tuple[str, ...]:
         """All names."""
-        return tuple(name for name in (*self.features, self.targets, self.client, self.mask) if name is not None)
+        others = (self.targets, self.client, self.mask, self.groups)
+        return tuple(name for name in (*self.features, *others) if name is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +184,19 @@ class ColumnReader:
             which = "all" if mask.all() else "none"
             raise SpecError(f"{place}: array {shown(name)} must mark some examples, got {which} of them marked", place)
         return mask
+
+    def groups(self, name: str, examples: int, place: str) -> Rows:
+        """(examples,) the column with the groups of the classes, numbered in their order.
+
+        Raises:
+            SpecError: the column is missing or invalid.
+        """
+        array = self._array(name, place)
+        if array.ndim != 1 or array.dtype.kind not in "iuU":
+            rule = "must be 1-D, a whole number or string for each example"
+            raise SpecError(f"{place}: array {shown(name)} {rule}, got {_facts(array)}", place)
+        _as_long(array, examples, name, "the inputs", place)
+        return np.asarray(np.unique(array, return_inverse=True)[1], dtype=np.int64)
 
     def _array(self, name: str, place: str, advice: str = "") -> NDArray[Any]:
         if name not in self.columns.names:

@@ -12,21 +12,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import partitions
+from trainers.data import partition_choice, partitions
+from trainers.data.partition_choice import FORMS
 from trainers.data.partitions import ClientRows, Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples, Problem
 from trainers.registry import model_named, models
-from trainers.spelling import hint
-from trainers.values import integer, number, shown, step
+from trainers.values import number, shown, step
 
 CLASSIFIED = ("test_loss", "test_accuracy")
-FORMS = 'iid, by_label, {"dirichlet": concentration}, {"classes_per_client": number}'
 PARTITION_DOC = f"how examples are spread over clients: natural, {FORMS}"
 _MODEL_OF = {"classes": "labelled examples", "numbers": "numbers", "tokens": "tokens"}
-_NAMED = ("iid", "by_label", "natural")
-_WITH_NUMBER = ("dirichlet", "classes_per_client")
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,13 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
     Raises:
         SpecError: the partition is invalid, impossible, or not available for these examples.
     """
-    partition = values["partition"] = _partition(values["partition"], pool, join(path, "partition"))
+    partition = values["partition"] = partition_choice.checked(
+        values["partition"],
+        None if pool.labels is None else _labels(pool),
+        pool.owners is not None,
+        pool.unnatural,
+        join(path, "partition"),
+    )
     clients = _clients(values, pool, path)
     fraction = _fraction(values["central"], join(path, "central"))
     values["central"] = None if fraction is None else {"fraction": fraction}
@@ -148,7 +151,7 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
         return partitions.natural(pool.owners[rows]).within(rows), central
     labels = np.zeros(len(rows), np.int64) if pool.labels is None else pool.labels[rows]
     try:
-        parts = _spread(partition, labels, clients, seed)
+        parts = partition_choice.spread(partition, labels, clients, seed)
     except ValueError as error:
         about = "clients" if str(error).startswith("clients ") else "partition"
         text = str(error) if about == "clients" else f"partition.{error}"
@@ -273,36 +276,6 @@ def _labels(pool: Pool) -> Rows:
     return np.zeros(len(pool.rows), np.int64) if pool.labels is None else pool.labels[pool.rows]
 
 
-def _partition(value: Any, pool: Pool, path: str) -> Any:
-    """The checked partition: a name or {kind: number}."""
-    forms = FORMS if pool.owners is None else f"natural, {FORMS}"
-    if pool.labels is None:
-        forms = "iid" if pool.owners is None else "natural, iid"
-    if value == "natural" and pool.owners is None:
-        raise SpecError(f"{path} must not be natural for {pool.unnatural}: use {forms}", path)
-    if isinstance(value, str) and value not in _NAMED + _WITH_NUMBER:
-        raise SpecError(f"{path}: no partition {shown(value)}: {hint(value, _NAMED + _WITH_NUMBER)}", path)
-    if value not in _NAMED and (not isinstance(value, Mapping) or len(value) != 1):
-        raise SpecError(f"{path} must be one of {forms}, got partition={shown(value)}", path)
-    if pool.labels is None and value not in ("iid", "natural"):
-        raise SpecError(f"{path} must be {forms} without labels, got partition={shown(value)}", path)
-    if isinstance(value, str):
-        return value
-    refuse_unknown(value, _WITH_NUMBER, path)
-    if "dirichlet" in value:
-        concentration = number(value["dirichlet"], join(path, "dirichlet"))
-        if concentration <= 0:
-            place = join(path, "dirichlet")
-            raise SpecError(f"{place} must be above 0, got dirichlet={shown(concentration)}", place)
-        return {"dirichlet": concentration}
-    classes = integer(value["classes_per_client"], join(path, "classes_per_client"))
-    most = len(np.unique(_labels(pool)))
-    if not 1 <= classes <= most:
-        place = join(path, "classes_per_client")
-        raise SpecError(f"{place} must be in [1, {most}], got classes_per_client={classes}", place)
-    return {"classes_per_client": classes}
-
-
 def _clients(values: dict[str, Any], pool: Pool, path: str) -> int:
     place = join(path, "clients")
     owners = 0 if pool.owners is None else len(np.unique(pool.owners[pool.rows]))
@@ -332,13 +305,3 @@ def _fraction(value: Any, path: str) -> float | None:
     if not 0 < fraction < 1:
         raise SpecError(f"{place} must be in (0, 1), got fraction={shown(fraction)}", place)
     return fraction
-
-
-def _spread(partition: Any, labels: Rows, clients: int, seed: int) -> list[Rows]:
-    if partition == "iid":
-        return partitions.iid(labels, clients, seed)
-    if partition == "by_label":
-        return partitions.by_label(labels, clients, seed)
-    if "dirichlet" in partition:
-        return partitions.dirichlet(labels, clients, partition["dirichlet"], seed)
-    return partitions.classes_per_client(labels, clients, partition["classes_per_client"], seed)

@@ -5,11 +5,14 @@ Every partition depends only on (labels, clients, ..., seed) and returns one arr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainers.data.client_shares import Shares, apportioned, cut, drawn_mixture
 
 Rows = NDArray[np.int64]
 
@@ -48,16 +51,17 @@ class ClientRows(Sequence[Rows]):
         return self.rows[self.offsets[one] : self.offsets[one] + self.sizes[one]]
 
 
-def iid(labels: Rows, clients: int, seed: int) -> list[Rows]:
-    """Equal shares (up to one example) of a random permutation.
+def iid(labels: Rows, clients: int, seed: int, shares: Shares | None = None) -> list[Rows]:
+    """Shares of a random permutation.
 
     Args:
         labels: (examples,) class numbers; only their count is used.
         clients: 1 .. examples.
         seed: at least 0.
+        shares: (clients,) of the examples; None for equal ones, up to one example.
     """
     _enough(labels, clients)
-    return np.array_split(_generator(seed, 1).permutation(len(labels)), clients)
+    return cut(_generator(seed, 1).permutation(len(labels)), clients, shares)
 
 
 def by_label(labels: Rows, clients: int, seed: int) -> list[Rows]:
@@ -78,8 +82,30 @@ def by_label(labels: Rows, clients: int, seed: int) -> list[Rows]:
     return np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients)
 
 
-def classes_per_client(labels: Rows, clients: int, classes: int, seed: int) -> list[Rows]:
-    """Each client holds exactly this many labels; a label's examples are shared equally by the clients that hold it.
+def shards(labels: Rows, clients: int, count: int, seed: int) -> list[Rows]:
+    """Examples sorted by label are cut into equal shards (up to one example), of which each client gets `count`.
+
+    Args:
+        labels: (examples,) class numbers.
+        clients: at least 1.
+        count: at least 1; clients * count is at most the number of examples.
+        seed: at least 0.
+
+    Source: "Communication-Efficient Learning of Deep Networks from Decentralized Data" (McMahan et al. 2017), whose
+    MNIST has two shards for each of 100 clients.
+    """
+    _enough(labels, clients)
+    if not 1 <= count <= len(labels) // clients:
+        raise ValueError(f"shards must be in [1, {len(labels) // clients}], one example for each, got shards={count}")
+    generator = _generator(seed, 8)
+    shuffled = generator.permutation(len(labels))
+    pieces = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients * count)
+    order = generator.permutation(clients * count).reshape(clients, count)
+    return [np.concatenate([pieces[piece] for piece in own]) for own in order]
+
+
+def classes_per_client(labels: Rows, clients: int, classes: int, seed: int, shares: Shares | None = None) -> list[Rows]:
+    """Each client holds exactly this many labels; the clients that hold a label share its examples.
 
     Clients get their labels one after another, always the labels with the fewest holders first, ties at random.
 
@@ -88,6 +114,7 @@ def classes_per_client(labels: Rows, clients: int, classes: int, seed: int) -> l
         clients: at least 1.
         classes: 1 .. number of labels; clients * classes must cover every label.
         seed: at least 0.
+        shares: (clients,) in whose proportion clients share a label; None for equal ones, up to one example.
 
     Raises:
         ValueError: there are too few clients to cover every label, or too many for a label's examples.
@@ -118,13 +145,22 @@ def classes_per_client(labels: Rows, clients: int, classes: int, seed: int) -> l
                 f"got clients={clients} with {len(rows)} examples of label {label} for {len(holding)} clients"
             )
         # The clients that get one example more are drawn, so that no client gets all of them.
-        for client, share in zip(generator.permutation(holding), np.array_split(rows, len(holding)), strict=True):
-            parts[client].append(share)
-    return [np.concatenate(shares) for shares in parts]
+        order = generator.permutation(holding)
+        pieces = cut(rows, len(holding), None if shares is None else shares[order])
+        for client, piece in zip(order, pieces, strict=True):
+            parts[client].append(piece)
+    return [np.concatenate(pieces) for pieces in parts]
 
 
-def dirichlet(labels: Rows, clients: int, concentration: float, seed: int) -> list[Rows]:
-    """Equal shares (up to one example) with label mixtures drawn from a symmetric Dirichlet distribution.
+def dirichlet(
+    labels: Rows,
+    clients: int,
+    concentration: float,
+    seed: int,
+    shares: Shares | None = None,
+    within: tuple[float, Sequence[Rows]] | None = None,
+) -> list[Rows]:
+    """Clients whose label mixtures are drawn from a symmetric Dirichlet distribution.
 
     Clients take their examples one after another, in random order; a label that has run out is dropped from the
     mixtures of later clients. A large concentration is iid; near 0 a client has one label.
@@ -132,26 +168,33 @@ def dirichlet(labels: Rows, clients: int, concentration: float, seed: int) -> li
     Args:
         labels: (examples,) class numbers.
         clients: 1 .. examples.
-        concentration: above 0.
+        concentration: above 0; of labels, or of groups of labels.
         seed: at least 0.
+        shares: (clients,) of the examples; None for equal ones, up to one example.
+        within: (concentration of the labels within a group, labels of each group), for mixtures of two levels; None
+            for one level.
 
     Source: "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification" (Hsu, Qi,
-    Brown 2019), with shares that use every example.
+    Brown 2019), with shares that use every example; two levels: Pachinko allocation in "Adaptive Federated
+    Optimization" (Reddi et al. 2021).
     """
     _enough(labels, clients)
-    if not concentration > 0:
-        raise ValueError(f"the concentration of dirichlet must be above 0, got dirichlet={concentration:g}")
+    _positive(concentration)
     generator = _generator(seed, 4)
     present = np.unique(labels)
     piles = [generator.permutation(np.flatnonzero(labels == label)) for label in present]
     left = np.array([len(pile) for pile in piles])
-    sizes = np.full(clients, len(labels) // clients)
-    sizes[generator.permutation(clients)[: len(labels) % clients]] += 1
+    if shares is None:
+        sizes = np.full(clients, len(labels) // clients)
+        sizes[generator.permutation(clients)[: len(labels) % clients]] += 1
+    else:
+        sizes = apportioned(len(labels), shares)
     parts: list[Rows] = [np.empty(0, dtype=np.int64)] * clients
     for client in generator.permutation(clients):
-        mixture = generator.dirichlet(np.full(len(present), concentration))
-        if not np.isfinite(mixture).all():  # underflow at tiny concentrations: the limit is one label
-            mixture = np.eye(len(present))[generator.integers(len(present))]
+        if within is None:
+            mixture = _one_level(drawn_mixture(generator, concentration, len(present)))
+        else:
+            mixture = _two_levels(generator, concentration, *within, present)
         counts = _draw(generator, mixture, left, int(sizes[client]))
         parts[client] = np.concatenate(
             [pile[n - count : n] for pile, n, count in zip(piles, left, counts, strict=True)]
@@ -160,12 +203,77 @@ def dirichlet(labels: Rows, clients: int, concentration: float, seed: int) -> li
     return parts
 
 
-def _draw(generator: np.random.Generator, mixture: NDArray[np.float64], left: Rows, size: int) -> Rows:
+def dirichlet_of_labels(labels: Rows, clients: int, concentration: float, seed: int) -> list[Rows]:
+    """Each label is spread over the clients by a draw from a symmetric Dirichlet distribution: sizes differ, too.
+
+    A client without an example gets one of the largest client.
+
+    Args:
+        labels: (examples,) class numbers.
+        clients: 1 .. examples.
+        concentration: above 0.
+        seed: at least 0.
+
+    Source: "Federated Learning on Non-IID Data Silos: An Experimental Study" (Li et al. 2022), label skew by
+    distribution, which draws again until every client has ten examples.
+    """
+    _enough(labels, clients)
+    _positive(concentration)
+    generator = _generator(seed, 9)
+    parts: list[list[Rows]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        ends = np.rint(np.cumsum(drawn_mixture(generator, concentration, clients)) * len(rows)).astype(np.int64)
+        ends[-1] = len(rows)
+        for client in np.flatnonzero(np.diff(ends, prepend=0)):
+            parts[client].append(rows[ends[client - 1] if client else 0 : ends[client]])
+    whole = [np.concatenate([np.empty(0, np.int64), *pieces]) for pieces in parts]
+    largest = [(-len(part), client) for client, part in enumerate(whole) if len(part) > 1]
+    heapq.heapify(largest)
+    for client in np.flatnonzero([not len(part) for part in whole]):
+        size, giver = heapq.heappop(largest)
+        whole[client], whole[giver] = whole[giver][size:][:1], whole[giver][1:]
+        if size + 1 < -1:
+            heapq.heappush(largest, (size + 1, giver))
+    return whole
+
+
+Mixture = Callable[[NDArray[np.bool_]], Shares]
+"""Maps (labels,) True for labels with examples left, to weights of the labels, 0 for the others."""
+
+
+def _one_level(mixture: Shares) -> Mixture:
+    return lambda there: np.where(there, mixture, 0.0)
+
+
+def _two_levels(
+    generator: np.random.Generator, concentration: float, inner: float, groups: Sequence[Rows], present: Rows
+) -> Mixture:
+    """Within a group, labels that have run out are replaced by its others; only an empty group by other groups."""
+    places = [np.searchsorted(present, np.intersect1d(group, present)) for group in groups]
+    places = [own for own in places if len(own)]
+    outer = drawn_mixture(generator, concentration, len(places))
+    mixtures = [drawn_mixture(generator, inner, len(own)) for own in places]
+
+    def weights(there: NDArray[np.bool_]) -> Shares:
+        result = np.zeros(len(there))
+        for share, own, mixture in zip(outer, places, mixtures, strict=True):
+            left = np.where(there[own], mixture, 0.0)
+            if left.sum() <= 0:
+                left = there[own].astype(np.float64)
+            if left.sum() > 0:
+                result[own] = share * left / left.sum()
+        return result
+
+    return weights
+
+
+def _draw(generator: np.random.Generator, mixture: Mixture, left: Rows, size: int) -> Rows:
     """Examples to take of each label: `size` draws from the mixture, at most what is left; the rest from one label."""
     counts = np.zeros_like(left)
     while (missing := size - int(counts.sum())) > 0:
         room = left - counts
-        weights = np.where(room > 0, mixture, 0.0)
+        weights = mixture(room > 0)
         if weights.sum() <= 0:
             weights[generator.choice(np.flatnonzero(room > 0))] = 1.0
         counts += np.minimum(generator.multinomial(missing, weights / weights.sum()), room)
@@ -247,6 +355,11 @@ def _enough(labels: Rows, clients: int) -> None:
         raise ValueError(
             f"clients must be in [1, {len(labels)}], one training example for each at least, got clients={clients}"
         )
+
+
+def _positive(concentration: float) -> None:
+    if not concentration > 0:
+        raise ValueError(f"the concentration of dirichlet must be above 0, got dirichlet={concentration:g}")
 
 
 def _generator(seed: int, purpose: int) -> np.random.Generator:

@@ -52,6 +52,7 @@ class Table:
         tokens: number of different tokens if inputs were strings, else 0.
         labels: labels in the order of their class numbers; None if labels are the numbers, or targets no classes.
         onehot: (features,) True for features that are one-hot; None if inputs come from one column.
+        groups: (examples of main,) group of the example's class; None without such a column.
     """
 
     main: TablePart
@@ -61,6 +62,7 @@ class Table:
     tokens: int = 0
     labels: Labels | None = None
     onehot: NDArray[np.bool_] | None = None
+    groups: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,9 @@ def _load(
         _require_alike(read[0], read[1], path, place)
     if names.mask is not None:
         mask = reader.mask(names.mask, len(read[0].targets), join(path, "test"))
+    groups = None
+    if names.groups is not None:
+        groups = reader.groups(names.groups, len(read[0].targets), join(path, "partition.groups"))
     inputs, tokens, onehot = _inputs(read, names, join(path, "inputs"))
     targets, labels = [part.targets for part in read], None
     if classes is not None:
@@ -125,7 +130,7 @@ def _load(
         TablePart(one, other, part.clients, part.people) for one, other, part in zip(inputs, targets, read, strict=True)
     ]
     held_out = parts[1] if test is not None else None
-    return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot)
+    return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot, groups)
 
 
 def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) -> None:

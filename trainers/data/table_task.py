@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import class_labels, partitions
+from trainers.data import class_labels, partition_choice, partitions
 from trainers.data.column_choice import choose_columns
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
@@ -142,6 +142,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         values["format"] = source.name
     names, test_names = _names(values, source, path)
     given = Classes(class_labels.checked(values["labels"], path), values["classes"]) if classified else None
+    grouping = partition_choice.group_column(values["partition"]) if classified else None
+    names = replace(names, groups=grouping)
     table = load(source, names, test_names, given, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
@@ -154,6 +156,9 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
     labels = table.main.targets if classified else None
     owners = table.main.clients
+    if table.groups is not None:
+        groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
+        values["partition"] = {**values["partition"], "groups": groups}
     rows, test = _held_out(values, table, labels, path)
     parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
     metrics = () if not test else CLASSIFIED if classified else CLASSIFIED[:1]
