@@ -38,6 +38,8 @@ class Method(Configured, Protocol):
         CLIENTS_PER_ROUND: the only size of a cohort that it supports; None supports any.
         PSEUDO_GRADIENT: what a client returns: the "sum" of the gradients along its local steps, or the "last" one;
             `space: theory` derives rates from it, and has none for None.
+        ONE_UPLOAD: a client returns one model-sized tensor a round, so that it may be quantised (`upload`); what the
+            client keeps of it is what the server receives.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
         INACTIVE: where its hyperparameters change nothing, a literal. One for client_lr holds where nothing else uses
@@ -49,6 +51,7 @@ class Method(Configured, Protocol):
     CENTRAL: bool = False
     CLIENTS_PER_ROUND: int | None = None
     PSEUDO_GRADIENT: Literal["sum", "last"] | None = None
+    ONE_UPLOAD: bool = False
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
     INACTIVE: Inactive = MappingProxyType({})
 

@@ -300,6 +300,7 @@ class Study(TrialSettings):
             batching: str | None = None,
             drop_last: bool | None = None,
             weighting: str | None = None,
+            upload: str | None = None,
             dtype: str | None = None,
             eval_every: int | str | None = None,
             loss_data: str | None = None,

@@ -18,12 +18,14 @@ class EntrySettings(Section):
 
     Attributes:
         clients_per_round, batch_size, eval_every: As in a trial; None leaves them to the study or the task.
+        upload: ``int8`` or ``int4``, to quantise what clients return; None sends numbers as they are.
         weighting: How clients are weighted, in the training of an entry or of all; metrics have the study's.
     """
 
     clients_per_round: Annotated[Whole, Key(le=LARGEST)] | None = None
     batch_size: Annotated[Whole, Key(le=LARGEST)] | None = None
     weighting: str | None = None
+    upload: str | None = None
     eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
 
 

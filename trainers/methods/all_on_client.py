@@ -33,6 +33,7 @@ from trainers.hyperparameters import tunable
 from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any"}
+ONE_UPLOAD = True
 CENTRAL = True
 complete = mixing.complete
 SPACE = {

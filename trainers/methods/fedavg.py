@@ -23,6 +23,7 @@ from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 
 ROLES = {"client": "any"}
+ONE_UPLOAD = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},

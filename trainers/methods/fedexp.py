@@ -26,6 +26,7 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
+ONE_UPLOAD = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},
     "delta_lr": {"float": [0.25, 4.0], "log": True},

@@ -40,6 +40,7 @@ from trainers.hyperparameters import tunable
 __all__ = ["sums_of_ones"]
 
 ROLES = {"client": "linear"}
+ONE_UPLOAD = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},

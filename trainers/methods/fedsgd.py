@@ -21,6 +21,7 @@ from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
 
+ONE_UPLOAD = True
 SPACE = {
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},

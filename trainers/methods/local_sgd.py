@@ -24,6 +24,7 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable, withdrawn
 
 ROLES = {"client": "any"}
+ONE_UPLOAD = True
 TIED = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},

@@ -23,6 +23,7 @@ from trainers.engine.rounds.server_state import State
 from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
+ONE_UPLOAD = True
 CLIENTS_PER_ROUND = 1
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},

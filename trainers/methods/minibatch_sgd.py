@@ -18,6 +18,7 @@ from trainers.engine.local.work import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
 
+ONE_UPLOAD = True
 SPACE = {"server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9}}
 PSEUDO_GRADIENT = "sum"
 

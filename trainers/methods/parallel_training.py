@@ -37,6 +37,7 @@ from trainers.hyperparameters import tunable
 from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any", "central": "any", "merge": "any"}
+ONE_UPLOAD = True
 CENTRAL = True
 complete = mixing.complete
 SPACE = {

@@ -27,7 +27,7 @@ from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import PluginError, SpecError
 from trainers.hyperparameters import Hyperparameter, check, tunable
 from trainers.problem import Task, TaskSettings
-from trainers.registry import models, reports, tasks
+from trainers.registry import methods, models, reports, tasks
 from trainers.spelling import hint
 from trainers.trial import adaptation, client_weighting, held_out_sample, sizes
 from trainers.trial.adaptation import Adaptation
@@ -62,6 +62,9 @@ class TrialKeys:
     training_weighting: str | None = tunable(
         None, choices=client_weighting.CHOICES, doc="in training alone; null is weighting"
     )
+    upload: str | None = tunable(
+        None, choices=("int8", "int4"), doc="quantises what clients return; null sends numbers as they are"
+    )
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
     dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
@@ -95,6 +98,7 @@ class TrialSpec:
         drop_last: whether the incomplete last batch of a pass is dropped, with local_epochs.
         weighting: "uniform" or "examples", which all metrics and reports follow.
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
+        upload: how what clients return is quantised (engine/rounds/quantised.py); None sends numbers as they are.
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
@@ -122,6 +126,7 @@ class TrialSpec:
     drop_last: bool
     weighting: str
     training_weighting: str
+    upload: str | None
     rounds: int
     seed: int
     dtype: str
@@ -238,7 +243,7 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
 def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
     """Whether a document leaves this out, to mean what it has."""
     match key:
-        case "evaluation" | "drop_last":
+        case "evaluation" | "drop_last" | "upload":
             return not values[key]
         case "training_weighting":
             return bool(values["training_weighting"] == values["weighting"])
@@ -357,6 +362,13 @@ def _check_together(
         raise SpecError(
             f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
             "clients_per_round",
+        )
+    if values["upload"] is not None and not method.module.ONE_UPLOAD:
+        able = ", ".join(name for name in methods() if methods().constant(name, "ONE_UPLOAD"))
+        raise SpecError(
+            f"upload must be left out for {method.name}, whose clients may return more than one tensor a round, "
+            f"got {values['upload']}: it may be given for {able}",
+            "upload",
         )
     if method.module.CENTRAL and task.central is None:
         raise SpecError(

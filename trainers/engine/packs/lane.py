@@ -18,8 +18,9 @@ from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
 from trainers.engine.packs.setting import PackSetting
 from trainers.engine.rounds.client_memory import ClientMemory
-from trainers.engine.rounds.cohort import CLIENT, Cohort
+from trainers.engine.rounds.cohort import CLIENT, RESIDUAL, UPLOAD, Cohort
 from trainers.engine.rounds.counters import SHARED
+from trainers.engine.rounds.quantised import UPLOADS
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
@@ -72,7 +73,12 @@ class Lane:
             memory=method.init(hyper, params),
         )
         owner = spec.method.name
-        first = dict.fromkeys(method.stored(hyper), params.new_zeros(()).expand(members, *params.shape[1:]))
+        self._quantiser = UPLOADS[spec.upload] if spec.upload else None
+        names = [*method.stored(hyper)]
+        if self._quantiser is not None and self._quantiser.feedback:
+            owner += f" with upload {spec.upload}"
+            names.append(f"{UPLOAD}.{RESIDUAL}")
+        first = dict.fromkeys(names, params.new_zeros(()).expand(members, *params.shape[1:]))
         if client is not None and client.keeps:
             owner += f" with client {client.name}"
             begun = optimizers[CLIENT].rows(slice(members)).begin(params[:members])
@@ -247,6 +253,7 @@ class Lane:
             memory=now.clients.gather(clients),
             optimizer=self._client_optimizer,
             relative_rates=self.relative_rates(draw),
+            quantiser=self._quantiser,
         )
         return Cohort(context)
 

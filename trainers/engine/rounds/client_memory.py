@@ -1,9 +1,11 @@
 """Client memory: tensors and counters that every client of the population keeps from round to round.
 
-It belongs to the method, whose names are bare, and to the clients' optimizer with `state: keep`, with dotted names:
+It belongs to the method, whose names are bare, to the clients' optimizer with `state: keep`, and to quantised uploads,
+with dotted names:
 
     variate                                     SCAFFOLD's control variate, a model-sized tensor
     client.mean, client.square, client.steps    Adam's means, and the number of steps that the client has taken
+    upload.residual                             what quantised uploads have left (engine/rounds/quantised.py)
 
 A method lists its names in `stored(hyper)`; all are tensors that start at 0. It reads those of the cohort
 (`cohort.stored`) and returns new ones (`state.store`). The local loop continues from the optimizer's memory, and the
@@ -34,6 +36,8 @@ _DEVICE_SHARE = 0.25  # of the free memory of a device
 _HOST_SHARE = 0.9  # of the available memory of the computer
 _CHECKPOINT_COPIES = 2
 _COUNTER_BYTES = 8
+_ASKED_BY = {"client": "client.state", "upload": "upload"}  # owner -> the setting that asks for its memory
+_WITHOUT = {"method": "a method without client states", "client.state": "client.state: reset", "upload": "upload: int8"}
 _GIB = 1 << 30
 
 
@@ -85,13 +89,12 @@ def place(size: Size, device_free: int | None, host_free: int | None, owner: str
     on_device = device_free is not None and size.total <= _DEVICE_SHARE * device_free
     needed = size.total * (_CHECKPOINT_COPIES + (not on_device))
     if host_free is not None and needed > _HOST_SHARE * host_free:
-        without = "a method without client states" if path == "method" else f"{path}: reset"
         raise SpecError(
             f"the client states of {owner} must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
             f"clients x {size.parameters} parameters x {size.trials} trials x {size.tensors} of {size.item_bytes} "
             f"bytes; {needed / _GIB:.3g} GiB while a checkpoint is written), with {host_free / _GIB:.3g} GiB "
             "available: train fewer trials in a pack (resources.packs of a study), take fewer clients, a smaller "
-            f"model or dtype float32, or {without}",
+            f"model or dtype float32, or {_WITHOUT[path]}",
             path,
         )
     return "device" if on_device or device_free is None else "host"
@@ -153,7 +156,7 @@ class ClientMemory:
         self.size = Size(len(tensors), clients, parameters, trials * lanes, like.element_size(), counters)
         cuda = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if cuda else None
-        path = "client.state" if any(owners) else "method"
+        path = next((asks for owner, asks in _ASKED_BY.items() if owner in owners), "method")
         self.place = place(self.size, free, host_free(), owner, path) if first else "device"
         where = self.device if self.place == "device" else torch.device("cpu")
         pinned = cuda and self.place == "host"

@@ -26,6 +26,8 @@ from trainers.engine.rounds.round_context import RoundContext
 
 CLIENT = "client"
 """Role of the clients' optimizer, which owns what they keep for it (engine/rounds/client_memory.py)."""
+UPLOAD, RESIDUAL = "upload", "residual"
+"""Owner and name of what quantised uploads have left (engine/rounds/quantised.py)."""
 
 
 class Cohort:
@@ -36,7 +38,7 @@ class Cohort:
 
     Attributes:
         stored: what these clients keep for the method, (T, M, P) each; initially 0.
-        kept: what they keep for their optimizer after the round's last local loop, by dotted name.
+        kept: what they keep after the round for their optimizer and of quantised uploads, by dotted name.
         share: the cohort's share of the weights of all clients; 1 if all take part.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         counters: communication and computation of the pack so far, this round included.
@@ -49,6 +51,7 @@ class Cohort:
         memory = context.memory or CohortMemory({}, np.zeros(self.clients, bool))
         self.stored, self._met = memory.of(), memory.met
         self._optimizer_memory: Mapping[str, Tensor] | None = memory.of(CLIENT) or None
+        self._residual = memory.of(UPLOAD).get(RESIDUAL)
         self.kept: dict[str, Tensor] = {}
         self.share = context.draw.share
         self.optimizer, self.counters = context.optimizer, context.counters
@@ -108,7 +111,7 @@ class Cohort:
         if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
         self._count(self._sent(params) + len(down), up, done.steps, work.gradients_per_step)
-        return done
+        return self._uploaded(done)
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
         """Every client's gradient, through all its local steps, of its loss after local training: one exchange.
@@ -123,7 +126,7 @@ class Cohort:
         self._loss = (params, done.first_loss)
         first = self._batches.examples(np.ones(self.clients, np.int64))
         self._count(self._sent(params), 1, done.steps, examples=done.steps * first)
-        return done
+        return self._uploaded(done)
 
     def gradients(
         self,
@@ -153,7 +156,7 @@ class Cohort:
             gradients = gradients if clip_norm is None else clipped_(gradients, clip_norm)
             counted, examples = self._once(full)
             self._count(self._sent(params) + len(down), 1, counted, examples=examples)
-            return gradients
+            return self._quantised(gradients)
         # local steps with rate 0 do not move the model, and each trial has its own number of batches
         rest = params.new_zeros((params.shape[0], 1, 1))
         count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
@@ -164,7 +167,7 @@ class Cohort:
         if displacement is None:
             self._loss = (params, done.first_loss)
         self._count(self._sent(params) + len(down), 1, done.steps)
-        return done.pseudo_gradient
+        return self._quantised(done.pseudo_gradient)
 
     def step_gradients(self, params: Tensor, step: int, taking: NDArray[np.bool_]) -> Tensor:
         """Every client's gradient on its batch of one step, (T, M, P): one exchange.
@@ -203,7 +206,7 @@ class Cohort:
         # a step takes a gradient on each of two batches
         self._count(self._sent(params), 1, JOINED_COST * done.steps, examples=joined.examples(done.steps))
         self.counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
-        return done
+        return self._uploaded(done)
 
     def own_gradients(self, params: Tensor, *, weight_decay: Tensor | None = None, full: bool = False) -> Tensor:
         """Every client's gradient at the broadcast model, (T, M, P); it stays with the client: no exchange.
@@ -309,8 +312,27 @@ class Cohort:
         done: Local = again(work)
         if done.optimizer_memory is not None:
             self._optimizer_memory = done.optimizer_memory
-            self.kept = {f"{CLIENT}.{name}": held for name, held in done.optimizer_memory.items()}
+            self.kept |= {f"{CLIENT}.{name}": held for name, held in done.optimizer_memory.items()}
         return done
+
+    def _uploaded(self, done: Local) -> Local:
+        """The local work as the server receives it."""
+        if self._context.quantiser is None:
+            return done
+        sent = self._quantised(done.pseudo_gradient)
+        return replace(done, lift=lambda: sent, average=None)
+
+    def _quantised(self, values: Tensor) -> Tensor:
+        """What the server receives of what the clients return, (T, M, P), once a round."""
+        quantiser = self._context.quantiser
+        if quantiser is None:
+            return values
+        if self._residual is not None:
+            values = values + self._residual
+        sent = quantiser.sent(values)
+        if self._residual is not None:
+            self.kept[f"{UPLOAD}.{RESIDUAL}"] = values - sent
+        return sent
 
     def _sent(self, params: Tensor) -> int:
         """Number of models to broadcast so that the clients hold `params`: 0 if it was the round's last broadcast."""
@@ -351,8 +373,9 @@ class Cohort:
             taking: (T,) trials that take part; None is all that are alive.
         """
         among = self._alive if taking is None else self._alive & taking
-        model_bytes = self._context.parameters * self._weights.element_size() * self.clients
+        numbers, width, quantiser = self._context.parameters, self._weights.element_size(), self._context.quantiser
+        upload = numbers * width if quantiser is None else quantiser.bytes_of(numbers, width)
         self.counters.add("exchanges", 1, among)
-        self.counters.add("bytes_down", down * model_bytes, among)
-        self.counters.add("bytes_up", up * model_bytes, among)
+        self.counters.add("bytes_down", down * numbers * width * self.clients, among)
+        self.counters.add("bytes_up", up * upload * self.clients, among)
         self._evaluated(each * steps, each * self._batches.examples(steps) if examples is None else examples, among)

@@ -13,6 +13,7 @@ from trainers.engine.oracles.oracle import Oracle, RoundBatches
 from trainers.engine.rounds.central_data import Central
 from trainers.engine.rounds.client_memory import CohortMemory
 from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.quantised import Quantiser
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class RoundContext:
         memory: what the clients keep, for the method and for their optimizer; None is nothing.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
+        quantiser: of what clients return; None sends numbers as they are.
     """
 
     draw: Draw
@@ -58,3 +60,4 @@ class RoundContext:
     memory: CohortMemory | None = None
     optimizer: ClientOptimizer | None = None
     relative_rates: Tensor | None = None
+    quantiser: Quantiser | None = None
