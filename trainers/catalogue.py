@@ -130,7 +130,7 @@ def default_of(item: Hyperparameter, module: object) -> str:
         return "" if item.required else json.dumps(item.default, default=str)
     own = {role: {one.name: one.default for one in offered(module, role)} for role in roles(module).split(", ")}
     said = {role: json.dumps(held[item.name]) if item.name in held else "none" for role, held in own.items()}
-    usual = said.get("server", said["client"])
+    usual = said.get("server") or said["client"]
     other = [f"{role}: {text}" for role, text in said.items() if text != usual]
     return f"{usual} ({', '.join(other)})" if other else usual
 

@@ -105,6 +105,8 @@ class Optimizer(Configured, Protocol):
             `hyper` then has traced fields (1, 1, 1), and step and rate are numbers.
         accumulator_: (hyper, memory) prepares and returns a tensor of the memory to which a gradient is added in place;
             `descend_` then gets this tensor as its gradient. Without it a gradient has a tensor of its own.
+        averaged: (hyper, memory, rate) -> (T, 1, P), evaluated models minus those that the server steps from and sends;
+            an optimizer with it needs a constant rate. None evaluates the models that are sent.
         matrix_direction_: (hyper, memory, gradient, step, matrices) replaces `direction_` for a model with hidden
             matrices: a list of (slice of the parameters, number of rows).
     """
@@ -119,6 +121,7 @@ class Optimizer(Configured, Protocol):
     CLOSED_FORM: Literal["heavy_ball", "nesterov"] | None = None
     descend_: Callable[[Any, dict[str, Any], Any, int, Any, float], None] | None = None
     accumulator_: Callable[[Any, dict[str, Any]], Any] | None = None
+    averaged: Callable[[Any, Mapping[str, Any], Any], Any] | None = None
     matrix_direction_: Callable[[Any, dict[str, Any], Any, Any, Any], Any] | None = None
 
     @abstractmethod

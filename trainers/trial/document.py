@@ -206,7 +206,7 @@ def parse(document: Any) -> TrialSpec:
     values["dtype"] = values["dtype"] or module.DTYPE
     values["monitored_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     values["loss_data"] = values["loss_data"] or "batches"
-    _check_together(values, method, schedule, task, module)
+    _check_together(values, method, optimizers, schedule, task, module)
     _check_batching(values, method, task)
     sizes.check(values, method, task)
     canonical = {
@@ -354,14 +354,26 @@ def _reported(name: str) -> tuple[str, ...]:
 
 
 def _check_together(
-    values: Mapping[str, Any], method: Part[Method], schedule: Part[Schedule], task: TaskSettings, module: Task
+    values: Mapping[str, Any],
+    method: Part[Method],
+    optimizers: Mapping[str, Part[Optimizer]],
+    schedule: Part[Schedule],
+    task: TaskSettings,
+    module: Task,
 ) -> None:
-    """Checks rules that involve several of task, method, schedule and the other keys."""
+    """Checks rules that involve several of task, method, optimizers, schedule and the other keys."""
     asked, clients = values["clients_per_round"], task.clients
     if asked is not None and asked > clients:
         raise SpecError(
             f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
             "clients_per_round",
+        )
+    server = optimizers["server"]
+    if server.module.averaged is not None and schedule.module.RATES != "kept":
+        raise SpecError(
+            f"schedule.name must be constant with server {server.name}, whose mean of models replaces a decaying rate, "
+            f"got schedule.name={schedule.name}",
+            "schedule.name",
         )
     if values["upload"] is not None and not method.module.ONE_UPLOAD:
         able = ", ".join(name for name in methods() if methods().constant(name, "ONE_UPLOAD"))

@@ -94,7 +94,7 @@ class Lane:
 
     def params(self) -> Tensor:
         """(members, P) the present models of the members."""
-        return self.now.state.params[: self._members, 0]
+        return self.now.state.evaluated[: self._members, 0]
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -170,12 +170,12 @@ class Lane:
         first_lr = self._first_rate(client_lr, cohort.relative_rates)
         metrics = {"train_loss": loss, "update_norm": norm, "client_lr": first_lr, "server_lr": server_lr}
         if is_evaluated(round_index + 1, spec.rounds, plan.eval_every):
-            metrics.update(self._evaluated(new.params, client_lr, round_index + 1))
+            metrics.update(self._evaluated(new.evaluated, client_lr, round_index + 1))
         view = RoundView(old, new, hyper, cohort, spec.loss_data, setting.model)
         for report in setting.reports:
             metrics.update(report.of_round(view))
         if "params" in spec.report:
-            metrics["params"] = setting.model.layout.vector(new.params[:, 0])
+            metrics["params"] = setting.model.layout.vector(new.evaluated[:, 0])
 
         self.monitored = self._monitored(shown[len(losses) - 1], old.params, cohort)
         schedule = self._scheduled(self.monitored)

@@ -129,6 +129,13 @@ class RoleOptimizer:
             direction = direction + self.hyper.weight_decay * params
         return params - rate * direction, {**held, STEPS: steps + 1}
 
+    def evaluated(self, memory: Mapping[str, Tensor], params: Tensor, rate: Tensor) -> Tensor:
+        """(T, 1, P) the models to evaluate, for models from `step` with the same rate."""
+        if self.module.averaged is None:
+            return params
+        offset: Tensor = self.module.averaged(self.hyper, memory, rate)
+        return params + offset
+
 
 def first_memory(optimizers: Mapping[str, RoleOptimizer], params: Tensor) -> dict[str, dict[str, Tensor]]:
     """Role -> memory of its optimizer before the first round, for all roles but "client"; none for plain steps.

@@ -48,6 +48,11 @@ class State:
         norm = torch.linalg.vector_norm(pseudo_gradient[:, 0], dim=-1)
         return replace(self, params=params, optimizer_memory=memory, update_norm=norm)
 
+    @property
+    def evaluated(self) -> Tensor:
+        """(T, 1, P) the models that evaluations see: those broadcast, unless the server's optimizer averages them."""
+        return self.optimizers["server"].evaluated(self.optimizer_memory["server"], self.params, self.server_lr)
+
     def keep(self, role: str, memory: Memory) -> State:
         """The state with a new memory of one role's optimizer.
 
