@@ -136,12 +136,15 @@ class Trial:
             return
         wanted = int(self._told().get("checkpoint", 0))
         final = Path(self._checkpoints, str(self._round))
-        draft = final.with_name(f"{final.name}.draft")
+        draft, old = (final.with_name(f"{final.name}.{end}") for end in ("draft", "old"))
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         yield draft
-        shutil.rmtree(final, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            final.rename(old)  # not removed in place: killed halfway, this would leave a part of it
         draft.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
         self._saved_round, self._wanted = self._round, wanted
 
     def _until(self) -> int:
@@ -177,6 +180,16 @@ def current(**defaults: Any) -> Trial:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     _stopping.set()
+
+
+def _after_fork() -> None:
+    """Lets SIGTERM end a forked process: multiprocessing ends its workers so, and would wait for ever."""
+    if signal.getsignal(signal.SIGTERM) is _stop:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _number(name: str, value: Any) -> int | float | None:

@@ -1,6 +1,7 @@
 """What a training program imports: `driftline.trial`, with the files of a trial, and by hand."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -120,6 +121,38 @@ def test_a_checkpoint_that_fails_does_not_count(files: dict[str, Any]) -> None:
     with t.checkpoint():
         pass
     assert [path.name for path in Path(files["checkpoints"]).iterdir()] == ["1"]
+
+
+def test_a_checkpoint_of_the_same_round_replaces_the_one_before_as_a_whole(
+    files: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the program is killed while it removes the one before."""
+    t = trial.current()
+    t.report(1)
+    for text in ("one", "two"):
+        with t.checkpoint() as folder:
+            (folder / "state").write_text(text)
+    saved = Path(files["checkpoints"])
+    assert [path.name for path in saved.iterdir()] == ["1"]
+    assert (saved / "1" / "state").read_text() == "two"
+
+    def killed(path: Path, **keys: Any) -> None:
+        if path.is_dir():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt), t.checkpoint() as folder:
+        (folder / "state").write_text("three")
+    assert (saved / "1" / "state").read_text() == "three"
+
+
+def test_a_forked_process_is_ended_by_sigterm(files: dict[str, Any]) -> None:
+    trial.current()
+    child = os.fork()
+    if not child:
+        os._exit(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
 
 
 def test_sigterm_makes_a_checkpoint_due_and_ends_the_rounds(files: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ class Program(Section):
             in the copy. Without any it starts in `folder`.
         env: Variables that are added to its environment.
         silence: Seconds without a report line after which it is ended.
-        grace: Seconds that it gets between SIGTERM and SIGKILL.
+        grace: Seconds that it gets between SIGTERM and SIGKILL; a stop of its study waits for 120 s in all.
         folder: Folder that `files` are relative to: that of the study's file, or the working directory.
         function: A Python function in place of a command, pickled; made by ``Study(program=train)``.
         source: Text of that function.
@@ -90,7 +90,7 @@ class Program(Section):
     files: list[Annotated[str, AfterValidator(_file)]] = Key(default_factory=list, max_length=MOST_NAMES)
     env: dict[str, str] = Key(default_factory=dict, max_length=MOST_NAMES)
     silence: Real = Key(default=600.0, gt=0, le=1e6)
-    grace: Real = Key(default=30.0, gt=0, le=3600)
+    grace: Real = Key(default=30.0, gt=0, le=100)
     folder: str
     function: str | None = None
     source: str | None = None

@@ -50,6 +50,7 @@ def keep_files(program: Program, folder: Path) -> None:
     for name, path in sources.items():
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, draft / name)
+        _sync(draft / name)
     draft.rename(copy)
 
 
@@ -65,6 +66,15 @@ def remove_work(folder: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _sync(path: Path) -> None:
+    """Writes a file's content to the disk, before the name of its folder says that it is whole."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _sources(program: Program) -> Iterator[tuple[str, Path]]:
     """Every file by its path below the program's folder."""
     root = Path(program.folder)
@@ -76,7 +86,15 @@ def _sources(program: Program) -> Iterator[tuple[str, Path]]:
             for inside, folders, files in os.walk(path):
                 left_out = _LEFT_OUT(inside, [*folders, *files])
                 folders[:] = sorted(set(folders) - left_out)
-                for file in sorted(set(files) - left_out):
-                    yield os.path.relpath(Path(inside, file), root), Path(inside, file)
+                for place in [Path(inside, name) for name in (*folders, *sorted(set(files) - left_out))]:
+                    shown_path = shown(os.path.relpath(place, root))
+                    if place.is_dir() and place.is_symlink():
+                        problem = f"must hold no links to folders, got {shown_path}: name what it leads to"
+                        raise InvalidSpec("program.files", problem)
+                    if not (place.is_file() or place.is_dir()):
+                        came = f"got {shown_path}, which leads nowhere, or is a pipe, socket or device"
+                        raise InvalidSpec("program.files", f"must be files and folders, {came}")
+                    if place.is_file():
+                        yield os.path.relpath(place, root), place
         else:
             raise InvalidSpec("program.files", f"must exist in {root}, got {shown(name)}")

@@ -11,6 +11,7 @@ import pytest
 from service.driver.ray.environment import environment
 from service.store.store import Store
 from tests.driver import small_ray
+from tests.driver.shell_programs import started as started
 from tests.driver.stand_ins import StoreClient
 
 

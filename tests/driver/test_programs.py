@@ -1,8 +1,5 @@
-"""Programs of people's own as trials: what they report, what can go wrong, and what is left of them afterwards."""
+"""Programs of people's own as trials: what they report, and studies of them."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,69 +8,11 @@ import pytest
 from driftline.study.spec import Study
 from service.api.computed_results import computed_frontier
 from service.driver import checkpoints
-from service.driver.job import PackJob
-from service.driver.programs import program_pack, run_log
-from service.driver.programs.program_pack import ProgramPack
-from service.driver.programs.report_lines import ProgramError, ReportLines
+from service.driver.programs.report_lines import ReportLines
+from tests.driver.shell_programs import GOOD, Started, lines_of
 from tests.driver.stand_ins import StoreClient
 from tests.driver.test_search import Bench, curves
 from tests.waiting import until
-
-FILES = """
-document=$DRIFTLINE_TRIAL
-file() { sed -n 's/.*"'$1'": "\\([^"]*\\)".*/\\1/p' "$document"; }
-reports=$(file reports); saved=$(file checkpoints); resume=$(file resume); control=$(file control)
-say() { printf '%s\\n' "$1" >> "$reports"; }
-"""
-"""What a program in shell needs of its document: `say LINE`, and places."""
-
-GOOD = """say '{"round": 1, "loss": 0.5, "tokens": 10}'; say '{"round": 2, "loss": 0.25, "tokens": 20}'"""
-
-Started = Callable[..., ProgramPack]
-
-
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
-    """Starts a program in shell as a trial of two rounds."""
-    packs = []
-
-    def start(
-        script: str, *, rounds: int = 2, until: int | None = None, saved: bytes | None = None, **keys: Any
-    ) -> Any:
-        program = {
-            "command": ["/bin/sh", "-c", FILES + script],
-            "metrics": {"loss": "falls"},
-            "costs": ["tokens"],
-            "checkpoints": False,
-            "silence": 120.0,
-            "grace": 5.0,
-            "folder": str(tmp_path),
-            **keys,
-        }
-        document = {
-            "label": "mine",
-            "hyperparameters": {"client_lr": 0.1},
-            "seed": 3,
-            "rounds": rounds,
-            "quality": "loss",
-            "program": program,
-        }
-        packs.append(ProgramPack(PackJob("pack", document, "", until=until, place=str(tmp_path / "trial")), saved))
-        return packs[-1]
-
-    yield start
-    for pack in packs:
-        pack.close()
-
-
-def lines_of(pack: ProgramPack) -> list[dict[str, Any]]:
-    """All its lines, without seconds."""
-    lines: list[dict[str, Any]] = []
-    while not pack.done:
-        lines += pack.advance()
-    for line in lines:
-        assert line.pop("wall_seconds") >= 0
-    return lines
 
 
 def test_its_lines_are_those_of_a_trial(started: Started) -> None:
@@ -84,113 +23,6 @@ def test_its_lines_are_those_of_a_trial(started: Started) -> None:
         {"round": 2, "loss": 0.25, "tokens": 20, "diverged": False},
     ]
     assert (pack.round, pack.done) == (2, True)
-
-
-FAULTS = {
-    "exit code": ('say \'{"round": 1, "loss": 1}\'; exit 3', "ended with exit code 3, after round 1 of 2"),
-    "signal": ("kill -9 $$", "was killed by SIGKILL, as for lack of memory, after round 0 of 2"),
-    "no JSON": ("say 'loss 0.4'; sleep 9", 'reported a line that must be JSON like {"round": 3, "loss": 0.4}, got'),
-    "no object": ("say '[1]'; sleep 9", "reported a line that must be JSON like"),
-    "unknown metric": (
-        'say \'{"round": 1, "los": 1}\'; sleep 9',
-        'reported "los", which program.metrics and costs do not have: did you mean loss?',
-    ),
-    "not a number": ('say \'{"round": 1, "loss": "x"}\'; sleep 9', 'reported loss="x", must be a number or null'),
-    "no round": ("say '{\"loss\": 1}'; sleep 9", "reported a line whose round must be a whole number from 0, got null"),
-    "falling round": (
-        f"{GOOD}; say '{{\"round\": 1}}'; sleep 9",
-        "reported round 1 after round 2: rounds must increase",
-    ),
-    "round beyond the last": ("say '{\"round\": 3}'; sleep 9", "reported round 3, must end with round 2"),
-    "falling cost": (
-        'say \'{"round": 0, "tokens": 5}\'; say \'{"round": 1, "tokens": 4}\'; sleep 9',
-        "reported tokens=4 after 5: a cost must not fall",
-    ),
-    "cost that is not finite": (
-        'say \'{"round": 1, "tokens": NaN}\'; sleep 9',
-        "reported tokens=NaN, a cost must be finite",
-    ),
-    "too few rounds": ('say \'{"round": 1, "loss": 1}\'', "ended after round 1 of 2, must report them all"),
-    "silence": ("sleep 60", "reported nothing for 3 s (program.silence) after round 0"),
-    "no such program": ("", "cannot be started in"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_line_with_the_log_and_the_end_of_stderr(fault: str, started: Started, tmp_path: Path) -> None:
-    script, said = FAULTS[fault]
-    keys = {"silence": {"silence": 3.0}, "no such program": {"command": ["./missing"]}}.get(fault, {})
-    with pytest.raises(ProgramError) as caught:
-        lines_of(started(f"echo first >&2; echo trouble >&2; {script}", **keys))
-    text = str(caught.value)
-    assert text.startswith(f"the program {said}"), text
-    assert "\n" not in text
-    assert f"log: {tmp_path / 'trial.log'}" in text
-    assert text.endswith("" if fault == "no such program" else "stderr: first | trouble")
-
-
-def test_what_was_reported_before_a_fault_is_kept(started: Started) -> None:
-    pack = started('say \'{"round": 1, "loss": 1}\'; exit 3')
-    assert [line["round"] for line in pack.advance()] == [1]
-    with pytest.raises(ProgramError, match="exit code 3"):
-        pack.advance()
-
-
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
-def test_a_quality_that_is_not_finite_ends_the_trial_as_diverged(value: str, started: Started) -> None:
-    pack = started(f'say \'{{"round": 1, "loss": {value}}}\'; sleep 60')
-    assert lines_of(pack) == [{"round": 1, "loss": None, "tokens": 0, "diverged": True}]
-    assert pack.done
-
-
-def test_a_line_without_an_end_counts_when_the_program_has_ended(started: Started) -> None:
-    assert len(lines_of(started('say \'{"round": 1}\'; printf \'{"round": 2, "loss": 1}\' >> "$reports"'))) == 2
-
-
-def test_a_flood_of_output_is_bounded(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_log, "MOST_BYTES", 10_000)
-    monkeypatch.setattr(run_log.RunLog.__init__, "__defaults__", (10_000,))
-    script = "echo begin; i=0; while [ $i -lt 3000 ]; do echo 'a line that is long enough'; i=$((i+1)); done; echo end"
-    lines_of(started(f"{script}; {GOOD}"))
-    text = (tmp_path / "trial.log").read_text()
-    assert text.startswith("begin\n")
-    assert text.endswith("end\n")
-    assert "bytes were left out" in text
-    assert len(text) < 11_000
-
-
-def test_a_program_that_ignores_sigterm_is_killed(started: Started) -> None:
-    pack = started("trap '' TERM; say '{\"round\": 1, \"loss\": 1}'; while :; do sleep 0.1; done", grace=0.2)
-    lines: list[Any] = []
-    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 120)
-    assert pack.stop() == []
-    assert pack.remark is not None
-    assert pack.remark.startswith("the program ignored SIGTERM for 0.2 s and was killed: ")
-
-
-def test_children_that_it_leaves_are_ended(started: Started, tmp_path: Path) -> None:
-    pack = started(f"sleep 1000 & echo $! > {tmp_path / 'child'}; {GOOD}")
-    lines_of(pack)
-    child = int((tmp_path / "child").read_text())
-    until(lambda: not _alive(child), 120)
-    assert pack.remark == f"the program left 1 processes behind, which were ended: {tmp_path / 'trial.log'}"
-
-
-def test_it_ends_with_its_worker(tmp_path: Path) -> None:
-    """A worker that is killed runs no code of its own any more."""
-    code = (
-        "import sys; from service.driver.programs.process import Process; "
-        "from service.driver.programs.run_log import RunLog; from pathlib import Path; "
-        f"Process(['/bin/sh', '-c', 'sleep 1000 & echo $$ $! > ids; wait'], {str(tmp_path)!r}, {{}}, "
-        f"RunLog(Path({str(tmp_path / 'log')!r}))); print('started', flush=True); sys.stdin.read()"
-    )
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as worker:
-        until(lambda: (tmp_path / "ids").exists() and (tmp_path / "ids").read_text().endswith("\n"), 60)
-        ids = list(map(int, (tmp_path / "ids").read_text().split()))
-        assert all(map(_alive, ids))
-        worker.kill()
-    until(lambda: not any(map(_alive, ids)), 120)
 
 
 def test_its_environment_has_no_secrets(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,20 +65,6 @@ def test_a_checkpoint_is_asked_for_and_taken_when_its_round_is_reported(started:
     until(lambda: bool(found.extend(filter(None, [pack.newest()])) or found), 120)
     assert found[0][0] == 1
     assert pack.newest() is None, "it is not written twice"
-
-
-def test_a_rung_without_a_checkpoint_is_a_fault(started: Started) -> None:
-    with pytest.raises(ProgramError, match="ended at the rung, after round 1 of 1, without a checkpoint"):
-        started('say \'{"round": 1, "loss": 1}\'', until=1, checkpoints=True).advance()
-
-
-def test_a_checkpoint_has_a_bound(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_pack, "MOST_CHECKPOINT_BYTES", 10)
-    script = 'say \'{"round": 1, "loss": 1}\'; mkdir "$saved/1"; echo much more than ten bytes > "$saved/1/model"'
-    pack = started(script, until=1, checkpoints=True)
-    pack.advance()
-    with pytest.raises(OSError, match="the checkpoint of round 1 must have at most"):
-        pack.to_bytes()
 
 
 def test_bytes_of_both_directions_are_one_cost() -> None:
@@ -353,6 +171,20 @@ def test_a_program_that_always_fails_fails_its_study_with_its_own_words(client: 
         worker.cleanup()
 
 
+def test_a_program_that_another_attempt_does_not_help_is_started_once_for_a_trial(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = tiny(tmp_path)
+    (tmp_path / "tiny.py").write_text("raise SystemExit(2)")
+    bench = Bench(client, client.submit(study), study, tmp_path / "out", slots=1)
+    with pytest.raises(
+        Exception, match=r"nothing could be trained; the last error: .* exit code 2, after round 0 of 1"
+    ):
+        bench.run()
+    assert client.calls.count("start_pack") == 3
+    assert client.finished[0].error.startswith("ProgramError: the program ended with exit code 2")  # type: ignore[union-attr]
+
+
 ENGINE = """
 import json, subprocess, sys
 from driftline import trial
@@ -431,11 +263,3 @@ def test_a_program_that_calls_the_engine_gives_the_engines_trials_to_the_bit(
     for part, (engines, programs) in enumerate(zip(*told, strict=True)):
         assert engines == programs, part
     assert {trial[4] for trial in told[0][0]} >= {"COMPLETE", "STOPPED"}
-
-
-def _alive(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"

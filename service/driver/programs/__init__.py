@@ -2,7 +2,8 @@
 
     report_lines  what a program reports, checked line by line
     run_log       its output, of which a bounded part is kept
-    process       the program as a process group, which ends with its trial
+    process       the program and its processes, which end with its trial
+    saved_folder  a checkpoint folder as one object
     program_pack  one trial as a pack of one, in place of `trainers.Pack`
 
 The files between worker and program: docs/programs.md. Nothing here is imported by a program.

@@ -1,4 +1,8 @@
-"""A program as a process group: it ends with its trial, and with the worker, whatever way that ends."""
+"""A program with all its processes: they end with its trial, and with the worker, whatever way that ends.
+
+A guard leads the program's process group, and kills it when the worker dies. Processes that leave the group, as those
+of torchrun do, are found by the variable `VARIABLE` in their environment (on Linux).
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,25 @@ from pathlib import Path
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
 
-_GUARD = ["/bin/sh", "-c", "read line; kill -9 0"]
-"""Kills the group that it is in when its stdin ends: with the worker, which holds the other end."""
+VARIABLE = "DRIFTLINE_TRIAL"
+"""Names the trial's document to the program; its value, which no two runs share, marks all processes of a run."""
 
-POLL_S = 0.02
+_GUARD = """trap '' HUP INT QUIT TERM
+read line
+for sweep in ${1:+1 2 3}; do
+    for place in $(grep -lsF -e "$1" /proc/[0-9]*/environ); do
+        process=${place%/environ}
+        kill -9 "${process#/proc/}"
+    done
+done
+kill -9 0"""
+"""Kills the processes of the run when its stdin ends: with the worker, which holds the other end.
+
+A program that sends SIGTERM to its whole group, as shell scripts do in a trap, does not end it.
+"""
+
+_PATIENCE_S = 0.5  # for processes that end by themselves after the program, such as Python's resource tracker
+_SWEEPS = 20  # through processes that start others while they are ended
 
 
 class Process:
@@ -34,6 +53,9 @@ class Process:
 
     def __init__(self, command: Sequence[str], folder: str, environment: Mapping[str, str], log: RunLog) -> None:
         self._log = log
+        name = environment.get(VARIABLE)
+        self._mark = f"{VARIABLE}={name}" if name else ""
+        self._guard: subprocess.Popen[bytes] | None = self._guarded()
         try:
             self._program = subprocess.Popen(
                 list(command),
@@ -42,16 +64,17 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                process_group=0,  # in the session of the worker, so that the guard can join it
+                process_group=self._guard.pid,
                 bufsize=0,
             )
         except (OSError, ValueError) as error:
-            raise ProgramError(f"cannot be started in {folder}: {error}") from error
+            self._end_guard(self._guard)
+            missing = isinstance(error, FileNotFoundError | PermissionError | ValueError)
+            raise ProgramError(f"cannot be started in {folder}: {error}", final=missing) from error
         assert self._program.stdout is not None
         assert self._program.stderr is not None
         log.drain(self._program.stdout, named=False)
         log.drain(self._program.stderr, named=True)
-        self._guard = self._guarded()
         self.started = time.monotonic()
 
     @property
@@ -68,43 +91,77 @@ class Process:
         return self.code is not None
 
     def end(self) -> int:
-        """Kills what is left of the group; returns how many processes beside the program there were."""
+        """Kills all processes of the run; returns how many a program that had ended has left behind."""
         if self._guard is None:
             return 0
-        left = _members(self._program.pid) - {self._program.pid, self._guard.pid}
+        group = self._guard.pid
+        left = self._others() if self.code is not None else set()
+        deadline = time.monotonic() + _PATIENCE_S
+        while left and time.monotonic() < deadline:
+            time.sleep(0.02)
+            left = self._others()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._program.pid, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
         self._program.wait()
-        assert self._guard.stdin is not None
-        with contextlib.suppress(OSError):
-            self._guard.stdin.close()
-        self._guard.wait()
+        for _ in range(_SWEEPS):
+            for process in (others := self._others()):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGKILL)
+            if not others:
+                break
+            time.sleep(0.01)
+        self._end_guard(self._guard)
         self._guard = None
         self._log.close()
         return len(left)
 
-    def _guarded(self) -> subprocess.Popen[bytes] | None:
+    def _others(self) -> set[int]:
+        assert self._guard is not None
+        return _members(self._guard.pid, self._mark) - {self._program.pid, self._guard.pid}
+
+    def _guarded(self) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                _GUARD,
+                ["/bin/sh", "-c", _GUARD, "driftline-guard", self._mark],
+                env={"PATH": os.environ.get("PATH", os.defpath)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                process_group=self._program.pid,
+                process_group=0,  # in the session of the worker, so that the program can join it
             )
         except OSError as error:
-            self._program.kill()
-            self._program.wait()
             raise ProgramError(f"cannot be guarded: {error}") from error
 
+    def _end_guard(self, guard: subprocess.Popen[bytes]) -> None:
+        guard.kill()
+        assert guard.stdin is not None
+        with contextlib.suppress(OSError):
+            guard.stdin.close()
+        guard.wait()
 
-def _members(group: int) -> set[int]:
-    """The live processes of a group; none where /proc does not tell."""
-    members = set()
+
+def _members(group: int, mark: str) -> set[int]:
+    """The live processes of a group, those with the mark in their environment, and the children of both.
+
+    None where /proc does not tell.
+    """
+    parents: dict[int, int] = {}
+    members: set[int] = set()
     for entry in Path("/proc").iterdir() if Path("/proc/self/stat").exists() else ():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError, ValueError):
-                state, _, own = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-                if int(own) == group and state not in "ZX":
-                    members.add(int(entry.name))
+                state, parent, own = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+                if state not in (b"Z", b"X"):
+                    parents[int(entry.name)] = int(parent)
+                    if int(own) == group or (mark and _has(entry / "environ", mark)):
+                        members.add(int(entry.name))
+    while children := {process for process, parent in parents.items() if parent in members} - members:
+        members |= children
     return members
+
+
+def _has(environment: Path, mark: str) -> bool:
+    try:
+        return os.fsencode(mark) in environment.read_bytes().split(b"\0")
+    except OSError:  # of another user, or gone
+        return False

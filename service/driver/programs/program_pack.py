@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
+import contextlib
 import json
 import os
 import shutil
 import signal
 import sys
-import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,20 +15,19 @@ from typing import Any
 
 from service.child_environment import child_environment
 from service.driver.job import PackJob
-from service.driver.programs.process import Process
-from service.driver.programs.report_lines import SECONDS, ProgramError, ReportLines
+from service.driver.programs.process import VARIABLE, Process
+from service.driver.programs.report_lines import LONGEST, SECONDS, LineError, ProgramError, ReportLines
 from service.driver.programs.run_log import RunLog
+from service.driver.programs.saved_folder import FOLDER, packed, unpacked
 
-VARIABLE = "DRIFTLINE_TRIAL"
 PYTHON = "python"
 """As the first word of a command: the Python that runs Driftline."""
 
-MOST_CHECKPOINT_BYTES = 2**30
-"""Largest packed checkpoint folder."""
-
 _PAUSES_S = (0.005, 0.05)  # between two looks at a program: at first, and at most
+_BLOCK_BYTES = 1 << 18  # of report lines that are read at once
+_MOST_LINES = 20_000  # about as many are handed on at once
 _ROUNDS_COUNTED = 1000  # newest rounds whose checkpoint may still come
-_STATE, _FOLDER = "driftline.json", "folder"  # in a packed checkpoint
+_UNUSABLE = (2, 126, 127)  # exit codes of a wrong argument, and of a command that cannot run
 
 
 class ProgramPack:
@@ -47,7 +44,8 @@ class ProgramPack:
 
     Raises:
         ProgramError: The program cannot be started.
-        OSError: The checkpoint is damaged.
+        Damaged: The checkpoint is not what was written.
+        OSError: There is no room for its files.
     """
 
     members = 1
@@ -59,15 +57,27 @@ class ProgramPack:
         self._last = self._rounds if job.until is None else job.until
         self._work = Path(f"{job.place}.{job.start[0]}.{job.start[1]}.work")
         shutil.rmtree(self._work, ignore_errors=True)
-        self._folders = self._work / "checkpoints"
-        self._folders.mkdir(parents=True)
         self._error: ProgramError | None = None
         self._process: Process | None = None
+        self._file = -1
+        try:
+            self._begin(job, saved)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, job: PackJob, saved: bytes | None) -> None:
+        document = job.document
+        self._folders = self._work / "checkpoints"
+        self._folders.mkdir(parents=True)
+        self._taken = self._work / "taken"
+        self._taken.mkdir()
         self.remark: str | None = None
-        state = {} if saved is None else _unpacked(saved, self._work / "resume")
+        state = {} if saved is None else unpacked(saved, self._work / "resume")
         self.round = self._saved_round = first = int(state.get("round", 0))
         self._seconds = float(state.get("seconds", 0.0))
         costs: dict[str, float] = state.get("costs", {})
+        self._before = {"costs": costs, "seconds": self._seconds}
         declared = self._program.get("costs", ())
         self._lines = ReportLines(
             self._program["metrics"], declared, document["quality"], first=first, last=self._last, before=costs
@@ -78,7 +88,7 @@ class ProgramPack:
         self._part = b""
         self._wanted = 0
         self._reports = self._work / "reports.jsonl"
-        self._reports.touch()
+        self._file = os.open(self._reports, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600)
         self._tell()
         self._log = RunLog(Path(f"{job.place}.log"))
         try:
@@ -115,9 +125,14 @@ class ProgramPack:
         try:
             while self._process is not None:
                 code = self._process.code  # before reading: what an ended program wrote is all there
-                self._read(lines, whole=code is not None)
+                more = self._read(lines)
+                if not more and code is not None:
+                    self._read_end(lines, well=code == 0)
                 if self._lines.diverged:
                     self._end()
+                elif more:
+                    if len(lines) >= _MOST_LINES or time.monotonic() >= deadline:
+                        break
                 elif code is not None:
                     self._end()
                     self._judge(code)
@@ -125,8 +140,10 @@ class ProgramPack:
                 elif time.monotonic() >= deadline:
                     break
                 elif time.monotonic() - self._heard > self._program["silence"]:
-                    limit = f"{self._program['silence']:g} s (program.silence)"
-                    raise ProgramError(f"reported nothing for {limit} after round {self._lines.round}")
+                    limit, number = f"{self._program['silence']:g} s (program.silence)", self._lines.round
+                    if self._held is not None:
+                        raise ProgramError(f"did not end within {limit} after round {number}, its last one")
+                    raise ProgramError(f"reported nothing for {limit} after round {number}")
                 else:
                     time.sleep(pause)
                     pause = min(2 * pause, _PAUSES_S[1])
@@ -146,7 +163,7 @@ class ProgramPack:
 
     def to_bytes(self) -> bytes:
         """The packed checkpoint of the last round, with which the program has ended at a rung."""
-        return self._packed(self.round)
+        return self._packed(self._folders / str(self.round))
 
     # ---- what only a program has
 
@@ -157,11 +174,14 @@ class ProgramPack:
         rounds = [number for number in self._written() if self._saved_round < number <= self.round]
         if not rounds:
             return None
-        data = self._packed(max(rounds))
         self._saved_round = max(rounds)
-        for number in rounds:
-            if number < self._saved_round:
-                shutil.rmtree(self._folders / str(number), ignore_errors=True)
+        folder = self._taken / str(self._saved_round)
+        (self._folders / folder.name).rename(folder)  # the program cannot change it there
+        try:
+            data = self._packed(folder)
+        finally:
+            for old in (folder, *(self._folders / str(number) for number in rounds)):
+                shutil.rmtree(old, ignore_errors=True)
         return self._saved_round, data
 
     def stop(self) -> list[dict[str, Any]]:
@@ -173,12 +193,16 @@ class ProgramPack:
             self.remark = (
                 f"the program ignored SIGTERM for {self._program['grace']:g} s and was killed: {self._log.path}"
             )
+        code = self._process.code
         try:
-            self._read(lines, whole=True)
+            while self._read(lines) and len(lines) < _MOST_LINES:
+                pass
+            self._read_end(lines, well=code == 0)
+            if code == 0 and self._held is not None:
+                self._judge(code)
+                lines.append(self._held)
         except ProgramError as error:
             self.remark = str(self._named(error))
-        if self._process.code == 0 and self._held is not None:
-            lines.append(self._held)
         self._end()
         if lines:
             self.round = lines[-1]["round"]
@@ -187,6 +211,9 @@ class ProgramPack:
     def close(self) -> None:
         """Ends everything that the program has started, and removes its folder; its log stays."""
         self._end()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
         shutil.rmtree(self._work, ignore_errors=True)
 
     # ---- inside
@@ -198,7 +225,7 @@ class ProgramPack:
             **{name: document[name] for name in ("hyperparameters", "seed", "label", "rounds")},
             "first": first,
             "last": self._last,
-            "resume": str(self._work / "resume" / _FOLDER) if first else None,
+            "resume": str(self._work / "resume" / FOLDER) if first else None,
             "reports": str(self._reports),
             "control": str(self._work / "control.json"),
             "checkpoints": str(self._folders) if checkpoints else None,
@@ -214,21 +241,29 @@ class ProgramPack:
         command = [sys.executable if name == PYTHON else name, *arguments]
         return Process(command, job.files or program["folder"], environment, self._log)
 
-    def _read(self, lines: list[dict[str, Any]], *, whole: bool) -> None:
-        """Reads what the program has reported since, up to its last whole line, or to the end."""
-        with open(self._reports, "rb") as file:
-            file.seek(self._read_to)
-            data = file.read()
-        if data:
-            self._read_to += len(data)
-            *texts, self._part = (self._part + data).split(b"\n")
-        else:
-            texts = []
-        if whole and self._part.strip():
-            texts.append(self._part)
-            self._part = b""
+    def _read(self, lines: list[dict[str, Any]]) -> bool:
+        """Reads a part of what the program has reported since, up to a last whole line; whether there may be more."""
+        own = os.fstat(self._file)
+        with contextlib.suppress(FileNotFoundError):
+            if not os.path.samestat(os.stat(self._reports), own):
+                raise LineError("has replaced its file of reports: append lines to it")
+        if own.st_size < self._read_to:
+            raise LineError("has cut its file of reports: append lines to it")
+        data = os.pread(self._file, _BLOCK_BYTES, self._read_to)
+        self._read_to += len(data)
+        *texts, self._part = (self._part + data).split(b"\n")
+        if len(self._part) > LONGEST:
+            raise LineError(f"reported a line of more than {LONGEST} bytes")
         for text in texts:
-            if text.strip():
+            if text.strip() and not self._lines.diverged:
+                self._take(self._lines.read(text), lines)
+        return len(data) == _BLOCK_BYTES
+
+    def _read_end(self, lines: list[dict[str, Any]], *, well: bool) -> None:
+        """Takes a last line without an end; if the program has not ended well, such a line may be torn."""
+        text, self._part = self._part, b""
+        if text.strip() and not self._lines.diverged:
+            with contextlib.nullcontext() if well else contextlib.suppress(LineError):
                 self._take(self._lines.read(text), lines)
 
     def _take(self, line: dict[str, Any], lines: list[dict[str, Any]]) -> None:
@@ -237,8 +272,9 @@ class ProgramPack:
         line[SECONDS] = self._seconds + self._heard - self._process.started
         if self._program["checkpoints"]:
             self._counted[line["round"]] = {"costs": self._lines.costs, "seconds": line[SECONDS]}
-            if len(self._counted) > _ROUNDS_COUNTED:
-                del self._counted[next(iter(self._counted))]
+            if len(self._counted) > 2 * _ROUNDS_COUNTED:
+                kept = {*map(self._counted_at, self._written()), *list(self._counted)[-_ROUNDS_COUNTED:]}
+                self._counted = {number: at for number, at in self._counted.items() if number in kept}
         if line["round"] >= self._last and not line["diverged"]:
             self._held = line
         else:
@@ -252,7 +288,8 @@ class ProgramPack:
             memory = ", as for lack of memory" if name == "SIGKILL" else ""
             raise ProgramError(f"was killed by {name}{memory}, {last}")
         if code:
-            raise ProgramError(f"ended with exit code {code}, {last}")
+            unusable = code in _UNUSABLE and not self._lines.begun
+            raise ProgramError(f"ended with exit code {code}, {last}", final=unusable)
         if self._held is None:
             raise ProgramError(f"ended {last}, must report them all")
         if self._last < self._rounds and self._last not in self._written():
@@ -263,12 +300,14 @@ class ProgramPack:
             left = self._process.end()
             self._process = None
             if left and self.remark is None:
-                self.remark = f"the program left {left} processes behind, which were ended: {self._log.path}"
+                some = "a process" if left == 1 else f"{left} processes"
+                self.remark = f"the program left {some} behind, now ended: {self._log.path}"
 
     def _named(self, error: ProgramError) -> ProgramError:
         """The error with the place of the log and the last lines of stderr."""
         last = self._log.last_lines()
-        return ProgramError(f"the program {error}; log: {self._log.path}" + (f"; stderr: {last}" if last else ""))
+        text = f"the program {error}; log: {self._log.path}" + (f"; stderr: {last}" if last else "")
+        return ProgramError(text, final=error.final)
 
     def _tell(self) -> None:
         """Replaces the control file."""
@@ -279,39 +318,16 @@ class ProgramPack:
 
     def _written(self) -> list[int]:
         """Rounds of the checkpoint folders that are whole."""
-        names = os.listdir(self._folders) if self._program["checkpoints"] else []
-        return [int(name) for name in names if name.isascii() and name.isdecimal()]
+        if not self._program["checkpoints"]:
+            return []
+        with os.scandir(self._folders) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return [int(name) for name in names if name.isascii() and name.isdecimal() and name == str(int(name))]
 
-    def _packed(self, number: int) -> bytes:
-        folder = self._folders / str(number)
-        files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-        size = sum(path.stat().st_size for path in files)
-        if size > MOST_CHECKPOINT_BYTES:
-            most = MOST_CHECKPOINT_BYTES / 2**30
-            raise OSError(
-                f"the checkpoint of round {number} must have at most {most:g} GiB, got {size / 2**30:.3g} GiB"
-            )
-        state = json.dumps({"round": number, **self._counted.get(number, {})}).encode()
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as archive:
-            head = tarfile.TarInfo(_STATE)
-            head.size = len(state)
-            archive.addfile(head, io.BytesIO(state))
-            archive.add(folder, _FOLDER)
-        data = buffer.getvalue()
-        return hashlib.sha256(data).digest() + data
+    def _packed(self, folder: Path) -> bytes:
+        number = int(folder.name)
+        return packed(folder, {"round": number, **self._counted.get(self._counted_at(number), self._before)})
 
-
-def _unpacked(data: bytes, folder: Path) -> dict[str, Any]:
-    """Unpacks a checkpoint into a new folder; returns its state."""
-    digest, data = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
-    if hashlib.sha256(data).digest() != digest:
-        raise OSError("is damaged: its checksum is another one")
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            archive.extractall(folder, filter="data")
-        state: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
-    except (tarfile.TarError, ValueError, KeyError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise OSError(f"is damaged: {error}") from error
-    return state
+    def _counted_at(self, number: int) -> int:
+        """The last reported round up to this one."""
+        return max((counted for counted in self._counted if counted <= number), default=-1)

@@ -19,7 +19,26 @@ ROUND, SECONDS, DIVERGED = "round", "wall_seconds", "diverged"
 
 
 class ProgramError(Exception):
-    """What a program did wrong, in one line; its trial cannot go on."""
+    """What a program did wrong, in one line; its trial cannot go on.
+
+    Args:
+        text: The line.
+        final: Whether another attempt would end in the same way.
+
+    Attributes:
+        final: As above.
+    """
+
+    def __init__(self, text: str, *, final: bool = False) -> None:
+        super().__init__(text)
+        self.final = final
+
+
+class LineError(ProgramError):
+    """A report line that says something invalid: the program says it again in every attempt."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, final=True)
 
 
 class ReportLines:
@@ -67,47 +86,48 @@ class ReportLines:
             text: One line, without its end.
 
         Raises:
-            ProgramError: It is no report line.
+            LineError: It is no report line.
         """
         line = self._parsed(text)
         for name in line:
             if name not in self._names:
                 known = hint(name, self._names)
-                raise ProgramError(f"reported {shown(name)}, which program.metrics and costs do not have: {known}")
+                raise LineError(f"reported {shown(name)}, which program.metrics and costs do not have: {known}")
         number = line.get(ROUND)
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LARGEST:
-            raise ProgramError(f"reported a line whose round must be a whole number from 0, got {shown(number)}")
-        if self.diverged:
-            raise ProgramError(f"reported round {number} after it had diverged in round {self.round}")
+            raise LineError(f"reported a line whose round must be a whole number from 0, got {shown(number)}")
+        told = line.get(DIVERGED, False)
+        if told not in (True, False, None):  # 1 and 0 too, as `driftline.trial` writes numbers
+            raise LineError(f"reported diverged={shown(told)}, must be true or false")
         if number < self._least or (self.begun and number <= self.round):
-            raise ProgramError(f"reported round {number} after round {self.round}: rounds must increase")
+            raise LineError(f"reported round {number} after round {self.round}: rounds must increase")
         if number > self._last:
-            raise ProgramError(f"reported round {number}, must end with round {self._last}")
+            raise LineError(f"reported round {number}, must end with round {self._last}")
         values = {name: self._value(name, value) for name, value in line.items() if name not in (ROUND, DIVERGED)}
         counted = {name: self._counted(name, values.pop(name, None)) for name in self.costs}
         quality = values.get(self._quality)
-        diverged = bool(line.get(DIVERGED)) or (quality is not None and not math.isfinite(quality))
+        diverged = bool(told) or (quality is not None and not math.isfinite(quality))
         self.round, self.costs, self.diverged, self.begun = number, counted, diverged, True
         measured = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
         return {ROUND: number, **measured, **stored_costs(counted), DIVERGED: diverged}
 
     def _parsed(self, text: bytes) -> dict[str, Any]:
         if len(text) > LONGEST:
-            raise ProgramError(f"reported a line of more than {LONGEST} bytes")
+            raise LineError(f"reported a line of more than {LONGEST} bytes")
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
             came = shown(text.decode(errors="replace"))
-            raise ProgramError(f'reported a line that must be JSON like {{"round": 3, "loss": 0.4}}, got {came}')
+            raise LineError(f'reported a line that must be JSON like {{"round": 3, "loss": 0.4}}, got {came}')
         return line
 
     def _value(self, name: str, value: Any) -> int | float | None:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ProgramError(f"reported {name}={shown(value)}, must be a number or null")
+            raise LineError(f"reported {name}={shown(value)}, must be a number or null")
         return value if isinstance(value, float) or abs(value) <= LARGEST else float(min(max(value, -1e300), 1e300))
 
     def _counted(self, name: str, value: int | float | None) -> int | float:
@@ -115,9 +135,9 @@ class ReportLines:
         if value is None:  # left out: nothing was counted since
             return before
         if not math.isfinite(value):
-            raise ProgramError(f"reported {name}={shown(value)}, a cost must be finite")
+            raise LineError(f"reported {name}={shown(value)}, a cost must be finite")
         if value < before:
-            raise ProgramError(f"reported {name}={shown(value)} after {shown(before)}: a cost must not fall")
+            raise LineError(f"reported {name}={shown(value)} after {shown(before)}: a cost must not fall")
         return value
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -16,13 +18,14 @@ LAST_LINES = 5
 
 _LONGEST = 300  # most characters of a line that is named
 _BLOCK = 1 << 16
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours and movements
 
 
 class RunLog:
     """A file with what a program prints; threads drain its pipes, so that it never waits for a reader.
 
     Args:
-        path: The file; what an earlier run of the trial printed stays in front, as far as there is room.
+        path: The file; of what earlier runs of the trial printed, the beginning stays in front.
         most_bytes: As `MOST_BYTES`.
     """
 
@@ -38,6 +41,10 @@ class RunLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         self._file = os.open(path, flags, 0o600)
         self._size = os.fstat(self._file).st_size
+        if self._size > self._half:  # the end of the run before makes room for that of this one
+            self._dropped = self._size - self._half
+            self._size = self._half
+            os.ftruncate(self._file, self._half)
         self._threads: list[threading.Thread] = []
 
     def drain(self, pipe: IO[bytes], *, named: bool) -> None:
@@ -65,9 +72,9 @@ class RunLog:
             self._file = -1
 
     def last_lines(self) -> str:
-        """The last lines of stderr, in one line; "" if it printed none."""
+        """The last lines of stderr, in one line, without control characters; "" if it printed none."""
         with self._lock:
-            lines = [*self._last, self._rest.decode(errors="replace").strip()]
+            lines = [*self._last, *_texts([self._rest])]
         return " | ".join(line[-_LONGEST:] for line in lines[-LAST_LINES:] if line)
 
     def _read(self, pipe: IO[bytes], named: bool) -> None:
@@ -90,11 +97,19 @@ class RunLog:
 
     def _name(self, block: bytes) -> None:
         *lines, self._rest = (self._rest + block)[-_BLOCK:].split(b"\n")
-        kept = (line.decode(errors="replace").strip() for line in lines[-2 * LAST_LINES :])
-        self._last.extend(line for line in kept if line)
+        self._last.extend(_texts(lines[-2 * LAST_LINES :]))
 
     def _write(self, data: bytes) -> None:
         try:
             self._size += os.write(self._file, data) if data else 0
         except OSError:  # a full disk: training is worth more than its log
             self._size += len(data)
+
+
+def _texts(lines: Iterable[bytes]) -> Iterator[str]:
+    """Lines as a terminal would show them at the end: of a progress bar, which goes back to its start, the last one."""
+    for line in lines:
+        text = line.decode(errors="replace").rstrip().rpartition("\r")[2]
+        text = "".join(letter if letter.isprintable() else " " for letter in _ESCAPE.sub("", text)).strip()
+        if text:
+            yield text

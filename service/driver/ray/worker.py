@@ -29,6 +29,8 @@ from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import MARK, PackJob
 from service.driver.programs.program_pack import ProgramPack
+from service.driver.programs.report_lines import ProgramError
+from service.driver.programs.saved_folder import Damaged
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -88,6 +90,7 @@ class Worker(Trainable):
             * rounds_done, plan (how it is computed, and the pack's `work`): null until the pack is built
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
             * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
+            * final: whether another attempt would end with the same error
             * remark: a warning, or null
             * code: digest of the worker's code if that is not the driver's, else null
         """
@@ -99,6 +102,7 @@ class Worker(Trainable):
             "done": False,
             "stopped": False,
             "out_of_memory": False,
+            "final": False,
             **dict.fromkeys(("rounds_done", "checkpoint", "plan", "error", "remark", "code")),
         }
         try:
@@ -106,6 +110,10 @@ class Worker(Trainable):
         except Exception as error:
             report["error"] = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
             report["out_of_memory"] = out_of_memory(error)
+            report["final"] = isinstance(error, ProgramError) and error.final
+            if isinstance(self.pack, ProgramPack):  # its reports are stored, so its newest checkpoint may be used
+                report["rounds_done"], report["plan"] = self.pack.round, {}
+                self._save(report)
         ended = bool(report["done"] or report["stopped"] or report["error"])
         if ended:
             self._let_go()
@@ -131,7 +139,12 @@ class Worker(Trainable):
             report["stopped"] = self.stop_requested
             if report["stopped"] and isinstance(self.pack, ProgramPack):
                 self._report_lines(report, self.pack.stop())
-            if report["stopped"] or time.monotonic() - self.saved_at >= job.checkpoint_seconds:
+                if self.pack.done or self._at_rung():  # it has just reached its end
+                    report["done"], report["stopped"] = True, False
+            if report["done"]:
+                if not self.pack.done:
+                    self._save_members(report)
+            elif report["stopped"] or time.monotonic() - self.saved_at >= job.checkpoint_seconds:
                 self._save(report)
         if not report["stopped"] and not report["done"]:
             self._report_lines(report, self.train_for(seconds))
@@ -224,8 +237,13 @@ def _build_program(job: PackJob) -> tuple[ProgramPack, str | None, str | None]:
     later = [url for url in own if checkpoints.round_of(url) > job.since]
     for url in (*later, *(urls[0] for urls in _rungs(job))):
         try:
-            return ProgramPack(job, checkpoints.read(url)), url, "; ".join(bad) or None
+            data = checkpoints.read(url)
         except OSError as error:
+            bad.append(f"checkpoint {url} cannot be used: {error}")
+            continue
+        try:
+            return ProgramPack(job, data), url, "; ".join(bad) or None
+        except Damaged as error:
             bad.append(f"checkpoint {url} cannot be used: {error}")
     return ProgramPack(job), None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
 

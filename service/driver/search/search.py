@@ -165,7 +165,7 @@ class Search:
         if report["error"] and report["out_of_memory"] and len(pack.trials) > 1:
             self._narrow(pack, report["error"])
         elif report["error"]:
-            self._retry(pack, report["error"])
+            self._retry(pack, report["error"], final=report["final"])
         elif report["done"]:
             self._finish(pack)
         elif report["stopped"]:
@@ -385,10 +385,10 @@ class Search:
             self._replan(plan, f"a pack of {trials} trials ran out of memory: since then packs are half as wide")
         self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
 
-    def _retry(self, pack: RunningPack, reason: str) -> None:
+    def _retry(self, pack: RunningPack, reason: str, *, final: bool = False) -> None:
         """Puts trials back to WAITING, or fails them, after their worker died or their training raised an error."""
         _LOG.warning("pack %s of %d trials: %s", pack.id, len(pack.trials), reason)
-        results = [self._after_death(self.table.trials[trial], reason) for trial in pack.trials]
+        results = [self._after_death(self.table.trials[trial], reason, final) for trial in pack.trials]
         self._end(pack, results)
         failed = [result.trial for result in results if result.state == "FAILED"]
         if failed:
@@ -397,12 +397,12 @@ class Search:
             if self._failed_packs >= HOPELESS and nothing:
                 raise DriftlineError(f"nothing could be trained; the last error: {reason}")
 
-    def _after_death(self, row: Row, reason: str) -> TrialResult:
+    def _after_death(self, row: Row, reason: str, final: bool) -> TrialResult:
         newest = checkpoints.round_of(row.checkpoint)
         deaths = deaths_in_a_row(row.deaths, row.death_round, newest)
         furthest = max(newest, row.death_round or 0)
-        state, error = after_death(deaths), None
-        if state == "FAILED":
+        state, error = ("FAILED", reason) if final else (after_death(deaths), None)
+        if state == "FAILED" and not final:
             error = f"given up after {deaths} attempts without a checkpoint after round {furthest}: {reason}"
         return TrialResult(trial=row.id, state=state, error=error, deaths=deaths, death_round=furthest)
 

@@ -1,0 +1,351 @@
+"""What can go wrong with a program of people's own as a trial, and what is left of it afterwards."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.driver import checkpoints
+from service.driver.job import PackJob
+from service.driver.programs import program_pack, saved_folder
+from service.driver.programs.report_lines import ProgramError
+from service.driver.programs.run_log import RunLog
+from service.driver.ray import worker
+from service.driver.ray.worker import Worker
+from tests.driver.shell_programs import GOOD, Started, alive, lines_of, trial_of
+from tests.waiting import until
+
+FAULTS = {
+    "exit code": ('say \'{"round": 1, "loss": 1}\'; exit 3', "ended with exit code 3, after round 1 of 2"),
+    "signal": ("kill -9 $$", "was killed by SIGKILL, as for lack of memory, after round 0 of 2"),
+    "no JSON": ("say 'loss 0.4'; sleep 9", 'reported a line that must be JSON like {"round": 3, "loss": 0.4}, got'),
+    "no object": ("say '[1]'; sleep 9", "reported a line that must be JSON like"),
+    "unknown metric": (
+        'say \'{"round": 1, "los": 1}\'; sleep 9',
+        'reported "los", which program.metrics and costs do not have: did you mean loss?',
+    ),
+    "not a number": ('say \'{"round": 1, "loss": "x"}\'; sleep 9', 'reported loss="x", must be a number or null'),
+    "no round": ("say '{\"loss\": 1}'; sleep 9", "reported a line whose round must be a whole number from 0, got null"),
+    "falling round": (
+        f"{GOOD}; say '{{\"round\": 1}}'; sleep 9",
+        "reported round 1 after round 2: rounds must increase",
+    ),
+    "round beyond the last": ("say '{\"round\": 3}'; sleep 9", "reported round 3, must end with round 2"),
+    "falling cost": (
+        'say \'{"round": 0, "tokens": 5}\'; say \'{"round": 1, "tokens": 4}\'; sleep 9',
+        "reported tokens=4 after 5: a cost must not fall",
+    ),
+    "cost that is not finite": (
+        'say \'{"round": 1, "tokens": NaN}\'; sleep 9',
+        "reported tokens=NaN, a cost must be finite",
+    ),
+    "too few rounds": ('say \'{"round": 1, "loss": 1}\'', "ended after round 1 of 2, must report them all"),
+    "silence": ("sleep 60", "reported nothing for 3 s (program.silence) after round 0"),
+    "no end": (f"{GOOD}; sleep 60", "did not end within 3 s (program.silence) after round 2, its last one"),
+    "torn line": ('printf \'{"rou\' >> "$reports"; kill -9 $$', "was killed by SIGKILL"),
+    "line without an end": (
+        "head -c 2000000 /dev/zero | tr '\\0' x >> \"$reports\"; sleep 60",
+        "reported a line of more than 1048576 bytes",
+    ),
+    "replaced reports": (
+        'echo > new; mv new "$reports"; sleep 60',
+        "has replaced its file of reports: append lines to",
+    ),
+    "diverged is no boolean": (
+        'say \'{"round": 1, "diverged": "no"}\'; sleep 60',
+        'reported diverged="no", must be true or false',
+    ),
+    "no such program": ("", "cannot be started in"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_with_the_log_and_the_end_of_stderr(fault: str, started: Started, tmp_path: Path) -> None:
+    script, said = FAULTS[fault]
+    keys = {"silence": {"silence": 3.0}, "no end": {"silence": 3.0}, "no such program": {"command": ["./missing"]}}.get(
+        fault, {}
+    )
+    with pytest.raises(ProgramError) as caught:
+        lines_of(started(f"echo first >&2; echo trouble >&2; {script}", **keys))
+    text = str(caught.value)
+    assert text.startswith(f"the program {said}"), text
+    assert "\n" not in text
+    assert f"log: {tmp_path / 'trial.log'}" in text
+    assert text.endswith("" if fault == "no such program" else "stderr: first | trouble")
+
+
+def test_what_was_reported_before_a_fault_is_kept(started: Started) -> None:
+    pack = started('say \'{"round": 1, "loss": 1}\'; exit 3')
+    assert [line["round"] for line in pack.advance()] == [1]
+    with pytest.raises(ProgramError, match="exit code 3"):
+        pack.advance()
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_a_quality_that_is_not_finite_ends_the_trial_as_diverged(value: str, started: Started) -> None:
+    pack = started(f'say \'{{"round": 1, "loss": {value}}}\'; sleep 60')
+    assert lines_of(pack) == [{"round": 1, "loss": None, "tokens": 0, "diverged": True}]
+    assert pack.done
+
+
+def test_a_line_without_an_end_counts_when_the_program_has_ended(started: Started) -> None:
+    assert len(lines_of(started('say \'{"round": 1}\'; printf \'{"round": 2, "loss": 1}\' >> "$reports"'))) == 2
+
+
+def test_a_flood_of_output_is_bounded(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunLog.__init__, "__defaults__", (10_000,))
+    script = "echo begin; i=0; while [ $i -lt 3000 ]; do echo 'a line that is long enough'; i=$((i+1)); done; echo end"
+    lines_of(started(f"{script}; {GOOD}"))
+    text = (tmp_path / "trial.log").read_text()
+    assert text.startswith("begin\n")
+    assert text.endswith("end\n")
+    assert "bytes were left out" in text
+    assert len(text) < 11_000
+
+
+def test_a_program_that_ignores_sigterm_is_killed(started: Started) -> None:
+    pack = started("trap '' TERM; say '{\"round\": 1, \"loss\": 1}'; while :; do sleep 0.1; done", grace=0.2)
+    lines: list[Any] = []
+    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 120)
+    assert pack.stop() == []
+    assert pack.remark is not None
+    assert pack.remark.startswith("the program ignored SIGTERM for 0.2 s and was killed: ")
+
+
+def test_children_that_it_leaves_are_ended(started: Started, tmp_path: Path) -> None:
+    pack = started(f"sleep 1000 & echo $! > {tmp_path / 'child'}; {GOOD}")
+    lines_of(pack)
+    child = int((tmp_path / "child").read_text())
+    until(lambda: not alive(child), 120)
+    assert pack.remark == f"the program left a process behind, now ended: {tmp_path / 'trial.log'}"
+
+
+def test_it_ends_with_its_worker(tmp_path: Path) -> None:
+    """A worker that is killed runs no code of its own any more; nor does a signal to the group end the guard alone."""
+    script = (
+        "trap '' TERM; kill -TERM 0; sleep 1000 & first=$!; setsid sh -c 'echo $$ > other; exec sleep 1000' & "
+        "until [ -s other ]; do sleep 0.02; done; echo $$ $first $(cat other) > ids; wait"
+    )
+    code = (
+        "import sys; from service.driver.programs.process import Process; "
+        "from service.driver.programs.run_log import RunLog; from pathlib import Path; "
+        f"Process(['/bin/sh', '-c', {script!r}], {str(tmp_path)!r}, {{'DRIFTLINE_TRIAL': {str(tmp_path)!r}}}, "
+        f"RunLog(Path({str(tmp_path / 'log')!r}))); print('started', flush=True); sys.stdin.read()"
+    )
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as worker:
+        until(lambda: (tmp_path / "ids").exists() and (tmp_path / "ids").read_text().endswith("\n"), 60)
+        ids = list(map(int, (tmp_path / "ids").read_text().split()))
+        assert all(map(alive, ids))
+        worker.kill()
+    until(lambda: not any(map(alive, ids)), 120)
+
+
+def test_a_rung_without_a_checkpoint_is_a_fault(started: Started) -> None:
+    with pytest.raises(ProgramError, match="ended at the rung, after round 1 of 1, without a checkpoint"):
+        started('say \'{"round": 1, "loss": 1}\'', until=1, checkpoints=True).advance()
+
+
+def test_a_checkpoint_has_a_bound(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_folder, "MOST_BYTES", 10)
+    script = 'say \'{"round": 1, "loss": 1}\'; mkdir "$saved/1"; echo much more than ten bytes > "$saved/1/model"'
+    pack = started(script, until=1, checkpoints=True)
+    pack.advance()
+    with pytest.raises(OSError, match="the checkpoint 1 must have at most"):
+        pack.to_bytes()
+
+
+@pytest.mark.parametrize("value", ["true", "1"])
+def test_a_program_may_say_that_it_has_diverged(value: str, started: Started) -> None:
+    pack = started(f'say \'{{"round": 1, "diverged": 0}}\'; say \'{{"round": 2, "diverged": {value}}}\'; sleep 60')
+    assert [line["diverged"] for line in lines_of(pack)] == [False, True]
+
+
+def test_what_is_trained_after_divergence_is_no_fault(started: Started) -> None:
+    pack = started('say \'{"round": 1, "loss": NaN}\'; say \'{"round": 2, "loss": 1}\'; sleep 60')
+    assert [line["round"] for line in lines_of(pack)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("script", "final"),
+    [
+        ("exit 2", True),
+        ("exit 127", True),
+        ("exit 1", False),
+        ("kill -9 $$", False),
+        ("say '{\"round\": 1}'; exit 2", False),
+        ('say \'{"round": 1, "other": 2}\'; sleep 60', True),
+    ],
+)
+def test_what_another_attempt_would_repeat_is_final(script: str, final: bool, started: Started) -> None:
+    with pytest.raises(ProgramError) as caught:
+        lines_of(started(script))
+    assert caught.value.final == final
+
+
+def test_a_program_that_cannot_be_started_is_final(started: Started, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError) as caught:
+        started("", command=["./missing"])
+    assert caught.value.final
+    assert not list(tmp_path.glob("*.work"))
+
+
+def test_reports_that_are_cut_are_a_fault(started: Started) -> None:
+    pack = started("say '{\"round\": 1}'; sleep 60")
+    lines: list[Any] = []
+    until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 120)
+    os.truncate(pack._reports, 0)
+    with pytest.raises(ProgramError, match="has cut its file of reports: append lines to it"):
+        pack.advance()
+
+
+def test_very_many_rounds_are_handed_on_in_parts(started: Started) -> None:
+    rounds = 60_000
+    count = f"""awk 'BEGIN {{ for (i = 1; i <= {rounds}; i++) printf "{{\\"round\\": %d, \\"loss\\": 1}}\\n", i }}'"""
+    pack = started(f'{count} >> "$reports"', rounds=rounds)
+    parts = []
+    while not pack.done:
+        parts.append(pack.advance())
+    assert [line["round"] for part in parts for line in part] == list(range(1, rounds + 1))
+    assert max(map(len, parts)) < 40_000
+
+
+def test_a_process_that_leaves_the_group_is_ended(started: Started, tmp_path: Path) -> None:
+    child = "setsid sh -c 'echo $$ > child; exec sleep 1000' & until [ -s child ]; do sleep 0.02; done"
+    pack = started(f"{child}; {GOOD}")
+    lines_of(pack)
+    assert not alive(int((tmp_path / "child").read_text()))
+    assert pack.remark == f"the program left a process behind, now ended: {tmp_path / 'trial.log'}"
+
+
+def test_the_end_of_stderr_is_named_as_a_terminal_shows_it(started: Started) -> None:
+    with pytest.raises(ProgramError, match=r"stderr: 100 % \| a red word$"):
+        lines_of(started(r"printf '1 %%\r100 %%\r\na \033[31mred\033[0m\000word' >&2; exit 3"))
+
+
+def test_a_log_of_several_runs_is_bounded(tmp_path: Path) -> None:
+    for letter in (b"a", b"b", b"c"):
+        log = RunLog(tmp_path / "log", most_bytes=100)
+        reading, writing = os.pipe()
+        os.write(writing, letter * 80)
+        os.close(writing)
+        log.drain(os.fdopen(reading, "rb"), named=False)
+        log.close()
+    text = (tmp_path / "log").read_text()
+    assert text.startswith("a" * 50)
+    assert text.endswith("c" * 50)
+    assert len(text) < 200
+
+
+# ---- checkpoints
+
+
+def test_a_checkpoint_keeps_links_within_it_and_refuses_others(started: Started) -> None:
+    script = """
+    if [ -n "$resume" ]; then cat "$resume/last" >&2; exit 3; fi
+    say '{"round": 1, "loss": 1}'; mkdir "$saved/draft"; echo state > "$saved/draft/model"
+    ln -s model "$saved/draft/last"; %s; mv "$saved/draft" "$saved/1\""""
+    pack = started(script % ":", until=1, checkpoints=True)
+    pack.advance()
+    data = pack.to_bytes()
+    with pytest.raises(ProgramError, match="stderr: state"):
+        lines_of(started(script, checkpoints=True, saved=data))
+    for strange, came in {
+        'ln -s /etc/hosts "$saved/draft/hosts"': "a link from hosts to /etc/hosts: copy the file",
+        'ln -s ../../control.json "$saved/draft/out"': r"a link from out to \.\./\.\./control.json: copy the file",
+        'mkfifo "$saved/draft/pipe"': "pipe, a pipe, socket or device",
+    }.items():
+        pack = started(script % strange, until=1, checkpoints=True)
+        pack.advance()
+        with pytest.raises(OSError, match=f"the checkpoint 1 must hold .*, got {came}"):
+            pack.to_bytes()
+
+
+def test_a_link_to_a_folder_is_no_checkpoint(started: Started) -> None:
+    with pytest.raises(ProgramError, match="ended at the rung, after round 1 of 1, without a checkpoint"):
+        started('say \'{"round": 1, "loss": 1}\'; ln -s /etc "$saved/1"', until=1, checkpoints=True).advance()
+
+
+def test_a_checkpoint_has_the_costs_of_its_round(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if many rounds were reported after it, or its own was not."""
+    monkeypatch.setattr(program_pack, "_ROUNDS_COUNTED", 1)
+    script = """
+    for r in 1 2; do say "{\\"round\\": $r, \\"tokens\\": ${r}0}"; done; mkdir "$saved/%d"
+    for r in 4 5 6 7; do say "{\\"round\\": $r, \\"tokens\\": ${r}0}"; done; sleep 60"""
+    for number in (2, 3):
+        pack = started(script % number, rounds=9, checkpoints=True)
+        lines: list[Any] = []
+        until(lambda pack=pack, lines=lines: lines.extend(pack.advance(seconds=0.05)) or len(lines) == 6, 120)
+        found = pack.newest()
+        assert found is not None
+        assert found[0] == number
+        state = saved_folder.unpacked(found[1], tmp_path / str(number))
+        assert state["costs"] == {"tokens": 20}
+        assert state["seconds"] == lines[1]["wall_seconds"]
+
+
+# ---- as a worker trains them
+
+
+def trained(script: str, tmp_path: Path, **keys: Any) -> Worker:
+    """A worker that has taken a trial of two rounds, and writes no checkpoints but at its end."""
+    document = trial_of(script, tmp_path, **keys)
+    job = PackJob("pack", document, str(tmp_path / "pack"), place=str(tmp_path / "run"), checkpoint_seconds=1e9)
+    taken = Worker.__new__(Worker)  # without Tune's folders
+    taken.take(job.config())
+    return taken
+
+
+def reports_of(taken: Worker) -> list[dict[str, Any]]:
+    """All reports of a worker until its trial ends."""
+    reports = []
+    while not reports or not (reports[-1]["done"] or reports[-1]["stopped"] or reports[-1]["error"]):
+        reports.append(json.loads(taken.step()["report"]))
+    return reports
+
+
+def test_a_checkpoint_from_before_a_fault_is_kept(tmp_path: Path) -> None:
+    script = 'say \'{"round": 1, "loss": 1}\'; mkdir "$saved/draft"; mv "$saved/draft" "$saved/1"; exit 3'
+    last = reports_of(trained(script, tmp_path, checkpoints=True))[-1]
+    assert "exit code 3, after round 1 of 2" in last["error"]
+    assert not last["final"]
+    assert last["rounds_done"] == checkpoints.round_of(last["checkpoint"]) == 1
+
+
+def test_a_trial_that_is_told_to_stop_and_reaches_its_end_is_done(tmp_path: Path) -> None:
+    script = """trap 'say "{\\"round\\": 2, \\"loss\\": 1}"; exit 0' TERM; say '{"round": 1, "loss": 1}'
+    while :; do sleep 0.05; done"""
+    taken = trained(script, tmp_path)
+    until(lambda: json.loads(taken.step()["report"])["rounds_done"] == 1, 120)
+    taken.request_stop()
+    last = reports_of(taken)[-1]
+    assert (last["done"], last["stopped"], last["rounds_done"]) == (True, False, 2)
+
+
+def test_a_lack_of_room_is_not_taken_for_a_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = trained(GOOD, tmp_path)
+    data = saved_folder.packed(tmp_path, {"round": 1})
+    checkpoints.write(taken.job.prefix, (0, 0), 1, data)
+    job = replace(taken.job, resume=True, rounds_known=1)
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(program_pack, "unpacked", full)
+    with pytest.raises(OSError, match="No space left"):
+        worker.build(job)
+    monkeypatch.undo()
+    checkpoints.remove(taken.job.prefix)
+    checkpoints.write(taken.job.prefix, (0, 1), 1, data[:-1])
+    pack, url, remark = worker.build(job)
+    pack.close()
+    assert url is None
+    assert "cannot be used: is damaged" in str(remark)

@@ -1,0 +1,53 @@
+"""The files of a study's program, as they are copied into an output folder."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from driftline.errors import InvalidSpec
+from driftline.study.program import Program
+from service.embedded.program_files import keep_files
+
+
+def program(folder: Path, *files: str) -> Program:
+    return Program(command=["true"], metrics={"loss": "falls"}, files=list(files), folder=str(folder))
+
+
+def test_files_are_copied_once_with_their_permissions(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "run.sh").write_text("true")
+    (tmp_path / "package" / "run.sh").chmod(0o755)
+    (tmp_path / "package" / "link.sh").symlink_to("run.sh")
+    keep_files(program(tmp_path, "package"), tmp_path)
+    copy = tmp_path / "program" / "package"
+    assert os.access(copy / "run.sh", os.X_OK)
+    assert (copy / "link.sh").read_text() == "true"
+    assert not (copy / "link.sh").is_symlink()
+    keep_files(program(tmp_path, "package"), tmp_path)
+    (tmp_path / "package" / "run.sh").write_text("false")
+    with pytest.raises(InvalidSpec, match=r"package/\w+.sh must be as it was when the study in .* began"):
+        keep_files(program(tmp_path, "package"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("link to a folder", "must hold no links to folders, got .*strange"),
+        ("link to nothing", "must be files and folders, got .*strange.*, which leads nowhere"),
+        ("pipe", "must be files and folders, got .*strange.*, which leads nowhere, or is a pipe"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused(kind: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    strange = tmp_path / "package" / "strange"
+    match kind:
+        case "link to a folder":
+            strange.symlink_to(tmp_path)
+        case "link to nothing":
+            strange.symlink_to("missing")
+        case _:
+            os.mkfifo(strange)
+    with pytest.raises(InvalidSpec, match=f"program.files: {said}"):
+        keep_files(program(tmp_path, "package"), tmp_path)
+    assert not (tmp_path / "program").exists()
