@@ -24,6 +24,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,8 @@ VARIABLE = "DRIFTLINE_TRIAL"
 
 ROUNDS_VARIABLE = "DRIFTLINE_ROUNDS"
 ROUNDS_BY_HAND = 10
+
+_PAUSE_S = 0.02  # between two looks at the control file
 
 _stopping = threading.Event()
 
@@ -51,7 +54,7 @@ class Trial:
         label: Label of its entry in the study.
         resume: The folder that it goes on from, as an earlier run wrote it; None to begin at round 0.
         first: The round that `resume` was written after; 0 without one.
-        last: The round at which this run ends: that of a rung, or `budget`.
+        last: The round at which this run ends: that of a rung, or `budget`. It may be told to end at a rung before.
         budget: Rounds of a whole trial, on which a schedule may depend.
         device: "cuda" if the trial has a GPU, otherwise "cpu".
     """
@@ -84,9 +87,10 @@ class Trial:
         """The numbers of the rounds to train, from the one after `first`.
 
         They end at the last round or at a rung, and early when the trial is told to stop; a checkpoint is due then.
+        Without checkpoints they wait at a rung until it is decided whether the trial goes on.
         """
         number = self.first
-        while not self.stopping and number < self._until():
+        while not self.stopping and number < self._until(number):
             number += 1
             yield number
 
@@ -147,8 +151,13 @@ class Trial:
         shutil.rmtree(old, ignore_errors=True)
         self._saved_round, self._wanted = self._round, wanted
 
-    def _until(self) -> int:
-        return min(self.last, int(self._told().get("until", self.last)))
+    def _until(self, number: int) -> int:
+        """The round to go to, when this is decided."""
+        told = self._told()
+        while told.get("wait") and number >= told["until"] and not self.stopping:
+            time.sleep(_PAUSE_S)
+            told = self._told()
+        return min(self.last, int(told.get("until", self.last)))
 
     def _told(self) -> dict[str, Any]:
         """What the control file says now; it is replaced as a whole."""

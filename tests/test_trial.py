@@ -16,6 +16,7 @@ import torch
 
 from driftline import trial
 from tests.conftest import TESTS
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -98,6 +99,27 @@ def test_it_ends_at_the_rung_with_a_checkpoint(files: dict[str, Any]) -> None:
     assert [line["round"] for line in reports(files)] == [1, 2, 3]
     assert due == [3]
     assert (Path(files["checkpoints"]) / "3" / "state").read_text() == "3"
+
+
+def test_without_a_decision_it_waits_at_a_rung(files: dict[str, Any]) -> None:
+    control, trained = Path(files["control"]), []
+
+    def tell(**told: Any) -> None:
+        (control.parent / "draft").write_text(json.dumps({"until": 1, "checkpoint": 0, "wait": True, **told}))
+        (control.parent / "draft").replace(control)
+
+    tell()
+    t = trial.current()
+    decisions = iter([{"until": 2}, {"until": 2, "wait": False}])
+
+    thread = threading.Thread(target=lambda: trained.extend(t.rounds()))
+    thread.start()
+    for rounds in (1, 2):
+        until(lambda rounds=rounds: len(trained) == rounds, 60)
+        assert thread.is_alive()
+        tell(**next(decisions))
+    thread.join(60)
+    assert trained == [1, 2]
 
 
 def test_a_checkpoint_is_due_once_for_each_time_it_is_asked_for(files: dict[str, Any]) -> None:

@@ -370,9 +370,9 @@ class Study(TrialSettings):
         if cost not in program.counted:
             known = ", ".join(program.counted)
             yield InvalidSpec("objective.cost", f"must be {known} (program.costs adds others), got {shown(cost)}")
-        if self.budget.rungs is not None and not program.checkpoints:
-            rule = "must be left out for a program without checkpoints (program.checkpoints: true)"
-            yield InvalidSpec("budget.rungs", f"{rule}: a trial that passes a rung goes on from its checkpoint")
+        if self.budget.rungs is not None and not program.checkpoints and self.budget.asking == "generations":
+            rule = "must be left out, or have program.checkpoints: true, or budget.asking: asynchronous"
+            yield InvalidSpec("budget.rungs", f"{rule}: a trial goes on from its checkpoint, or waits for a decision")
 
     def _check_branches(self) -> None:
         branching = [entry for entry in self.methods if entry.branching]

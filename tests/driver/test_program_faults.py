@@ -36,7 +36,7 @@ FAULTS = {
         f"{GOOD}; say '{{\"round\": 1}}'; sleep 9",
         "reported round 1 after round 2: rounds must increase",
     ),
-    "round beyond the last": ("say '{\"round\": 3}'; sleep 9", "reported round 3, must end with round 2"),
+    "round beyond the last": ("say '{\"round\": 3}'; sleep 9", "reported round 3, must end or wait with round 2"),
     "falling cost": (
         'say \'{"round": 0, "tokens": 5}\'; say \'{"round": 1, "tokens": 4}\'; sleep 9',
         "reported tokens=4 after 5: a cost must not fall",

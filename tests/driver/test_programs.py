@@ -161,6 +161,28 @@ def test_rungs_deaths_and_stops_change_no_trial(client: StoreClient, tmp_path: P
     assert not list(tmp_path.rglob("*.work"))
 
 
+def test_without_checkpoints_a_program_waits_at_rungs_and_nothing_is_trained_twice(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    document = tiny(tmp_path, {"STARTS": str(tmp_path / "starts")}).to_json()
+    document["program"]["checkpoints"] = False
+    document["budget"] |= {"asking": "asynchronous", "trials_per_method": 6}
+    study = Study.from_json(document)
+    count = 'open(os.environ["STARTS"], "a").write("x")'
+    (tmp_path / "tiny.py").write_text(TINY.replace("\nt = ", f"\n{count}\nt = ", 1))
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path / "out", slots=2).run()
+    rows, found = client.store.trials.find(study_id), curves(client, study_id)
+    assert len((tmp_path / "starts").read_text()) == len(rows) == 7
+    rounds = {row.state: set() for row in rows}
+    for row in rows:
+        assert found[row.id]["round"] == list(range(row.rounds_done + 1))
+        rounds[row.state].add(row.rounds_done)
+    assert rounds["COMPLETE"] == {9}
+    assert rounds["STOPPED"] <= {1, 3}
+    assert any(row.phase == "search" and row.rounds_done > 1 for row in rows), "some have gone on"
+
+
 def test_a_program_that_always_fails_fails_its_study_with_its_own_words(client: StoreClient, tmp_path: Path) -> None:
     study = tiny(tmp_path)
     (tmp_path / "tiny.py").write_text("raise SystemExit('no data here')")

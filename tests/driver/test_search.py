@@ -82,6 +82,8 @@ class Bench:
         result = self.workers[pack].step()
         report: dict[str, Any] = json.loads(result["report"])
         self.search.report(report)
+        if (until := self.search.further.pop(pack, None)) is not None:
+            self.workers[pack].go_on(until)
         if result["done"]:
             del self.workers[pack]
         return report

@@ -32,6 +32,7 @@ class Script:
         self._jobs = iter(jobs)
         self.finished = False
         self.desired = "run"
+        self.further: dict[str, int] = {}
         self.heard: list[Any] = []
         self.error: Exception | None = None
 
@@ -135,12 +136,15 @@ class Loop:
         self.watch.hang_s = 60.0
         self.killed: list[Any] = []
         self.stopped: list[Any] = []
+        self.told: list[Any] = []
         self.seconds = 0.0
         self.pulse = Pulse(
             self.watch,
             self.packs.hung,
             kill=self.killed.append,
+            further=self.packs.further,
             stop=self.stopped.append,
+            go_on=lambda actor, until: self.told.append((actor, until)),
             clock=lambda: self.seconds,
         )
         self.watch.when_asked(self.pulse.request_stop)
@@ -151,6 +155,10 @@ class Loop:
 
     def heard(self, name: str) -> None:
         self.pulse.on_trial_result(0, [], self._trial(name), {})
+
+    def reported(self, name: str) -> None:
+        self.packs.on_trial_result(name, report())  # Tune tells its searcher first
+        self.heard(name)
 
     def turn(self, times: int = 1, seconds: float = 1.0) -> None:
         for _ in range(times):
@@ -188,6 +196,17 @@ def test_a_worker_that_hangs_is_killed_and_its_pack_lost() -> None:
     loop.turn(60)
     assert loop.killed == ["actor of hangs"]
     assert loop.watch.why == ""
+
+
+def test_a_worker_learns_once_how_far_its_pack_goes_on() -> None:
+    loop = Loop()
+    loop.start("waits")
+    loop.reported("waits")
+    assert loop.told == []
+    loop.script.further["p1"] = 9
+    loop.reported("waits")
+    loop.reported("waits")
+    assert loop.told == [("actor of waits", 9)]
 
 
 def test_a_pack_with_long_chunks_may_be_silent_for_longer() -> None:

@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "cost": (changed("objective", "cost", to="token"), "objective.cost: must be rounds, seconds, tokens, bytes"),
     "rungs": (
         changed("program", "checkpoints", to=False),
-        "budget.rungs: must be left out for a program without checkpoints (program.checkpoints: true)",
+        "budget.rungs: must be left out, or have program.checkpoints: true, or budget.asking: asynchronous",
     ),
     "method": (changed("methods", 0, "server", to="sgd"), "methods[0].server: unknown key"),
     "no label": (changed("methods", 0, to={"space": {}}), "methods[0].label: must be given"),

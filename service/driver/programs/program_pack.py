@@ -23,6 +23,9 @@ from service.driver.programs.saved_folder import FOLDER, packed, unpacked
 PYTHON = "python"
 """As the first word of a command: the Python that runs Driftline."""
 
+DECISION_S = 60.0
+"""How long a program waits at a rung for a decision, if the driver lives."""
+
 _PAUSES_S = (0.005, 0.05)  # between two looks at a program: at first, and at most
 _BLOCK_BYTES = 1 << 18  # of report lines that are read at once
 _MOST_LINES = 20_000  # about as many are handed on at once
@@ -40,6 +43,7 @@ class ProgramPack:
     Attributes:
         members: One.
         round: The last round that `advance` has returned.
+        saves: Whether the program writes checkpoints; without, it waits at rungs for a decision.
         remark: What is worth a line in the driver's log, once; None if nothing is.
 
     Raises:
@@ -54,7 +58,10 @@ class ProgramPack:
         document = job.document
         self._program: Mapping[str, Any] = document["program"]
         self._rounds: int = document["rounds"]
-        self._last = self._rounds if job.until is None else job.until
+        self.saves = bool(self._program["checkpoints"])
+        self._until = self._rounds if job.until is None else job.until  # the round to go to, as far as is decided
+        self._last = self._until if self.saves else self._rounds
+        self._undecided = self._until < self._last
         self._work = Path(f"{job.place}.{job.start[0]}.{job.start[1]}.work")
         shutil.rmtree(self._work, ignore_errors=True)
         self._error: ProgramError | None = None
@@ -80,7 +87,7 @@ class ProgramPack:
         self._before = {"costs": costs, "seconds": self._seconds}
         declared = self._program.get("costs", ())
         self._lines = ReportLines(
-            self._program["metrics"], declared, document["quality"], first=first, last=self._last, before=costs
+            self._program["metrics"], declared, document["quality"], first=first, last=self._until, before=costs
         )
         self._counted: dict[int, dict[str, Any]] = {}  # costs and seconds after rounds that may have a checkpoint
         self._held: dict[str, Any] | None = None
@@ -137,9 +144,11 @@ class ProgramPack:
                     self._end()
                     self._judge(code)
                     lines += [self._held] if self._held is not None else []
-                elif time.monotonic() >= deadline:
+                elif time.monotonic() >= deadline or (lines and self.waits):
                     break
-                elif time.monotonic() - self._heard > self._program["silence"]:
+                elif self.waits and time.monotonic() - self._heard > DECISION_S:
+                    self.go_on(self._until)
+                elif not self.waits and time.monotonic() - self._heard > self._program["silence"]:
                     limit, number = f"{self._program['silence']:g} s (program.silence)", self._lines.round
                     if self._held is not None:
                         raise ProgramError(f"did not end within {limit} after round {number}, its last one")
@@ -166,6 +175,32 @@ class ProgramPack:
         return self._packed(self._folders / str(self.round))
 
     # ---- what only a program has
+
+    @property
+    def running(self) -> bool:
+        """Whether the program runs, as far as `advance` has seen."""
+        return self._process is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the program waits at a rung for a decision."""
+        return self._undecided and self._process is not None and self._lines.round >= self._until
+
+    def go_on(self, until: int) -> bool:
+        """Tells a program that waits at a rung how far to go; whether it goes on.
+
+        Args:
+            until: The next rung, or the last round; a round that it has reached makes it end.
+        """
+        if not self.waits or self._process is None or self._process.code is not None:
+            return False
+        further = until > self._until
+        if further:
+            self._until = self._lines.last = until
+        self._undecided = further and until < self._last
+        self._heard = time.monotonic()
+        self._tell()
+        return further
 
     def newest(self) -> tuple[int, bytes] | None:
         """Round and content of a checkpoint that is newer than those before; asks for the next one."""
@@ -220,7 +255,6 @@ class ProgramPack:
 
     def _started(self, job: PackJob, first: int) -> Process:
         document, program = job.document, self._program
-        checkpoints = bool(program["checkpoints"])
         told = {
             **{name: document[name] for name in ("hyperparameters", "seed", "label", "rounds")},
             "first": first,
@@ -228,7 +262,7 @@ class ProgramPack:
             "resume": str(self._work / "resume" / FOLDER) if first else None,
             "reports": str(self._reports),
             "control": str(self._work / "control.json"),
-            "checkpoints": str(self._folders) if checkpoints else None,
+            "checkpoints": str(self._folders) if self.saves else None,
             "grace": program["grace"],
             "gpus": job.gpus,
             **({"function": program["function"]} if "function" in program else {}),
@@ -270,7 +304,7 @@ class ProgramPack:
         assert self._process is not None
         self._heard = time.monotonic()
         line[SECONDS] = self._seconds + self._heard - self._process.started
-        if self._program["checkpoints"]:
+        if self.saves:
             self._counted[line["round"]] = {"costs": self._lines.costs, "seconds": line[SECONDS]}
             if len(self._counted) > 2 * _ROUNDS_COUNTED:
                 kept = {*map(self._counted_at, self._written()), *list(self._counted)[-_ROUNDS_COUNTED:]}
@@ -291,6 +325,8 @@ class ProgramPack:
             unusable = code in _UNUSABLE and not self._lines.begun
             raise ProgramError(f"ended with exit code {code}, {last}", final=unusable)
         if self._held is None:
+            if self._lines.round == self._until < self._rounds:
+                return  # at a rung
             raise ProgramError(f"ended {last}, must report them all")
         if self._last < self._rounds and self._last not in self._written():
             raise ProgramError(f"ended at the rung, {last}, without a checkpoint: write one when it is due")
@@ -313,12 +349,13 @@ class ProgramPack:
         """Replaces the control file."""
         file = self._work / "control.json"
         draft = file.with_name("control.draft")
-        draft.write_text(json.dumps({"until": self._last, "checkpoint": self._wanted}), encoding="utf-8")
+        told = {"until": self._until, "checkpoint": self._wanted, "wait": self._undecided}
+        draft.write_text(json.dumps(told), encoding="utf-8")
         draft.replace(file)
 
     def _written(self) -> list[int]:
         """Rounds of the checkpoint folders that are whole."""
-        if not self._program["checkpoints"]:
+        if not self.saves:
             return []
         with os.scandir(self._folders) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -53,6 +53,7 @@ class ReportLines:
         before: Costs after round `first`.
 
     Attributes:
+        last: Last round that it may report.
         round: The last reported round; `first` before that.
         costs: What the last line counted.
         diverged: Whether the trial has diverged.
@@ -72,7 +73,7 @@ class ReportLines:
         self._metrics = metrics
         self._names = (ROUND, DIVERGED, *metrics, *costs)
         self._quality = quality
-        self._last = last
+        self.last = last
         self._least = first + 1 if first else 0
         self.round = first
         self.costs: dict[str, int | float] = {name: (before or {}).get(name, 0) for name in costs}
@@ -101,8 +102,8 @@ class ReportLines:
             raise LineError(f"reported diverged={shown(told)}, must be true or false")
         if number < self._least or (self.begun and number <= self.round):
             raise LineError(f"reported round {number} after round {self.round}: rounds must increase")
-        if number > self._last:
-            raise LineError(f"reported round {number}, must end with round {self._last}")
+        if number > self.last:
+            raise LineError(f"reported round {number}, must end or wait with round {self.last}")
         values = {name: self._value(name, value) for name, value in line.items() if name not in (ROUND, DIVERGED)}
         counted = {name: self._counted(name, values.pop(name, None)) for name in self.costs}
         quality = values.get(self._quality)

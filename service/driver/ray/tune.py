@@ -59,6 +59,7 @@ class PackSearcher(Searcher):
         self._watch = watch
         self._packs: dict[str, str] = {}  # by Tune's trial id
         self._hung: dict[str, str] = {}  # why a worker was killed, by Tune's trial id
+        self._further: dict[str, int] = {}  # how far a program goes on that waits at a rung, by Tune's trial id
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its searcher to restore it; a driver is restored from the store instead
@@ -84,18 +85,25 @@ class PackSearcher(Searcher):
             self._watch.ask("failed", f"{said} ({code_digest()}): {rule}")
             return
         self._guarded(lambda: self._search.report(report))
+        if (until := self._search.further.pop(report["pack"], None)) is not None:
+            self._further[trial_id] = until
         if self._search.desired != "run":
             self._watch.ask(self._search.desired)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Takes a pack's last report, or records that its worker died."""
         pack = self._packs.pop(trial_id, None)
+        self._further.pop(trial_id, None)
         if error or not result or "report" not in result:
             if pack is not None:
                 reason = self._hung.pop(trial_id, "its worker died")
                 self._guarded(lambda: self._search.lost(pack, reason))
             return
         self.on_trial_result(trial_id, result)
+
+    def further(self, trial_id: str) -> int | None:
+        """How far the worker's program goes on from the rung at which it waits; once, None if nothing was decided."""
+        return self._further.pop(trial_id, None)
 
     def hung(self, trial_id: str, reason: str) -> None:
         """Records why a pack's worker is about to be killed."""
@@ -170,8 +178,10 @@ class Pulse(tune.Callback):
     Args:
         watch: Learns of every turn of the loop; a silence of its `hang_s` seconds is always allowed.
         hung: Called with the id of a Tune trial whose worker is about to be killed, and the reason.
+        further: Says how far a Tune trial that waits at a rung goes on; None if nothing was decided.
         kill: Ends an actor; tests pass their own.
         stop: Tells an actor to end its pack with a checkpoint; tests pass their own.
+        go_on: Tells an actor how far to go; tests pass their own.
         clock: Gives seconds; tests pass their own.
     """
 
@@ -179,15 +189,19 @@ class Pulse(tune.Callback):
         self,
         watch: Watch,
         hung: Callable[[str, str], None],
+        further: Callable[[str], int | None] = lambda trial_id: None,
         *,
         kill: Callable[[Any], None] = lambda actor: ray.kill(actor, no_restart=True),
         stop: Callable[[Any], None] = lambda actor: actor.request_stop.remote(),
+        go_on: Callable[[Any, int], None] = lambda actor, until: actor.go_on.remote(until),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._watch = watch
         self._say = hung
         self._kill = kill
         self._stop = stop
+        self._further = further
+        self._go_on = go_on
         self._clock = clock
         self._turned = clock()
         self._now = 0.0
@@ -205,12 +219,14 @@ class Pulse(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        """A pack has reported."""
+        """A pack has reported, and the searcher has taken the report."""
         heard = self._workers.get(trial.trial_id)
         if heard is not None:
             if heard.reported:
                 heard.longest = max(heard.longest, self._now - heard.at)
             heard.reported, heard.at = True, self._now
+            if (until := self._further(trial.trial_id)) is not None:  # before its next step
+                self._go_on(heard.actor, until)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A pack has ended; the searcher has taken its last report."""
@@ -255,7 +271,7 @@ def fit(search: Search, watch: Watch, folder: str) -> None:
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the search logs dead workers
     packs = PackSearcher(search, watch)
-    pulse = Pulse(watch, packs.hung)
+    pulse = Pulse(watch, packs.hung, packs.further)
     watch.move()
     watch.when_asked(pulse.request_stop)
     try:

@@ -79,6 +79,11 @@ class Worker(Trainable):
         """Makes the pack write a checkpoint and end at its next step. Ray runs this between two steps."""
         self.stop_requested = True
 
+    def go_on(self, until: int) -> None:
+        """Tells a program that waits at a rung how far to go. Ray runs this between two steps."""
+        if isinstance(self.pack, ProgramPack) and self.pack.go_on(until):
+            self.job = replace(self.job, until=until)
+
     def step(self) -> dict[str, Any]:
         """Trains for a while.
 
@@ -170,11 +175,14 @@ class Worker(Trainable):
 
     def _at_rung(self) -> bool:
         """Whether it has reported all rounds until the rung at which it ends."""
-        return self.job.until is not None and self.pack.round >= self.job.until
+        running = isinstance(self.pack, ProgramPack) and self.pack.running  # it waits there, or is about to end
+        return self.job.until is not None and self.pack.round >= self.job.until and not running
 
     def _save_members(self, report: dict[str, Any]) -> None:
         """Writes a checkpoint for each trial; one whose checkpoint is missing starts again if it continues."""
         job = self.job
+        if isinstance(self.pack, ProgramPack) and not self.pack.saves:
+            return
         try:
             parts = type(self.pack).split(self.pack.to_bytes())
             urls = [

@@ -127,6 +127,11 @@ def after_death(deaths: int) -> Literal["WAITING", "FAILED"]:
     return "FAILED" if deaths >= ATTEMPTS else "WAITING"
 
 
+def goal_of(plan: SearchPlan, rows: TrialRows, trial: str) -> Goal:
+    """How far a search trial may train, with rungs."""
+    return _goals(plan, rows)[trial]
+
+
 def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
     """How far each search trial may train, by id; empty without rungs."""
     rounds = plan.budget.rung_rounds

@@ -26,7 +26,7 @@ from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repea
 from service.driver.search.chosen import Chosen
 from service.driver.search.ladder import Ladder
 from service.driver.search.outcome import needed, outcome, trial_result
-from service.driver.search.policy import after_death, deaths_in_a_row, decide
+from service.driver.search.policy import after_death, deaths_in_a_row, decide, goal_of
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import RunningPack, StudyTable
 from service.driver.search.study_plan import decided, halved
@@ -60,6 +60,7 @@ class Search:
         table: The study's trials, curves and packs.
         folder: Folder of its checkpoints.
         desired: What the study's owner wants, according to the last answer to a report.
+        further: How far packs that wait at a rung go on, by id; whoever tells their workers removes it.
         finished: Whether `next_job` found that nothing is left to do.
     """
 
@@ -95,6 +96,9 @@ class Search:
         self._failed_packs = 0
         self._waiting_at: tuple[int, int] | None = None  # (slots, packs) when there was nothing to hand out
         self.desired: Desired = "run"
+        self.further: dict[str, int] = {}
+        program = study.program
+        self._waits_at_rungs = program is not None and not program.checkpoints
         self.finished = False
 
     def load(self) -> None:
@@ -170,6 +174,8 @@ class Search:
             self._finish(pack)
         elif report["stopped"]:
             self._end(pack, [TrialResult(trial=trial, state="WAITING") for trial in pack.trials])
+        elif pack.rung and self._waits_at_rungs:
+            self._decide_here(pack)
 
     def lost(self, pack: str, reason: str = "its worker died") -> None:
         """Records that a pack ended without a last report: its trials run again, or fail (see `policy.ATTEMPTS`)."""
@@ -362,11 +368,22 @@ class Search:
         columns = decode(block, self._needed)
         return columns if self._study.objective.quality in columns else decode(block)
 
+    def _decide_here(self, pack: RunningPack) -> None:
+        """Says how far a program goes on that has reached a rung and waits; without a decision it ends there."""
+        (trial,) = pack.trials
+        rounds_done, rungs = self.table.trials[trial].rounds_done, self._study.budget.rung_rounds
+        if self._ladder.is_rung(rounds_done) and rounds_done < rungs[-1]:
+            goal = goal_of(self.plan, self.table.trials, trial)
+            pack.stopped = goal.stopped and rungs[goal.rung] == rounds_done
+            if pack.stopped or rungs[goal.rung] > rounds_done:
+                self.further[pack.id] = rungs[goal.rung]
+
     def _finish(self, pack: RunningPack) -> None:
         trials, curves = self.table.trials, self.table.curves
-        if pack.rung:
+        whole = all(trials[trial].rounds_done >= self._study.budget.rounds for trial in pack.trials)
+        if pack.rung and not (self._waits_at_rungs and whole):
             results = [self._ladder.result(trial) for trial in pack.trials]
-            waiting = {"state": "WAITING"}  # until all trials that are compared have arrived
+            waiting = {} if pack.stopped else {"state": "WAITING"}  # until all that are compared have arrived
             results = [result.model_copy(update=waiting) if result.state == "STOPPED" else result for result in results]
         else:
             results = [trial_result(self._study, trials[trial], curves.get(trial, {})) for trial in pack.trials]
@@ -409,6 +426,7 @@ class Search:
     def _end(self, pack: RunningPack, results: list[TrialResult]) -> None:
         self._record(results)
         del self.table.packs[pack.id]
+        self.further.pop(pack.id, None)
         self._waiting_at = None
 
     def _record(self, results: list[TrialResult]) -> None:

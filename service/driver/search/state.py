@@ -19,7 +19,8 @@ class RunningPack:
         id: Its id.
         trials: Ids of its trials, in order.
         prefix: Prefix of its checkpoints.
-        rung: Whether it ends at a rung before the last round.
+        rung: Whether it ends at a rung before the last round, unless it is told to go on from there.
+        stopped: Whether it was told to end at the rung that it has reached.
         pid: Process that trains it; None before its first report.
         host: Host of that process.
     """
@@ -28,6 +29,7 @@ class RunningPack:
     trials: tuple[str, ...]
     prefix: str
     rung: bool = False
+    stopped: bool = False
     pid: int | None = None
     host: str | None = None
 
