@@ -13,7 +13,7 @@ from driftline import trial
 
 def main() -> None:
     """Calls the function with the trial."""
-    with open(os.environ[trial.VARIABLE], encoding="utf-8") as file:
+    with open(os.environ[trial.VARIABLE], encoding="utf-8", errors="surrogateescape") as file:
         document = json.load(file)
     import cloudpickle
 

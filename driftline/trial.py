@@ -180,7 +180,7 @@ def current(**defaults: Any) -> Trial:
     name = os.environ.get(VARIABLE)
     if not name:
         return Trial({"rounds": int(os.environ.get(ROUNDS_VARIABLE, ROUNDS_BY_HAND))}, defaults)
-    with open(name, encoding="utf-8") as file:
+    with open(name, encoding="utf-8", errors="surrogateescape") as file:  # names of files may be any bytes
         document = json.load(file)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)

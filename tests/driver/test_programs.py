@@ -1,5 +1,8 @@
 """Programs of people's own as trials: what they report, and studies of them."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +11,10 @@ import pytest
 from driftline.study.spec import Study
 from service.api.computed_results import computed_frontier
 from service.driver import checkpoints
+from service.driver.job import PackJob
+from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ReportLines
-from tests.driver.shell_programs import GOOD, Started, lines_of
+from tests.driver.shell_programs import GOOD, Started, lines_of, trial_of
 from tests.driver.stand_ins import StoreClient
 from tests.driver.test_search import Bench, curves
 from tests.waiting import until
@@ -71,6 +76,31 @@ def test_bytes_of_both_directions_are_one_cost() -> None:
     lines = ReportLines({"loss": "falls"}, ["bytes"], "loss", last=2)
     assert lines.read(b'{"round": 1, "bytes": 8}') == {"round": 1, "bytes_up": 8, "bytes_down": 0, "diverged": False}
     assert lines.read(b'{"round": 2}')["bytes_up"] == 8, "a cost that is left out has not grown"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_program_in_c_follows_the_whole_contract(tmp_path: Path) -> None:
+    """In a folder whose name has letters of all kinds."""
+    folder = tmp_path / os.fsdecode("gr\u00f6\u00dfe \udcff".encode("utf-8", "surrogateescape"))
+    folder.mkdir()
+    source = Path(__file__).parents[2] / "examples" / "programs" / "descent.c"
+    subprocess.run(["cc", "-o", str(tmp_path / "descent"), str(source)], check=True, timeout=120)
+    document = trial_of("", tmp_path, rounds=3, command=["./descent"], checkpoints=True)
+    document["hyperparameters"] = {"rate": 0.25}
+    first = ProgramPack(PackJob("pack", document, "", until=1, place=str(folder / "trial")))
+    assert [line["loss"] for line in first.advance()] == [4.0]
+    data = first.to_bytes()
+    first.close()
+    second = ProgramPack(PackJob("pack", document, "", place=str(folder / "trial")), data)
+    assert [line["loss"] for line in lines_of(second)] == [1.0, 0.25]
+    second.close()
+    document["program"]["checkpoints"] = False
+    waiting = ProgramPack(PackJob("pack", document, "", until=1, place=str(folder / "trial")))
+    assert [line["loss"] for line in waiting.advance()] == [4.0]
+    assert waiting.waits
+    assert waiting.go_on(3)
+    assert [line["loss"] for line in lines_of(waiting)] == [1.0, 0.25]
+    waiting.close()
 
 
 # ---- in a study

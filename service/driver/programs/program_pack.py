@@ -268,7 +268,8 @@ class ProgramPack:
             **({"function": program["function"]} if "function" in program else {}),
         }
         file = self._work / "trial.json"
-        file.write_text(json.dumps(told), encoding="utf-8")
+        text = json.dumps(told, ensure_ascii=False)  # paths as they are, for programs that do not parse JSON
+        file.write_text(text, encoding="utf-8", errors="surrogateescape")
         threads = {"OMP_NUM_THREADS": str(max(1, int(job.cpus)))}
         environment = {**child_environment(os.environ), **threads, **program.get("env", {}), VARIABLE: str(file)}
         name, *arguments = program["command"]
