@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from trainers.data import data_source
 from trainers.data.column_choice import choose_columns
 from trainers.data.columns import Columns
-from trainers.data.table import Table, load
+from trainers.data.table import Table
+from trainers.data.table_cache import load
 from trainers.data.table_task import TableTask
 from trainers.tasks import data
 from trainers.values import shown

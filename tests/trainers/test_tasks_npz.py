@@ -17,7 +17,7 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study.check import check
 from driftline.study.spec import Study
-from trainers.data import table
+from trainers.data import table_cache
 from trainers.data.table_task import TableTask
 from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
@@ -362,11 +362,11 @@ def test_every_mistake_is_one_clear_line(
 def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "_LARGE", 0)
+    monkeypatch.setattr(table_cache, "_HELD", 0)
     file = tmp_path / "x.npz"
     np.savez(file, x=np.ones((4, 2), np.float32), y=np.arange(4) % 2, client=np.arange(4) // 2)
     settings = npz.parse({"name": "npz", "path": str(file)}, "task")
-    held = weakref.ref(table.load(settings.source, settings.names, None, settings.given, "task"))
+    held = weakref.ref(table_cache.load(settings.source, settings.names, None, settings.given, "task"))
     assert held() is not None, "kept from parsing to building"
     problem = npz.build(settings, "float32")
     gc.collect()

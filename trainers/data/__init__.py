@@ -5,6 +5,7 @@
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
     data_source, formats/  where the data are; one module for each format
     columns, table         columns of a format, checked; the examples in them; `column_choice` if none are named
+    table_cache, cache     large tables, converted once and mapped; entries on disk that are made once
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
     class_labels           class numbers for labels of any kind
     vocabulary             numbers in place of strings

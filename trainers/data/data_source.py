@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from trainers.data.cache import digest
 from trainers.data.columns import ColumnReader, Format, Names
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.sides import TEST, SideColumns
@@ -76,20 +77,28 @@ class DataSource:
 
     def stamp(self) -> Hashable:
         """A value that changes when a file of the data changes, or another one is added."""
-        files = [file for path in self._paths for file in self.format.files(path)]
-        return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+        return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in self._files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.stat().st_size for file in self._files)
 
     def digest(self) -> str:
         """The SHA-256 of the file; of a folder, that of its files' names and SHA-256s; of two, that of both."""
-        digests = [_digest(path) if path.is_file() else self._folder_digest(path) for path in self._paths]
+        digests = [digest(path) if path.is_file() else self._folder_digest(path) for path in self._paths]
         return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
     @property
     def _paths(self) -> tuple[Path, ...]:
         return (self.path,) if self.test is None else (self.path, self.test)
 
+    @property
+    def _files(self) -> list[Path]:
+        return [file for path in self._paths for file in self.format.files(path)]
+
     def _folder_digest(self, path: Path) -> str:
-        lines = [f"{_digest(file)}  {file.relative_to(path)}\n" for file in self.format.files(path)]
+        lines = [f"{digest(file)}  {file.relative_to(path)}\n" for file in self.format.files(path)]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -129,8 +138,3 @@ def _located(name: str, folders: bool, place: str) -> Path:
         advice = f"give its path or set {VARIABLE}; a service looks on its own computer"
         raise MissingDataError(f"{place}: no {kind} {shown(name)}{where}: {advice}", place)
     return found
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trainers.data import partition_choice, partitions
 from trainers.data.partition_choice import FORMS
-from trainers.data.partitions import ClientRows, Rows
+from trainers.data.partitions import ClientRows, Rows, taken
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples, Problem
@@ -148,8 +148,8 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
             raise SpecError(f"{path}.central.fraction must give the server an example, got {fraction:g}", path)
     if partition == "natural":
         assert pool.owners is not None
-        return partitions.natural(pool.owners[rows]).within(rows), central
-    labels = np.zeros(len(rows), np.int64) if pool.labels is None else pool.labels[rows]
+        return partitions.natural(taken(pool.owners, rows)).within(rows), central
+    labels = np.zeros(len(rows), np.int64) if pool.labels is None else taken(pool.labels, rows)
     try:
         parts = partition_choice.spread(partition, labels, clients, seed)
     except ValueError as error:
@@ -242,7 +242,7 @@ def examples(
         kind: what the targets are, as in `Examples`.
     """
     parts = ClientRows.of(parts)
-    return Examples(inputs(parts.rows), targets[parts.rows], parts.offsets, parts.sizes, kind)
+    return Examples(inputs(parts.rows), taken(targets, parts.rows), parts.offsets, parts.sizes, kind)
 
 
 def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:
@@ -273,12 +273,12 @@ def settings_of(keys: type) -> tuple[Any, ...]:
 
 
 def _labels(pool: Pool) -> Rows:
-    return np.zeros(len(pool.rows), np.int64) if pool.labels is None else pool.labels[pool.rows]
+    return np.zeros(len(pool.rows), np.int64) if pool.labels is None else taken(pool.labels, pool.rows)
 
 
 def _clients(values: dict[str, Any], pool: Pool, path: str) -> int:
     place = join(path, "clients")
-    owners = 0 if pool.owners is None else len(np.unique(pool.owners[pool.rows]))
+    owners = 0 if pool.owners is None else len(partitions.natural(taken(pool.owners, pool.rows)))
     if values["partition"] == "natural":
         if values["clients"] not in (None, owners):
             raise SpecError(

@@ -16,6 +16,8 @@ from trainers.data.client_shares import Shares, apportioned, cut, drawn_mixture
 
 Rows = NDArray[np.int64]
 
+_PIECE = 2**20  # rows looked at together
+
 
 class ClientRows(Sequence[Rows]):
     """The rows of each client: one array for all, because a million small ones take more room than their numbers.
@@ -39,7 +41,7 @@ class ClientRows(Sequence[Rows]):
 
     def within(self, rows: Rows) -> ClientRows:
         """These parts of a choice of rows, instead of all rows."""
-        return ClientRows(rows[self.rows], self.sizes)
+        return ClientRows(taken(rows, self.rows), self.sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -295,8 +297,7 @@ def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
             for rows in (np.flatnonzero(labels == label) for label in np.unique(labels))
         ]
     )
-    aside.sort()
-    return aside, np.setdiff1d(np.arange(len(labels)), aside, assume_unique=True)
+    return _apart(aside, len(labels))
 
 
 def natural(clients: Rows) -> ClientRows:
@@ -309,7 +310,25 @@ def natural(clients: Rows) -> ClientRows:
         >>> [part.tolist() for part in natural(np.array([7, 3, 7, 3, 9]))]
         [[1, 3], [0, 2], [4]]
     """
-    return ClientRows(np.argsort(clients, kind="stable"), np.unique(clients, return_counts=True)[1])
+    if not _ascending(clients):
+        return ClientRows(np.argsort(clients, kind="stable"), np.unique(clients, return_counts=True)[1])
+    ends = np.append(np.flatnonzero(clients[1:] != clients[:-1]) + 1, len(clients))
+    return ClientRows(np.arange(len(clients)), np.diff(ends, prepend=0) if len(clients) else ends[:0])
+
+
+def all_in_order(rows: Rows) -> bool:
+    """Whether rows are 0, 1, 2 ..."""
+    ends = len(rows) == 0 or (rows[0] == 0 and rows[-1] == len(rows) - 1)
+    pieces = (rows[start : start + _PIECE] for start in range(0, len(rows), _PIECE))
+    return bool(ends) and all(
+        np.array_equal(piece, np.arange(number * _PIECE, number * _PIECE + len(piece)))
+        for number, piece in enumerate(pieces)
+    )
+
+
+def taken(values: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """values[rows]; the values themselves, without a copy, if these are all rows in order."""
+    return values if len(values) == len(rows) and all_in_order(rows) else np.asarray(values[rows])
 
 
 def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
@@ -332,11 +351,10 @@ def of_each(clients: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
     parts = natural(clients)
     edges = np.floor(fraction * np.concatenate([[0], np.cumsum(parts.sizes)]) + generator.random())
     counts = np.diff(edges).astype(np.int64)
-    taken = [
+    chosen = [
         generator.permutation(part)[: min(count, len(part) - 1)] for part, count in zip(parts, counts, strict=True)
     ]
-    aside = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *taken]))
-    return aside, np.setdiff1d(np.arange(len(clients)), aside, assume_unique=True)
+    return _apart(np.concatenate([np.empty(0, dtype=np.int64), *chosen]), len(clients))
 
 
 def choose(clients: Rows, count: int, seed: int) -> Rows:
@@ -348,6 +366,17 @@ def choose(clients: Rows, count: int, seed: int) -> Rows:
         seed: at least 0.
     """
     return np.sort(_generator(seed, 7).permutation(clients)[:count])
+
+
+def _apart(aside: Rows, count: int) -> tuple[Rows, Rows]:
+    """(rows set aside, rows kept), both ascending."""
+    marks = np.zeros(count, np.bool_)
+    marks[aside] = True
+    return np.flatnonzero(marks), np.flatnonzero(~marks)
+
+
+def _ascending(clients: NDArray[Any]) -> bool:
+    return bool((clients[1:] >= clients[:-1]).all())
 
 
 def _enough(labels: Rows, clients: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,11 @@ class InputScale:
 
     shift: NDArray[np.float64]
     spread: NDArray[np.float64]
+
+    @property
+    def digest(self) -> str:
+        """Tells it from other scales."""
+        return hashlib.sha256(repr((self.shift.tolist(), self.spread.tolist())).encode()).hexdigest()
 
     def scaled(self, inputs: NDArray[Any], rows: Rows, dtype: str) -> NDArray[Any]:
         """The inputs of these rows, scaled.

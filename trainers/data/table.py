@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,6 @@ from trainers.data.partitions import Rows
 from trainers.data.vocabulary import numbered
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
-
-_LARGE = 64 * 2**20  # bytes of inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +49,9 @@ class Table:
         labels: labels in the order of their class numbers; None if labels are the numbers, or targets no classes.
         onehot: (features,) True for features that are one-hot; None if inputs come from one column.
         groups: (examples of main,) group of the example's class; None without such a column.
+        lowest: smallest number of the inputs of `main`.
+        highest: largest number of the inputs of `main`.
+        key: its name in the cache; None if it is not kept there.
     """
 
     main: TablePart
@@ -63,6 +62,9 @@ class Table:
     labels: Labels | None = None
     onehot: NDArray[np.bool_] | None = None
     groups: Rows | None = None
+    lowest: float = 0.0
+    highest: float = 0.0
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class Classes:
     count: int | None = None
 
 
-def load(source: DataSource, names: Names, test: Names | None, classes: Classes | None, path: str) -> Table:
-    """The checked examples of a data set; cached while its files do not change.
+def read(source: DataSource, names: Names, test: Names | None, classes: Classes | None, path: str) -> Table:
+    """The checked examples of a data set.
 
     Args:
         source: the data.
@@ -91,46 +93,30 @@ def load(source: DataSource, names: Names, test: Names | None, classes: Classes 
     Raises:
         SpecError: the data has another format, or a column is missing or invalid.
     """
-    return _load(source, source.stamp(), names, test, classes, path)
-
-
-def forget(table: Table) -> None:
-    """Ends the caching of large tables, whose examples a model now holds in its own form.
-
-    Args:
-        table: from `load`.
-    """
-    held = [part.inputs.nbytes for part in (table.main, table.test) if part is not None]
-    if sum(held) > _LARGE:
-        _load.cache_clear()
-
-
-@lru_cache(maxsize=2)
-def _load(
-    source: DataSource, stamp: Hashable, names: Names, test: Names | None, classes: Classes | None, path: str
-) -> Table:
     reader = source.reader((names,) if test is None else (names, test), path)
     keys = ("inputs", "targets", "client")
-    read = [reader.part(names, {key: join(path, key) for key in keys}, classes is not None)]
+    found = [reader.part(names, {key: join(path, key) for key in keys}, classes is not None)]
     mask = None
     if test is not None:
         place = join(path, "test")
-        read.append(reader.part(test, {key: join(place, key) for key in keys}, classes is not None))
-        _require_alike(read[0], read[1], path, place)
+        found.append(reader.part(test, {key: join(place, key) for key in keys}, classes is not None))
+        _require_alike(found[0], found[1], path, place)
     if names.mask is not None:
-        mask = reader.mask(names.mask, len(read[0].targets), join(path, "test"))
+        mask = reader.mask(names.mask, len(found[0].targets), join(path, "test"))
     groups = None
     if names.groups is not None:
-        groups = reader.groups(names.groups, len(read[0].targets), join(path, "partition.groups"))
-    inputs, tokens, onehot = _inputs(read, names, join(path, "inputs"))
-    targets, labels = [part.targets for part in read], None
+        groups = reader.groups(names.groups, len(found[0].targets), join(path, "partition.groups"))
+    inputs, tokens, onehot = _inputs(found, names, join(path, "inputs"))
+    targets, labels = [part.targets for part in found], None
     if classes is not None:
         targets, labels = class_labels.numbered(targets, classes.labels, classes.count, path)
     parts = [
-        TablePart(one, other, part.clients, part.people) for one, other, part in zip(inputs, targets, read, strict=True)
+        TablePart(one, other, part.clients, part.people)
+        for one, other, part in zip(inputs, targets, found, strict=True)
     ]
     held_out = parts[1] if test is not None else None
-    return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot, groups)
+    ends = float(inputs[0].min()), float(inputs[0].max())
+    return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot, groups, *ends)
 
 
 def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) -> None:

@@ -29,7 +29,8 @@ from trainers.data.folder import VARIABLE
 from trainers.data.partitions import ClientRows, Rows
 from trainers.data.scaling import SCALES, fit
 from trainers.data.sides import TEST
-from trainers.data.table import Classes, Table, TablePart, forget, load
+from trainers.data.table import Classes, Table, TablePart
+from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
@@ -222,20 +223,26 @@ def build(settings: TableTask, dtype: str) -> Problem:
     counts = {name: count for name, count in (("classes", settings.classes), ("vocabulary", table.tokens)) if count}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
-    def of(part: TablePart, groups: Sequence[Rows]) -> Examples:
-        def inputs(rows: Rows) -> NDArray[Any]:
+    def of(side: str, groups: Sequence[Rows]) -> Examples:
+        part = table.main if side == "main" else held_out
+        whole = part.inputs.dtype.kind in WHOLE
+
+        def some(rows: Rows) -> NDArray[Any]:
             if scale is not None:
                 return scale.scaled(part.inputs, rows, dtype)
-            chosen = part.inputs[rows]
-            return chosen if chosen.dtype.kind in WHOLE else chosen.astype(dtype, copy=False)
+            return part.inputs[rows] if whole else part.inputs[rows].astype(dtype, copy=False)
 
-        return examples(groups, inputs, part.targets, "classes" if classified else "numbers")
+        as_they_are = scale is None and (whole or part.inputs.dtype == dtype)
+        change = None if as_they_are else [dtype, None if scale is None else scale.digest]
+        kind: Literal["classes", "numbers"] = "classes" if classified else "numbers"
+        return examples(groups, lambda rows: in_order(table, side, rows, some, change), part.targets, kind)
 
+    tested = "main" if table.test is None else "test"
     problem = Problem(
         model=settings.model,
-        train=of(table.main, settings.parts),
-        test=of(held_out, settings.test) if settings.test else None,
-        central=None if settings.central is None else of(table.main, (settings.central,)),
+        train=of("main", settings.parts),
+        test=of(tested, settings.test) if settings.test else None,
+        central=None if settings.central is None else of("main", (settings.central,)),
         model_settings={**counts, **settings.model_settings},
     )
     forget(table)

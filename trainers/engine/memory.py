@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import warnings
 from functools import cache
 from typing import Any
 
@@ -57,7 +58,9 @@ def owned(array: NDArray[Any], like: Tensor) -> Tensor:
         array: the numbers.
         like: a tensor with the type and device of the result.
     """
-    tensor = torch.as_tensor(native(array)).to(like)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # tensors of examples are only read
+        tensor = torch.as_tensor(native(array)).to(like)
     return tensor if tensor.data_ptr() % _LINE == 0 else tensor.clone()
 
 

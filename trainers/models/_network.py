@@ -386,7 +386,8 @@ class Network:
         Raises:
             SpecError: the module takes whole numbers, and int64 cannot hold the inputs.
         """
-        if self.whole and (examples.inputs.dtype.kind not in WHOLE or int(examples.inputs.max()) >= 2**63):
+        kind = examples.inputs.dtype
+        if self.whole and (kind.kind not in WHOLE or (kind == np.uint64 and int(examples.inputs.max()) >= 2**63)):
             raise SpecError(
                 "task: inputs must be whole numbers below 2^63, as the first ones for training are, got "
                 f"{examples.inputs.dtype} up to {examples.inputs.max()}",

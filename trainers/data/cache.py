@@ -1,0 +1,224 @@
+"""A cache of files that are made once, below ~/.cache/driftline/data: converted tables, checksums, downloads.
+
+An entry is a folder whose name is a hash of what it is made of. It is made under another name and renamed when it is
+whole, so that a process that is killed leaves no half entry; a lock for each entry keeps two processes from making it
+twice, and ends with its process. An entry that was cut or overwritten is made again. The least recently used entries
+are removed when all together exceed the limit, $DRIFTLINE_CACHE_GIB; files that a process has mapped live on until it
+ends. Where the folder cannot be written to, nothing is cached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trainers import own_files
+
+VARIABLE = "DRIFTLINE_CACHE_GIB"
+_DEFAULT_GIB = 50.0
+
+T = TypeVar("T")
+
+_SEAL = "entry.json"
+_DIGEST = "sha256"
+_LARGE = 32 * 2**20  # bytes of a file whose checksum is remembered
+_SETTLED_S = 2.0  # a file that was changed a moment ago may change again without another time
+_LOCK = ".lock"
+_WHOLE = 64 * 2**20  # bytes of a file that are all checked
+_BLOCKS, _BLOCK = 256, 2**16  # of a larger one
+
+
+def key(*parts: Any) -> str:
+    """The name of an entry that is made of these JSON-compatible facts."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def entry(name: str, make: Callable[[Path], None], read: Callable[[Path], T]) -> T | None:
+    """What an entry holds, which is made if it is missing or damaged.
+
+    Args:
+        name: from `key`.
+        make: writes the entry's files into an empty folder.
+        read: reads or maps the files of the entry's folder; a later removal does no harm.
+
+    Returns:
+        None where nothing can be cached: there is no home, the disk is full, or the limit is 0.
+
+    Raises:
+        Exception: what `make` raises, except an OSError, which a full disk raises.
+    """
+    limit = _limit()
+    root = _root() if limit > 0 else None
+    if root is None:
+        return None
+    folder = root / name
+    try:
+        with _locked(root / f"{name}{_LOCK}"):
+            if not _whole(folder):
+                _remove(folder)
+                _make(folder, make)
+            os.utime(folder)  # the time of its last use
+            result = read(folder)
+            _evict(root, folder, limit)
+    except OSError:
+        return None
+    return result
+
+
+def digest(file: Path) -> str:
+    """The SHA-256 of a file. That of a large one is remembered until its size, time or place on the disk changes.
+
+    Args:
+        file: absolute.
+    """
+    facts = file.stat()
+    if facts.st_size < _LARGE or time.time() - facts.st_mtime < _SETTLED_S:
+        return _digest(file)
+    known = key("digest", str(file), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_dev)
+
+    def make(folder: Path) -> None:
+        own_files.put_new(folder / _DIGEST, _digest(file).encode())
+
+    return entry(known, make, lambda folder: (folder / _DIGEST).read_text(encoding="ascii")) or _digest(file)
+
+
+def _root() -> Path | None:
+    """The folder of the cache, made if it is missing; None if it cannot be had or is somebody else's."""
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "driftline" / "data"
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_files.require_folder(root)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return None
+    return root if os.access(root, os.W_OK) else None
+
+
+def _limit() -> float:
+    """Bytes of all entries."""
+    try:
+        return float(os.environ.get(VARIABLE) or _DEFAULT_GIB) * 2**30
+    except ValueError:
+        return _DEFAULT_GIB * 2**30
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Waits for a lock, whose file may have been removed with its entry and made anew by then."""
+    while True:
+        descriptor = own_files.append(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _names(path, descriptor):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _make(folder: Path, make: Callable[[Path], None]) -> None:
+    for left in folder.parent.glob(f"{folder.name}.*{own_files.DRAFT}"):  # by a process that was killed
+        _remove(left)
+    draft = Path(tempfile.mkdtemp(suffix=own_files.DRAFT, prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        make(draft)
+        sums = {file.name: _checksum(file) for file in sorted(draft.iterdir())}
+        for name in sums:
+            _flush(draft / name)
+        own_files.put_new(draft / _SEAL, json.dumps(sums).encode())
+        os.rename(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _whole(folder: Path) -> bool:
+    """Whether an entry has all of its files, as they were written."""
+    try:
+        with own_files.read(folder / _SEAL) as text:
+            sums = json.load(text)
+        return bool(all(_checksum(folder / name) == said for name, said in sums.items()))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _checksum(file: Path) -> list[int]:
+    """[size, CRC-32]; of a large file, the CRC-32 of blocks that are spread over it."""
+    size = file.stat().st_size
+    starts = range(0, size, _BLOCK) if size <= _WHOLE else range(0, size - _BLOCK + 1, (size - _BLOCK) // _BLOCKS)
+    result = 0
+    with file.open("rb") as opened:
+        for start in starts:
+            opened.seek(start)
+            result = zlib.crc32(opened.read(_BLOCK), result)
+    return [size, result]
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def _evict(root: Path, kept: Path, limit: float) -> None:
+    """Removes what killed processes left, and the least recently used entries until all fit."""
+    ages: list[tuple[float, int, Path]] = []
+    for folder in root.iterdir():
+        with contextlib.suppress(OSError):
+            if folder.suffix == own_files.DRAFT:
+                _remove_if_free(folder, root / f"{folder.name.partition('.')[0]}{_LOCK}")
+            elif folder.is_dir() and folder != kept:
+                ages.append((folder.stat().st_mtime, _size(folder), folder))
+    total = _size(kept) + sum(size for _, size, _ in ages)
+    for _, size, folder in sorted(ages):
+        if total <= limit:
+            return
+        if _remove_if_free(folder, root / f"{folder.name}{_LOCK}"):
+            total -= size
+
+
+def _remove_if_free(folder: Path, lock: Path) -> bool:
+    """Removes a folder and its lock, unless a process holds the lock."""
+    with contextlib.suppress(OSError):
+        descriptor = own_files.append(lock)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+            lock.unlink()
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink()
+        else:
+            shutil.rmtree(folder)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

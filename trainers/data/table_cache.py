@@ -1,0 +1,143 @@
+"""Large tables, converted once: their arrays are files of the cache, which every process maps into its memory.
+
+A table is kept by the checksum of its data, the columns and the code that reads them; its inputs in the order of the
+clients also by the rows, unless they are all rows as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, replace
+from functools import cache as once
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import cache
+from trainers.data.columns import Names
+from trainers.data.data_source import DataSource
+from trainers.data.partitions import Rows, all_in_order
+from trainers.data.table import Classes, Table, TablePart, read
+
+_KEPT = 32 * 2**20  # bytes of files from which a table is kept
+_HELD = 64 * 2**20  # bytes of inputs that stay in memory beside the model
+_ROWS = 2**16  # at once
+_FACTS = "table.json"
+_ARRAYS = ("inputs", "targets", "clients", "people")
+
+
+def load(source: DataSource, names: Names, test: Names | None, classes: Classes | None, path: str) -> Table:
+    """The checked examples of a data set; cached while its files do not change.
+
+    Args:
+        source: the data.
+        names: names of the columns.
+        test: names of separate columns for testing; None without them.
+        classes: None if targets are numbers to predict.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: the data has another format, or a column is missing or invalid.
+    """
+    return _load(source, source.stamp(), names, test, classes, path)
+
+
+def forget(table: Table) -> None:
+    """Ends the caching in memory of large tables, whose examples a model now holds in its own form.
+
+    Args:
+        table: from `load`.
+    """
+    held = [part.inputs.nbytes for part in (table.main, table.test) if part is not None]
+    if sum(held) > _HELD and table.key is None:
+        _load.cache_clear()
+
+
+@lru_cache(maxsize=2)
+def _load(
+    source: DataSource, stamp: Hashable, names: Names, test: Names | None, classes: Classes | None, path: str
+) -> Table:
+    if source.size < _KEPT:
+        return read(source, names, test, classes, path)
+    facts = [None if one is None else asdict(one) for one in (names, test, classes)]
+    key = cache.key("table", source.digest(), source.name, facts, _code(getattr(source.format, "__file__", None)))
+    table = cache.entry(key, lambda folder: _write(folder, read(source, names, test, classes, path)), _read)
+    return read(source, names, test, classes, path) if table is None else replace(table, key=key)
+
+
+def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray[Any]], facts: Any) -> NDArray[Any]:
+    """`some(rows)`; of a table that is kept, from the cache.
+
+    Args:
+        table: the table.
+        side: "main" or "test".
+        rows: of this side.
+        some: maps rows to their inputs, row by row.
+        facts: JSON-compatible, that tell `some` from other functions; None if it changes nothing.
+    """
+    part = table.main if side == "main" else table.test
+    assert part is not None
+    if table.key is None or len(rows) <= _ROWS:
+        return some(rows)
+    if facts is None and len(rows) == len(part.inputs) and all_in_order(rows):
+        return part.inputs
+    name = cache.key("order", table.key, side, hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest(), facts)
+
+    def write(folder: Path) -> None:
+        first = some(rows[:1])
+        result = np.lib.format.open_memmap(folder / "inputs.npy", "w+", first.dtype, (len(rows), *first.shape[1:]))
+        for start in range(0, len(rows), _ROWS):
+            result[start : start + _ROWS] = some(rows[start : start + _ROWS])
+        result.flush()
+
+    inputs = cache.entry(name, write, lambda folder: _mapped(folder / "inputs.npy"))
+    return some(rows) if inputs is None else inputs
+
+
+def _write(folder: Path, table: Table) -> None:
+    for side, part in (("main", table.main), ("test", table.test)):
+        for name in _ARRAYS if part is not None else ():
+            _save(folder / f"{side}_{name}.npy", getattr(part, name))
+    for name in ("mask", "onehot", "groups"):
+        _save(folder / f"{name}.npy", getattr(table, name))
+    facts = {name: getattr(table, name) for name in ("sha256", "tokens", "labels", "lowest", "highest")}
+    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _save(path: Path, array: NDArray[Any] | None) -> None:
+    if array is not None:
+        np.save(path, array, allow_pickle=False)
+
+
+def _read(folder: Path) -> Table:
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    facts["labels"] = None if facts["labels"] is None else tuple(facts["labels"])
+    main, test = (
+        TablePart(*(_mapped(folder / f"{side}_{name}.npy") for name in _ARRAYS))
+        if (folder / f"{side}_inputs.npy").exists()
+        else None
+        for side in ("main", "test")
+    )
+    assert main is not None
+    more = {name: _mapped(folder / f"{name}.npy") for name in ("mask", "onehot", "groups")}
+    return Table(main=main, test=test, **more, **facts)
+
+
+def _mapped(path: Path) -> Any:
+    """An array of a file, mapped; None without one."""
+    if not path.exists():
+        return None
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return np.asarray(array) if array.size else np.load(path, allow_pickle=False)
+
+
+@once
+def _code(own: str | None) -> str:
+    """A hash of the code that makes tables; `own` is the file of the format."""
+    files = sorted([*Path(__file__).parent.rglob("*.py"), *([Path(own)] if own else [])])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
