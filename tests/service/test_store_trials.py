@@ -326,6 +326,15 @@ def test_a_report_of_progress_without_rounds_is_refused(store: Store) -> None:
     assert store.trials.get(study, trial).checkpoint == "file:///c49"
 
 
+def test_a_program_may_leave_rounds_out(store: Store) -> None:
+    study, attempt, (trial, _) = driven(store, program={"command": ["train"]})
+    store.trials.start_pack(study, attempt, "p1", [trial])
+    for rounds in (range(1, 5), range(20, 30, 10), range(600, 601)):
+        store.curves.report(study, report(attempt, trial, rounds))
+    assert store.curves.columns(study)[trial]["round"] == [1, 2, 3, 4, 20, 600]
+    assert store.trials.get(study, trial).rounds_done == 600
+
+
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
     study, attempt, (trial, _) = driven(store)
     store.trials.start_pack(study, attempt, "p1", [trial])
