@@ -32,6 +32,12 @@ def _seconds(text: Any) -> float:
     return seconds
 
 
+def _switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"must be true or false, got {text!r}")
+    return text == "true"
+
+
 def _networks(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
@@ -117,6 +123,9 @@ class ServiceSettings(BaseModel):
         (),
         description="addresses and networks of your proxies, separated by commas: `10.0.0.7,10.244.0.0/16`. The audit "
         "trail then records the client that X-Forwarded-For names; the header is ignored from any other address",
+    )
+    programs: Annotated[bool, BeforeValidator(_switch)] = Field(
+        False, description="whether studies may have [programs of their own](programs.md#on-a-service): true or false"
     )
     silent_seconds: Annotated[float, BeforeValidator(_seconds)] = Field(
         SILENT_S, description="seconds for which a live driver may be silent beyond its lease before it is replaced; 60"

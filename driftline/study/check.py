@@ -21,7 +21,7 @@ from driftline.study.all_errors import ENTRY, every_error
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
-from driftline.study.program import Program
+from driftline.study.program import SERVED, Program
 from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
@@ -117,12 +117,8 @@ def _checked_program(study: Study, program: Program) -> list[str]:
     """As `check`, for a study of a program: what needs no trial of it."""
     remarks, errors = [], Errors()
     _check_sizes(study)
-    for name in program.files:
-        if not Path(program.folder, name).exists():
-            errors.add(InvalidSpec("program.files", f"must exist in {program.folder}, got {shown(name)}"))
-    if shutil.which(program.command[0], path=_search_path(program)) is None:
-        problem = f"must begin with a program that can be started, got {shown(program.command[0])}"
-        errors.add(InvalidSpec("program.command", problem))
+    if program.folder != SERVED:
+        errors.add_all(_missing_here(program))
     for index in range(len(study.methods)):
         with errors.collected():
             _check_constraints(study, index)
@@ -132,6 +128,16 @@ def _checked_program(study: Study, program: Program) -> list[str]:
         _check_scale(study)
     errors.raise_any()
     return [*remarks, *cost_remark(study), *_confirmation(study.budget)]
+
+
+def _missing_here(program: Program) -> Iterator[InvalidSpec]:
+    """What the program needs and this computer lacks."""
+    for name in program.files:
+        if not Path(program.folder, name).exists():
+            yield InvalidSpec("program.files", f"must exist in {program.folder}, got {shown(name)}")
+    if shutil.which(program.command[0], path=_search_path(program)) is None:
+        problem = f"must begin with a program that can be started, got {shown(program.command[0])}"
+        yield InvalidSpec("program.command", problem)
 
 
 def _search_path(program: Program) -> str:

@@ -35,6 +35,9 @@ from driftline.study.validation import Errors, Real, Section
 from search_spaces.parameters import Choice
 from trainers import hint, shown, step
 
+SERVED = ""
+"""Folder of a program that a service runs: each trial has one of its own, on the node where it is trained."""
+
 MOST_NAMES = 200
 """Most metrics, costs, variables and files of a program."""
 
@@ -78,7 +81,8 @@ class Program(Section):
         env: Variables that are added to its environment.
         silence: Seconds without a report line after which it is ended.
         grace: Seconds that it gets between SIGTERM and SIGKILL; a stop of its study waits for 120 s in all.
-        folder: Folder that `files` are relative to: that of the study's file, or the working directory.
+        folder: Folder that `files` are relative to: that of the study's file, or the working directory; `SERVED` on a
+            service.
         function: A Python function in place of a command, pickled; made by ``Study(program=train)``.
         source: Text of that function.
     """

@@ -5,7 +5,7 @@
     dependencies                             FastAPI dependencies of the routes
     auth                                     bearer tokens of Driftline and of OpenID Connect issuers
     request_bodies, rate_limits, pagination  bound what a request may cost
-    allowed_files                            which files a study may name
+    allowed_files, allowed_programs          which files a study may name; which programs it may bring
     study_checks, check_process              check studies before they are stored; in separate processes
     study_estimate                           what a study's budget says of its cost
     computed_results, result_process         computes results; those of large studies in a process of its own

@@ -1,6 +1,5 @@
 """Which files and functions a study may name: on a service, only those that the operator allows.
 
-Programs of people's own are refused: they run on the computers of those who start them.
 The task npz names a file, which the service and its workers open. Without this limit, anybody who may submit a study
 could read any file on these machines. A model names a function that is called: without a limit, any program could be
 run there.
@@ -35,9 +34,6 @@ def only_under(roots: Sequence[Path], check: Check) -> Check:
     folders = [Path(os.path.realpath(root)) for root in roots]
 
     def checked(body: Mapping[str, Any]) -> CheckedStudy:
-        if body.get("program") is not None:
-            problem = "a service runs no programs: run the study on your own computer, with `driftline run`"
-            raise InvalidSpec("program", problem)
         task = body.get("task")
         if isinstance(task, Mapping):
             for place, name in _named(task, "task"):

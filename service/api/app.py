@@ -12,6 +12,7 @@ from fastapi.middleware.gzip import GZipMiddleware
 from driftline.wire.budgets import CheckedStudy
 from service.api import error_responses, study_checks
 from service.api.allowed_files import only_under
+from service.api.allowed_programs import AllowedPrograms
 from service.api.auth.tokens import Tokens
 from service.api.computed_results import computed_frontier, computed_page
 from service.api.dependencies import Context, known_parameters
@@ -39,6 +40,7 @@ def create_app(
     check: Callable[[Mapping[str, Any]], CheckedStudy] = study_checks.check,
     limits: Limits | None = None,
     data_roots: Sequence[Path] | None = None,
+    programs: AllowedPrograms | None = None,
     streams: StreamLimits | None = None,
     heartbeat_s: float = HEARTBEAT_S,
     poll_s: float = POLL_S,
@@ -56,6 +58,7 @@ def create_app(
         limits: Sizes, rates and default quotas; default: `Limits()`.
         data_roots: Folders that must contain every file that a study names; None allows all files, for a personal
             service.
+        programs: What it allows to the programs of studies; None checks nothing, for a personal service.
         streams: How many event streams may be open; default: `StreamLimits()`.
         heartbeat_s: Event streams send a comment after this much silence.
         poll_s: Seconds between two polls for new events of a study.
@@ -74,6 +77,7 @@ def create_app(
         docs_url=None,  # its page loads scripts from a CDN
     )
     allowed = limits or Limits()
+    check = check if data_roots is None else only_under(data_roots, check)
     metrics = Metrics(store)
     stopping = Event()
     app.state.context = Context(
@@ -81,7 +85,7 @@ def create_app(
         tokens=tokens,
         frontier=frontier or partial(computed_frontier, store),
         page=page or partial(computed_page, store),
-        check=check if data_roots is None else only_under(data_roots, check),
+        check=check if programs is None else programs.before(check),
         stopping=stopping,
         streams=Streams(
             store,

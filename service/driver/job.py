@@ -30,7 +30,8 @@ class PackJob:
         members: For each trial, the prefix of its checkpoints at rungs; empty without rungs.
         cpus: CPU cores it may use.
         gpus: GPUs it may use, below 1 a share of one.
-        place: For a program: path of its trial's log and working files, without their endings.
+        place: For a program: path of its trial's log and working files, without their endings; "" takes a new folder
+            of the node, which is removed with the trial.
         files: For a program: folder with the copy of its files; "" starts it in its own folder.
         chunk_seconds: Duration of a step.
         checkpoint_seconds: Time between checkpoints.

@@ -15,6 +15,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import InvalidSpec, Unavailable
 from driftline.extras import missing
 from driftline.study.yaml_files import parse
+from service.api.allowed_programs import AllowedPrograms
 from service.api.app import create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
 from service.api.check_process import check_processes
@@ -148,6 +149,7 @@ class Service:
             check=check_processes(
                 (data_dir(),), self._settings.secret_files
             ),  # submitted studies may read no other files
+            programs=AllowedPrograms(enabled=self._settings.programs),
             wake=lambda: wake(woken),
         )
         add_pages(app)

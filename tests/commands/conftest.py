@@ -104,7 +104,15 @@ def gate(drivers: Drivers) -> threading.Event:
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -> Iterator[Service]:
+def settings() -> dict[str, str]:
+    """Further variables of the service."""
+    return {}
+
+
+@pytest.fixture
+def service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, settings: dict[str, str]
+) -> Iterator[Service]:
     """A service in this process; DRIFTLINE_URL and DRIFTLINE_TOKEN lead to it."""
 
     def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
@@ -113,9 +121,8 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers) -
     kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
     monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     home = tmp_path / "home"
-    made = Service(
-        read_service({"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none"}), host="127.0.0.1", port=0
-    )
+    given = {"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none", **settings}
+    made = Service(read_service(given), host="127.0.0.1", port=0)
     monkeypatch.setenv("DRIFTLINE_URL", made.url)
     monkeypatch.setenv("DRIFTLINE_TOKEN", (home / "admin-token").read_text().strip())
     environment.cache_clear()

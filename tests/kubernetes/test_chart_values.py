@@ -32,6 +32,7 @@ WRONG = {
     "studies.labels.team=federated learning": "team",
     "studies.workers.nodeSelector.gpu model=a100": "gpu model",
     "studies.launcher=slurm": "launcher",
+    "studies.programs=yes": "programs",
     "studies.workers.gpus=-1": "gpus",
     "studies.workers.gpus=0.5": "gpus",
     "studies.workers.cpu=lots": "cpu",

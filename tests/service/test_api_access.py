@@ -446,6 +446,13 @@ def test_who_names_the_client_of_a_failed_authentication(
     assert noted(sqlite_store, trusted, *forwarded) == client
 
 
+def test_the_setting_for_programs() -> None:
+    given = ({"DRIFTLINE_PROGRAMS": text} for text in ("true", "false", ""))
+    assert [read_service(settings).programs for settings in given] == [True, False, False]
+    with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_PROGRAMS: must be true or false, got 'yes'$"):
+        read_service({"DRIFTLINE_PROGRAMS": "yes"})
+
+
 def test_the_setting_for_trusted_proxies() -> None:
     given = {"DRIFTLINE_TRUSTED_PROXIES": " 10.0.0.7, fd00::/8,,10.244.0.0/16 "}
     assert read_service(given).trusted_proxies == ("10.0.0.7", "fd00::/8", "10.244.0.0/16")

@@ -12,6 +12,7 @@ import yaml
 
 from driftline.errors import InvalidSpec, Unavailable
 from service.api import study_checks
+from service.api.allowed_programs import AllowedPrograms
 from service.api.check_process import CHECK_BYTES, PROCESSES, CheckProcesses, check_bytes
 from service.store.store import Store
 from tests.waiting import until
@@ -60,8 +61,8 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
                 assert "in a folder that this service allows" in caught.value.problem
         program = {"command": ["sh", "-c", "true"], "metrics": {"loss": "falls"}}
         own = {"methods": [{"label": "mine", "space": {}}], "program": program}
-        with pytest.raises(InvalidSpec, match=r"^program: a service runs no programs: run the study on your own"):
-            checks({key: value for key, value in GOOD.items() if key != "task"} | own)
+        with pytest.raises(InvalidSpec, match=r"^program: this service runs no programs \(studies.programs in "):
+            AllowedPrograms().before(checks)({key: value for key, value in GOOD.items() if key != "task"} | own)
         with running(sqlite_store, check=checks) as service, service.client() as client:
             assert client.create(GOOD).spec == study_checks.check(GOOD).spec
             with pytest.raises(InvalidSpec, match=r"methods\[0\].name: no method"):

@@ -5,6 +5,7 @@
     process       the program and its processes, which end with its trial
     saved_folder  a checkpoint folder as one object
     program_pack  one trial as a pack of one, in place of `trainers.Pack`
+    node_folder   a folder of the trial's node, for programs of a service
 
 The files between worker and program: docs/programs.md. Nothing here is imported by a program.
 """

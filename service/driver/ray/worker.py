@@ -28,6 +28,7 @@ from driftline.wire.curve_codec import Columns, encode
 from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import MARK, PackJob
+from service.driver.programs.node_folder import NodeFolder
 from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.saved_folder import Damaged
@@ -65,6 +66,7 @@ class Worker(Trainable):
         self.stop_requested = False
 
     pack: Any = None
+    node_folder: NodeFolder | None = None
 
     def cleanup(self) -> None:
         """Ends a program that still runs, with the worker."""
@@ -74,6 +76,9 @@ class Worker(Trainable):
         if isinstance(self.pack, ProgramPack):
             self.pack.close()
         self.pack = None
+        if self.node_folder is not None:
+            self.node_folder.close()
+        self.node_folder = None
 
     def request_stop(self) -> None:
         """Makes the pack write a checkpoint and end at its next step. Ray runs this between two steps."""
@@ -137,6 +142,9 @@ class Worker(Trainable):
             if job.code not in ("", code_digest()):
                 report["code"], report["done"] = code_digest(), True
                 return
+            if "program" in job.document and not job.place:
+                self.node_folder = NodeFolder(job)
+                job = self.job = self.node_folder.job
             self.pack, report["checkpoint"], report["remark"] = build(job)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)

@@ -52,7 +52,7 @@ class Search:
         gpus: GPUs for each pack, below 1 a share of one.
         build_sampler: Builds a label's sampler.
         options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds, files.
-        trials: Folder for the logs and working files of programs.
+        trials: Folder for the logs and working files of programs; "" as in `PackJob.place`.
 
     Attributes:
         study_plan: How trials are asked for and packed; None before `load`.
@@ -307,7 +307,7 @@ class Search:
             width=self._width(launch) if self._separate(launch) else 0,
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
-            place=checkpoints.join(self._trials, f"{first.label}-{first.phase}-{first.number}"),
+            place=self._trials and checkpoints.join(self._trials, f"{first.label}-{first.phase}-{first.number}"),
             **self._options,
         )
         self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))
