@@ -7,7 +7,7 @@ import logging
 from importlib.metadata import version
 
 _LOG = logging.getLogger(__name__)
-KNOWN = {"optuna": "5.0"}
+KNOWN = {"optuna": "5.0", "ray": "2.60"}
 """Library -> the minor version for which tests compare the shortcut with the public way."""
 
 

@@ -232,7 +232,7 @@ def test_an_old_ray_is_refused(ray: FakeRay) -> None:
     made = launcher(ray)
     made.start(STUDY)
     seen = made.seen("s1")
-    assert seen == Seen(False, "the Ray cluster must run Ray 2.60 or newer, it runs 2.54.1: upgrade it", hopeless=True)
+    assert seen == Seen(False, "the Ray cluster must run Ray 2.58 or newer, it runs 2.54.1: upgrade it", hopeless=True)
 
 
 def test_a_python_without_what_a_driver_needs_is_hopeless(ray: FakeRay) -> None:

@@ -27,6 +27,7 @@ from service.driver.ray.capacity import Node, require, slots
 from service.driver.ray.environment import environment
 from service.driver.ray.worker_output import logged
 from service.file_locks import own_folder
+from service.known_versions import KNOWN, known
 
 if TYPE_CHECKING:
     from service.driver.ray.early_ray import EarlyRay
@@ -233,7 +234,8 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
     except Exception as error:
         where = "on this machine" if address is None else f"at {address}"
         raise Unavailable(f"Ray {where} must start and answer, got {type(error).__name__}: {error}") from error
-    _LOG.info("Ray answers after %.1f s", time.monotonic() - started)
+    how = "" if known("ray") else f", used without shortcuts, slower: they are for {KNOWN['ray']}"
+    _LOG.info("Ray %s answers after %.1f s%s", _ray().__version__, time.monotonic() - started, how)
 
 
 def _shut_down() -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from driftline.errors import InvalidSpec, Unavailable
 from service.driver.ray import mutex
+from service.known_versions import known
 
 _CORRECT = "correct --ray-address or DRIFTLINE_RAY_ADDRESS"
 _CONNECT_S = 2.0
@@ -32,7 +33,10 @@ def wait(address: str, progress: Callable[[str], None], patient: Callable[[], bo
     """
     deadline = time.monotonic() + mutex.TURN_S
     told = False
-    host, port = _target(address)
+    found = _target(address)
+    if found is None:
+        return
+    host, port = found
     while True:
         try:
             socket.create_connection((host, port), _CONNECT_S).close()
@@ -49,13 +53,15 @@ def wait(address: str, progress: Callable[[str], None], patient: Callable[[], bo
         time.sleep(_LOOK_S)
 
 
-def _target(address: str) -> tuple[str, int]:
-    """Host and port to which Ray will connect."""
+def _target(address: str) -> tuple[str, int] | None:
+    """Host and port to which Ray will connect; None if only Ray knows them, and its version is unknown."""
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
     try:
-        if "://" in address:
-            parts = urlsplit(address)
+        if address == "auto" and not known("ray"):
+            return None
+        if "://" in address or not known("ray"):
+            parts = urlsplit(address if "://" in address else f"//{address}")
         else:
             services = importlib.import_module("ray._private.services")
             parts = urlsplit(f"//{services.canonicalize_bootstrap_address(address)}")

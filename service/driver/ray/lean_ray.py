@@ -1,21 +1,36 @@
 """Changes what Ray and Tune do at their start: leaves out what nobody here needs, and keeps signals away from Ray.
 
-Replaces private parts of Ray 2.60 for a while.
+Replaces private parts of the known version of Ray for a while (service/known_versions.py); with another one nothing is
+replaced. Studies then start later, have more processes, and an interrupt ends Ray's too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from service.known_versions import known
+
 START_WORKER = Path(__file__).with_name("start_worker.py")
 """Runs a worker's program; takes the place of Ray's `setup_worker.py`."""
+Shortcut = Callable[[], contextlib.AbstractContextManager[None]]
 
 
+def shortcut(make: Shortcut) -> Shortcut:
+    """The context manager that `make` makes, if Ray is the known version; otherwise one that does nothing."""
+
+    @functools.wraps(make)
+    def chosen() -> contextlib.AbstractContextManager[None]:
+        return make() if known("ray") else contextlib.nullcontext()
+
+    return chosen
+
+
+@shortcut
 @contextlib.contextmanager
 def fewer_processes() -> Iterator[None]:
     """For `ray.init`: starts neither the autoscaler's monitor nor the dashboard's server, for which it would wait.
@@ -30,6 +45,7 @@ def fewer_processes() -> Iterator[None]:
         yield
 
 
+@shortcut
 @contextlib.contextmanager
 def own_session() -> Iterator[None]:
     """For `ray.init`: signals to the process group of this process do not reach Ray's processes.
@@ -46,6 +62,7 @@ def own_session() -> Iterator[None]:
         yield
 
 
+@shortcut
 @contextlib.contextmanager
 def own_modules() -> Iterator[None]:
     """For `ray.init`: workers import nothing from this process's working directory and the folder of its script.
@@ -63,6 +80,7 @@ def own_modules() -> Iterator[None]:
         yield
 
 
+@shortcut
 @contextlib.contextmanager
 def waiting_workers() -> Iterator[None]:
     """For a private Ray: Tune's actors need no runtime environment, so that they take the workers that already wait.
@@ -74,6 +92,7 @@ def waiting_workers() -> Iterator[None]:
         yield
 
 
+@shortcut
 @contextlib.contextmanager
 def lean_fit() -> Iterator[None]:
     """For Tune's `fit`: keeps workers that are starting, and imports no MLflow, W&B and Comet to count callbacks.

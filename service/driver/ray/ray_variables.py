@@ -8,6 +8,7 @@ import secrets
 import sys
 
 from service.cores import usable_cores
+from service.known_versions import known
 
 _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 _MOST_EARLY = 8
@@ -22,10 +23,11 @@ def read_again() -> None:
 
     A process that still expects the token of an earlier Ray rejects every call from the new one, and its actors are
     destroyed as if nothing referred to them. The settings come before the token: a thread of the earlier Ray may still
-    be ending; if the settings require a token, it asks for one and must find it.
+    be ending; if the settings require a token, it asks for one and must find it. With an unknown version Ray keeps what
+    it read first: one process uses one way to prove who it is.
     """
     ray = sys.modules.get("ray")
-    if ray is None or ray.is_initialized():
+    if ray is None or ray.is_initialized() or not known("ray"):
         return
     ray._raylet.Config.initialize("")
     if os.environ.get("RAY_AUTH_MODE") != "token" or _TOKENS & set(os.environ):

@@ -16,6 +16,7 @@ from typing import Any
 
 from service.bucket import Bucket
 from service.driver.job import MARK
+from service.driver.ray.lean_ray import shortcut
 
 _LOG = logging.getLogger(__name__)
 PER_SECOND = 20.0
@@ -92,9 +93,13 @@ class Output:
             self._dropped = 0
 
 
+@shortcut
 @contextlib.contextmanager
 def logged() -> Iterator[None]:
-    """Logs what workers print, until the block ends. Ray must have been started with ``log_to_driver``."""
+    """Logs what workers print, until the block ends. Ray must have been started with ``log_to_driver``.
+
+    With an unknown version Ray prints it itself, all of it and without the names of packs.
+    """
     dispatcher = importlib.import_module("ray._private.ray_logging").global_worker_stdstream_dispatcher
     output = Output()
     dispatcher.remove_handler(_RAYS)  # it would print them here as well

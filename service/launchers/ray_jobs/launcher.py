@@ -22,7 +22,7 @@ from service.launchers.ray_jobs.package import package
 __all__ = ["RayJobsLauncher"]
 
 _LOG = logging.getLogger(__name__)
-_RAY = (2, 60)
+_RAY = (2, 58)
 """Oldest Ray that a driver runs on."""
 
 _UNFIT = 79
