@@ -78,6 +78,7 @@ check: $(VENV)/.installed-dev ## check lint, types and layers
 bench: $(VENV)/.installed ## measure what the engine costs, as ratios; also beside other projects: make bench PEERS=1
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.engine
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.engine --only transformer
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.own_models
 	$(if $(PEERS),OMP_NUM_THREADS=1 TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python -m benchmarks.peer_rounds)
 	$(if $(PEERS),OMP_NUM_THREADS=1 TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python -m benchmarks.peer_products)
 

@@ -63,16 +63,21 @@ class Case:
     """One row.
 
     Args:
-        model: name of a model of the engine.
+        model: name of a model of the engine, or the settings of a module of one's own.
         trials: width of the pack.
         rounds: done at a time.
         plain: the same model as a torch module, for pictures (n, 1, 28, 28).
     """
 
-    model: str
+    model: str | dict[str, str]
     trials: int
     rounds: int
     plain: Callable[[], nn.Module]
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model if isinstance(self.model, str) else self.model["module"].rpartition(":")[2]
 
 
 def softmax() -> nn.Module:
@@ -197,7 +202,7 @@ def measure(
         engine_ms.append(1e3 * (middle - start) / case.rounds / case.trials)
         plain_ms.append(1e3 * (stop - middle) / case.rounds)
     print(
-        f"| {case.model} | {case.trials} | {pack.plan.oracle} | {row.name} | {statistics.median(engine_ms):.1f} "
+        f"| {case.name} | {case.trials} | {pack.plan.oracle} | {row.name} | {statistics.median(engine_ms):.1f} "
         f"| {statistics.median(plain_ms):.1f} | {ratios(engine_ms, plain_ms)} |",
         flush=True,
     )
@@ -221,7 +226,7 @@ def measure_products(case: Case, path: Path, repeats: int) -> None:
         round_ms.append(1e3 * (middle - start) / case.rounds / case.trials)
         product_ms.append(1e3 * (stop - middle) / case.rounds / case.trials)
     print(
-        f"| {case.model} | {case.trials} | {pack.plan.oracle} | {statistics.median(round_ms):.1f} "
+        f"| {case.name} | {case.trials} | {pack.plan.oracle} | {statistics.median(round_ms):.1f} "
         f"| {statistics.median(product_ms):.1f} | {ratios(product_ms, round_ms)} |",
         flush=True,
     )
@@ -247,7 +252,7 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--only", choices=sorted({case.model for case in [*CASES, *SMALL]}), help="one model")
+    parser.add_argument("--only", choices=sorted({case.name for case in [*CASES, *SMALL]}), help="one model")
     parser.add_argument("--optimizers", action="store_true", help="FedAvg with every client optimizer")
     parser.add_argument("--methods", action="store_true", help="other methods")
     parser.add_argument("--roofline", action="store_true", help="FedAvg beside its products alone")
@@ -258,7 +263,7 @@ def main() -> None:
     rows = [*(OPTIMIZERS if options.optimizers else ()), *(METHODS if options.methods else ())] or METHODS[:1]
     wanted = [row for row in rows if options.rows is None or row.name in options.rows.split(",")]
     few = options.optimizers or options.methods
-    cases = CASES if options.only is None else [case for case in [*CASES, *SMALL] if case.model == options.only]
+    cases = CASES if options.only is None else [case for case in [*CASES, *SMALL] if case.name == options.only]
     print(f"{machine()}\n")
     if options.roofline:
         print("| model | trials | oracle | round, CPU-ms | products alone, CPU-ms | products / round |")
@@ -280,7 +285,7 @@ def main() -> None:
                 examples = windows if case.model == "transformer" else (inputs, targets)
                 found = measure(case, path, *examples, options.repeats, row)
                 ratio = statistics.median(one / other for one, other in zip(*found, strict=True))
-                worst = max(worst, (ratio, f"{row.name} on {case.model}"))
+                worst = max(worst, (ratio, f"{row.name} on {case.name}"))
     print(f"\nworst: {worst[0]:.2f}, {worst[1]}")
 
 

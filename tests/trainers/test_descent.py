@@ -147,8 +147,9 @@ def test_only_single_trials_with_a_rate_move_their_models(monkeypatch):
 
 @pytest.mark.parametrize("room", [descent._BATCH_BYTES, 1000, 1])
 @pytest.mark.parametrize("term", ["plain", "prox and displacement", "decay and correction", "scale", "anchor"])
-def test_clients_one_after_another_give_the_same_bits(term, room, monkeypatch):
-    model, oracle = model_of("cnn"), {"oracle": "by_hand"}
+@pytest.mark.parametrize("name", ["by_hand", "loop"])
+def test_clients_one_after_another_give_the_same_bits(name, term, room, monkeypatch):
+    model, oracle = model_of("cnn"), {"oracle": name}
     monkeypatch.setattr(descent, "_BATCH_BYTES", room)
     for batch_size, many in (
         (4, {"local_steps": torch.tensor([[[5]]])}),
@@ -158,7 +159,7 @@ def test_clients_one_after_another_give_the_same_bits(term, room, monkeypatch):
         work = LocalWork(StepPlan(column(0.05), **many), **terms(model)[term])
         apart = done(model, work, batch_size, **oracle)
         with monkeypatch.context() as patch:
-            patch.setattr(model.oracles["by_hand"], "client_by_client", False)
+            patch.setattr(model.oracles[name], "client_by_client", False)
             together = done(model, work, batch_size, **oracle)
             patch.setattr(loop, "_LEAST_RATE", math.inf)
             summed = done(model, work, batch_size, **oracle)
@@ -169,10 +170,11 @@ def test_clients_one_after_another_give_the_same_bits(term, room, monkeypatch):
 
 
 @pytest.mark.parametrize(("room", "clients"), [(10**6, [0] * 4 + [1] * 4 + [2] * 4), (1, [0, 1, 2] * 4)])
-def test_a_client_takes_the_steps_whose_batches_fit(room, clients, monkeypatch):
+@pytest.mark.parametrize("name", ["by_hand", "loop"])
+def test_a_client_takes_the_steps_whose_batches_fit(name, room, clients, monkeypatch):
     monkeypatch.setattr(descent, "_BATCH_BYTES", room)
     model, rows = model_of("cnn"), []
-    oracle = model.oracles["by_hand"]
+    oracle = model.oracles[name]
     own = oracle.descend_
 
     def descend_(models, *given):
@@ -180,5 +182,5 @@ def test_a_client_takes_the_steps_whose_batches_fit(room, clients, monkeypatch):
         return own(models, *given)
 
     monkeypatch.setattr(oracle, "descend_", descend_)
-    done(model, LocalWork(StepPlan(column(0.1), torch.tensor([[[4]]]))), oracle="by_hand")
+    done(model, LocalWork(StepPlan(column(0.1), torch.tensor([[[4]]]))), oracle=name)
     assert [sorted(set(rows)).index(row) for row in rows] == clients

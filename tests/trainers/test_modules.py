@@ -552,7 +552,9 @@ def frozen_start() -> Tensor:
     return weight
 
 
-def test_tied_weights_get_the_sum_of_both_gradients() -> None:
+@pytest.mark.parametrize("large", [10**9, 1], ids=["dense", "by rows"])
+def test_tied_weights_get_the_sum_of_both_gradients(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.engine.oracles.one_by_one._LARGE", large)
     model = network(Positions, WORDS, dtype=torch.float64)
     assert [entry.name for entry in model.layout.entries].count("words.weight") == 1
     assert "back.weight" not in {entry.name for entry in model.layout.entries}

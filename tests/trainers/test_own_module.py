@@ -153,7 +153,10 @@ def plain_fedavg(module: nn.Module, inputs: np.ndarray[Any, Any], loss: Callable
     ],
     ids=["lstm and buffer", "embedding, tied weights", "adapter", "two heads"],
 )
-def test_a_module_trains_as_in_a_plain_loop(folder: Path, data: str, model: Any, task: Any) -> None:
+def test_a_module_trains_as_in_a_plain_loop(
+    folder: Path, data: str, model: Any, task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.engine.oracles.one_by_one._LARGE", 1)
     pack = Pack.from_spec(parse(trial(data, model, **task)), device="cpu")
     module = pack.torch_modules()[0].train()
     frozen = {name: held.clone() for name, held in module.named_parameters() if "train" in model and "base" in name}

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -362,25 +363,22 @@ def test_on_a_gpu_a_slow_first_call_leaves_no_candidate_unmeasured(monkeypatch):
     assert race(monkeypatch, CPU, seconds) == "loop"
 
 
-def test_a_candidate_that_runs_out_of_memory_is_left_out(monkeypatch):
-    full = torch.OutOfMemoryError("CUDA out of memory.")
-    assert race(monkeypatch, GPU, {"vmap": [full], "loop": [0.3]}) == "loop"
-    assert race(monkeypatch, GPU, {"loop": [0.3], "vmap": [full]}) == "loop"
-    with pytest.raises(torch.OutOfMemoryError):
-        race(monkeypatch, GPU, {"vmap": [full], "loop": [full]})
-
-
-def test_vmap_is_left_out_for_a_module_that_it_cannot_map(monkeypatch):
-    class Candidate(str):
-        accelerators_only = False
-
-    class Vmap(Candidate):
-        accelerators_only = True
-
-    fault = RuntimeError("vmap: It looks like you're calling .item() on a Tensor.")
-    assert race(monkeypatch, GPU, {Candidate("loop"): [0.3], Vmap("vmap"): [fault]}) == "loop"
-    with pytest.raises(RuntimeError, match=r"calling \.item"):
-        race(monkeypatch, GPU, {Candidate("loop"): [fault], Vmap("vmap"): [0.3]})
+@pytest.mark.parametrize("device", [GPU, CPU], ids=["gpu", "cpu"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("vmap: It looks like you're calling .item() on a Tensor."),
+        NotImplementedError("no rule for this operation"),
+    ],
+    ids=["memory", "control flow", "no rule"],
+)
+def test_a_candidate_that_fails_leaves_the_race(monkeypatch, fault, device):
+    assert race(monkeypatch, device, {"vmap": [fault], "loop": [0.3]}) == "loop"
+    assert race(monkeypatch, device, {"loop": [0.3], "vmap": [fault]}) == "loop"
+    assert race(monkeypatch, device, {"vmap": [0.1, fault], "loop": [0.3]}) == "loop"
+    with pytest.raises(type(fault), match=re.escape(str(fault))):
+        race(monkeypatch, device, {"loop": [fault], "vmap": [ValueError("the first one's error is raised")]})
 
 
 def test_plans_survive_json_and_unknown_oracles_are_refused():

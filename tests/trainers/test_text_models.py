@@ -157,6 +157,7 @@ def test_oracles_agree_in_pieces_too(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("trainers.models._network._LOOP_TOKENS", 2 * CONTEXT)
     monkeypatch.setattr("trainers.models._network._VMAP_TOKENS", 12 * CONTEXT)
     monkeypatch.setattr("trainers.models._network._EVALUATED_TOKENS", CONTEXT)
+    monkeypatch.setattr("trainers.engine.oracles.one_by_one._LARGE", 1)
     cut = network(name)
     params = torch.stack([whole.start(None, seed) for seed in (0, 1)])[:, None]
     batch = whole.source(3, None, "shuffled").round(0, np.arange(2)).full()

@@ -135,7 +135,8 @@ class Network:
                 data = {"inputs": examination.inputs, "targets": wanted}
                 check_type(self.module, lambda: self._functional_losses({}, data).sum(), self.rounding)
         loop, vmap = self._at_once(LOOP_EXAMPLES, _LOOP_TOKENS), self._at_once(VMAP_EXAMPLES, _VMAP_TOKENS)
-        self.oracles: Mapping[str, Oracle] = {"loop": Loop(self.layout, self.module, self._losses, loop)}
+        single = Loop(self.layout, self.module, self._losses, loop, sparse=self.rounding is None)
+        self.oracles: Mapping[str, Oracle] = {"loop": single}
         if not self.draws:
             self.oracles = {
                 **self.oracles,

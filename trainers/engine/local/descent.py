@@ -36,8 +36,9 @@ class Descent(Frame):
         self.rate = motion.rate
         self.start = motion.start
         shape = 1, len(batches.clients), motion.start.shape[-1]
-        self.models = (unset_replicas(motion.start, *shape) if total is None else total).copy_(motion.start)
+        self.models = unset_replicas(motion.start, *shape) if total is None else total
         self.totals = [self.models]
+        self.lifted = False
         self.scale = None if motion.scale is None else float(motion.scale)
         constant = None if motion.shift is None else motion.shift * -self.rate
         if self.scale is not None:
@@ -47,10 +48,12 @@ class Descent(Frame):
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the models by one step; returns the losses if `want_loss`."""
+        if step == 0:
+            self.models.copy_(self.start)
         return self._step(step, slice(busy), self.batches.batch(step, busy), want_loss)
 
     def take_steps(self, busy: Sequence[int]) -> Tensor:
-        """Takes all steps, one client after another, so that a client's model stays in the cache.
+        """Takes all steps, one client after another, so that a client's model stays in the cache, and lifts the models.
 
         Args:
             busy: for each step, how many of the first clients take part.
@@ -59,18 +62,27 @@ class Descent(Frame):
             (1, busy[0]) losses before the first step.
         """
         losses = self.models.new_empty((1, busy[0]))
+        self.models[:, busy[0] :].zero_()
+        self.lifted = True
         step = 0
         while step < len(busy):
             batches = self._batches(step, busy)
+            last = step + len(batches)
             for client in range(busy[step]):
-                for number, batch in enumerate(batches, step):
-                    if client < busy[number]:
-                        group = next(group for group in batch if client < group.stop)
-                        own = slice(client, client + 1), (group.alone(client),)
-                        loss = self._step(number, *own, want_loss=number == 0)
-                        if loss is not None:
-                            losses[:, client] = loss[:, 0]
-            step += len(batches)
+                own = slice(client, client + 1)
+                models = self.models[:, own]
+                if step == 0:
+                    models.copy_(self._start(own))
+                with self.gradients.at(models):
+                    for number, batch in enumerate(batches, step):
+                        if client < busy[number]:
+                            group = next(group for group in batch if client < group.stop)
+                            loss = self._step(number, own, (group.alone(client),), want_loss=number == 0)
+                            if loss is not None:
+                                losses[:, client] = loss[:, 0]
+                if last == len(busy) or client >= busy[last]:
+                    self._lift(models, self._start(own))
+            step = last
         return losses
 
     def _batches(self, step: int, busy: Sequence[int]) -> list[Batch]:
@@ -105,4 +117,11 @@ class Descent(Frame):
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts models to gradients (1, M, P)."""
-        return torch.sub(self.start, sums[0], out=sums[0]).div_(self.rate)
+        return sums[0] if self.lifted else self._lift(sums[0], self.start)
+
+    def _lift(self, models: Tensor, start: Tensor) -> Tensor:
+        return torch.sub(start, models, out=models).div_(self.rate)
+
+    def _start(self, clients: slice) -> Tensor:
+        """The models of some clients before the first step."""
+        return self.start if self.start.shape[1] == 1 else self.start[:, clients]

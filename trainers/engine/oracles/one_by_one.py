@@ -1,13 +1,14 @@
 """An oracle for any network that works on one replica after the other, in place on the flat rows.
 
-The parameters of one torch module are pointed at the tensors inside a replica's row, so nothing is copied, and
-gradients are added directly to the running sums. On a CPU this is the fastest oracle for convolutions.
+The parameters of one torch module are pointed at the tensors inside a replica's row, so nothing is copied. Gradients
+are added directly to the running sums, and local steps change the models in place, as a plain loop of torch does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import (
     Batch,
+    Between,
     Group,
     Oracle,
     client_major,
@@ -26,6 +28,7 @@ from trainers.engine.oracles.oracle import (
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
 """Maps one client's data by name to the loss of each example, (examples,), with the module's own parameters."""
 
+_LARGE = 1 << 17  # numbers of an embedding; its gradient by the rows of a batch then costs less than a whole one
 EXAMPLES = 512
 """Examples of a client that are computed at once; larger batches are cut into pieces."""
 
@@ -40,16 +43,25 @@ class Loop(Oracle):
         module: the torch module that has the parameters.
         losses: loss of each example, computed by the module.
         examples: number of examples of a client that are computed at once.
+        sparse: whether gradients of large embeddings hold the rows of a batch alone.
     """
 
     separate = True  # the numbers of a replica do not depend on the other replicas
+    descends = True
+    client_by_client = True
 
-    def __init__(self, layout: Layout, module: nn.Module, losses: Losses, examples: int = EXAMPLES) -> None:
+    def __init__(
+        self, layout: Layout, module: nn.Module, losses: Losses, examples: int = EXAMPLES, sparse: bool = True
+    ) -> None:
         self.layout = layout
         self.losses = losses
         self.examples = examples
         parameters = dict(module.named_parameters())
         self.parameters = [parameters[entry.name] for entry in layout.entries]
+        own = {id(parameter) for parameter in self.parameters}
+        embeddings = [one for one in module.modules() if _is_large_embedding(one)]
+        self._embeddings = [one for one in embeddings if sparse and id(one.weight) in own]
+        self._settled: list[Tensor] = []  # what the parameters are pointed at for all steps of a client
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
@@ -81,7 +93,7 @@ class Loop(Oracle):
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
-        with torch.enable_grad(), self._bound():
+        with torch.enable_grad(), self._bound(), self._by_rows():
             for group in batch:
                 held = self._tensors(total, group)
                 for place, trial, tensors in self._replicas(params, group):
@@ -93,6 +105,50 @@ class Loop(Oracle):
                         if want_loss:
                             losses[trial, group.start + place] += loss.detach()
         return losses if want_loss else None
+
+    def descend_(
+        self, models: Tensor, batch: Batch, rate: Tensor, between: Between = None, want_loss: bool = False
+    ) -> Tensor | None:
+        """Subtracts rate times the gradients from the models in place; returns the losses if `want_loss`."""
+        losses = models.new_zeros((models.shape[0], batch[-1].stop)) if want_loss else None
+        rates = rate.flatten().tolist()
+        with torch.enable_grad(), self._by_rows(), nullcontext() if self._settled else self._bound():
+            for group in batch:
+                clients = [[self._settled]] if self._settled else self._tensors(models, group)
+                for place, trials in enumerate(clients):
+                    steps = []
+                    for trial, tensors in enumerate(trials):
+                        if not self._settled:
+                            self._bind(tensors)
+                        for loss in self._mean_losses(group, place, models):
+                            slopes = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+                            steps.append((tensors, slopes, -rates[trial]))
+                            if losses is not None:
+                                losses[trial, group.start + place] += loss.detach()
+                    if between is not None:
+                        between(slice(group.start + place, group.start + place + 1))
+                    for tensors, slopes, factor in steps:
+                        torch._foreach_add_(tensors, slopes, alpha=factor)
+        return losses
+
+    def _mean_losses(self, group: Group, place: int, like: Tensor) -> Iterator[Tensor]:
+        """The mean loss of one client in parts, whose sum it is: of pieces of the batch."""
+        if group.weights is None and next(iter(group.data.values())).shape[1] <= self.examples:
+            yield self.losses({name: held[place] for name, held in group.data.items()}).mean()
+        else:
+            for data, weights in pieces(group, place, like, self.examples):
+                yield self.losses(data) @ weights
+
+    @contextmanager
+    def at(self, models: Tensor) -> Iterator[None]:
+        """Points the parameters at the models of one client for all of its steps."""
+        with self._bound():
+            self._settled = [view[0, 0] for view in self.layout.views(models.detach()).values()]
+            self._bind(self._settled)
+            try:
+                yield
+            finally:
+                self._settled = []
 
     def _bind(self, tensors: list[Tensor]) -> None:
         for parameter, tensor in zip(self.parameters, tensors, strict=True):
@@ -107,6 +163,17 @@ class Loop(Oracle):
         finally:
             self._bind(own)
 
+    @contextmanager
+    def _by_rows(self) -> Iterator[None]:
+        """Within this context the gradients of large embeddings are sparse; they have no second derivatives."""
+        for embedding in self._embeddings:
+            embedding.sparse = True
+        try:
+            yield
+        finally:
+            for embedding in self._embeddings:
+                embedding.sparse = False
+
     def _replicas(self, params: Tensor, group: Group) -> Iterator[tuple[int, int, list[Tensor]]]:
         """(index in the group, trial, tensors in the order of the layout) of every replica."""
         for place, trials in enumerate(self._tensors(params, group)):
@@ -119,6 +186,14 @@ class Loop(Oracle):
         columns = [[trials.unbind(0) for trials in view.unbind(0)] for view in views]
         places, trials = group.stop - group.start, params.shape[0]
         return [[[column[place][trial] for column in columns] for trial in range(trials)] for place in range(places)]
+
+
+def _is_large_embedding(module: nn.Module) -> TypeGuard[nn.Embedding]:
+    """Whether it is an embedding with many numbers, of which a batch uses a few rows."""
+    if not isinstance(module, nn.Embedding) or type(module) is not nn.Embedding:
+        return False
+    plain = not (module.sparse or module.scale_grad_by_freq or module.max_norm)
+    return plain and module.weight.numel() >= _LARGE
 
 
 def pieces(group: Group, place: int, like: Tensor, size: int) -> Iterator[tuple[Data, Tensor]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -139,6 +139,10 @@ class LocalGradients(Protocol):
             between(slice(batch[-1].stop))
         models.addcmul_(total, rate, value=-1)
         return loss
+
+    def at(self, models: Tensor) -> AbstractContextManager[None]:
+        """Within this context `descend_` gets no other models than these of one client (1, 1, P), step after step."""
+        return nullcontext()
 
 
 class Oracle(LocalGradients, Protocol):

@@ -93,8 +93,9 @@ def fastest_oracle(
     Every candidate first runs once unmeasured, so that the cost of first calls does not count. Measuring takes about a
     second on a CPU. If a single step takes longer, the remaining candidates are skipped, which loses nothing, because
     large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take longer than a
-    second, because it loads libraries. A candidate that runs out of GPU memory is skipped, and so is vmap for a
-    module that it cannot map.
+    second, because it loads libraries. A candidate that fails, for whatever reason, leaves the race: vmap takes no
+    module that branches on its data. If all fail, an error of theirs is raised, a lack of memory first, for which
+    packs get narrower.
 
     On a CPU, whether local loops run in example space is not measured but counted (`Oracle.instead_of`), so that two
     runs of one study agree in their last digits.
@@ -143,29 +144,39 @@ def _settled(candidates: Mapping[str, Oracle], batches: RoundBatches, params: Te
 def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches], params: Tensor, most: int) -> str:
     """The name of the fastest of several oracles."""
     started: dict[str, float] = {}
-    short_of_memory: torch.OutOfMemoryError | None = None
-    for one, oracle in candidates.items():
+    failures: list[Exception] = []
+
+    def measured(one: str, steps: int) -> float | None:
+        """Seconds, or None if it fails: for any reason, as it may run code of others."""
         try:
-            if params.is_cuda:
-                _measure(oracle, batches(), params, 1)
-            started[one] = _measure(oracle, batches(), params, 1)
-        except torch.OutOfMemoryError as error:
-            short_of_memory = error.with_traceback(None)  # the traceback's frames hold tensors
-        except Exception:  # of any kind, from code of others: vmap takes no module that branches on its data
-            if not (started and oracle.accelerators_only):
-                raise
+            return _measure(candidates[one], batches(), params, steps)
+        except Exception as error:
+            failures.append(error.with_traceback(None))  # the traceback's frames hold tensors
+            return None
+
+    for one in candidates:
+        if not params.is_cuda or measured(one, 1) is not None:
+            spent = measured(one, 1)
+            if spent is not None:
+                started[one] = spent
         if sum(started.values()) > _BUDGET and not params.is_cuda:
             break
-    if short_of_memory is not None and not started:
-        raise short_of_memory
+    if not started:
+        raise next((error for error in failures if isinstance(error, torch.OutOfMemoryError)), failures[0])
     if len(started) < 2:
         return next(iter(started))
     affordable = int(_BUDGET / sum(started.values()))
     steps = max(1, min(most, affordable))
     times = dict.fromkeys(started, math.inf)
     for _ in range(max(1, min(_REPEATS, affordable // steps))):
-        for one in started:
-            times[one] = min(times[one], _measure(candidates[one], batches(), params, steps))
+        for one in list(times):
+            spent = measured(one, steps)
+            if spent is None:
+                del times[one]
+            else:
+                times[one] = min(times[one], spent)
+    if not times:
+        raise failures[0]
     if 1 < steps < most:
         more = (most - steps) / (steps - 1)
         times = {one: spent + more * max(0.0, spent - started[one]) for one, spent in times.items()}
