@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from trainers.problem import Task
     from trainers.registry import Registry
     from trainers.spelling import hint, nearest
-    from trainers.trial.document import TrialSpec, parse
+    from trainers.trial.document import TrialSpec, parse, trial_setting
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.inactive import inactive, inactive_rules
     from trainers.trial.parts import REGISTRIES, offered
@@ -78,7 +78,7 @@ _PLACES = {
     "plugins": ("Configured",),
     "problem": ("Task",),
     "data.folder": ("data_dir",),
-    "trial.document": ("TrialSpec", "parse"),
+    "trial.document": ("TrialSpec", "parse", "trial_setting"),
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.inactive": ("inactive", "inactive_rules"),
     "trial.parts": ("REGISTRIES", "offered"),
@@ -140,6 +140,7 @@ __all__ = [
     "shown",
     "step",
     "total_memory",
+    "trial_setting",
     "tunable",
     "withdrawals",
 ]

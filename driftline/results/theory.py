@@ -191,16 +191,20 @@ def _parts(entry: MethodEntry, hyperparameters: Mapping[str, Any]) -> dict[str, 
     parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
     for dotted, value in hyperparameters.items():
         kind, _, name = dotted.rpartition(".")
-        parts[kind or "method"][name] = value
+        if dotted not in entry.sizes:
+            parts[kind or "method"][name] = value
     return parts
 
 
 def _left_out(study: Study, entry: MethodEntry, task: Any) -> str:
     """A sentence that says what the prediction leaves out; "" if nothing."""
-    sampled = methods().constant(entry.name, "CLIENTS_PER_ROUND", study.settings_of(entry).clients_per_round)
+    only = methods().constant(entry.name, "CLIENTS_PER_ROUND")
+    cohorts = study.sizes_of(entry, "clients_per_round") if only is None else (only,)
+    sampled = sorted({size for size in cohorts if size is not None and size < task.clients})
+    many = f"{sampled[0]} to {sampled[-1]}" if len(sampled) > 1 else "".join(map(str, sampled))
     noise = task.losses.gradient_noise
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
-    said += [f"the sampling of {sampled} of {task.clients} clients"] if sampled and sampled < task.clients else []
+    said += [f"the sampling of {many} of {task.clients} clients"] if sampled else []
     said += ["the rounding of float32"] if study.dtype == "float32" else []
     return f"The prediction leaves out {' and '.join(said)}." if said else ""
 

@@ -150,9 +150,11 @@ class _Rest:
             self.document.pop(key, None)
             self._gone.add((key,))
             for index, entry in enumerate(methods if isinstance(methods, list) else ()):
-                if isinstance(entry, dict) and key in entry:
-                    del entry[key]
-                    self._gone.add(("methods", index, key))
+                space = entry.get("space") if isinstance(entry, dict) else None
+                for holder, place in ((entry, ()), (space, ("space",))):
+                    if isinstance(holder, dict) and key in holder:
+                        del holder[key]
+                        self._gone.add(("methods", index, *place, key))
 
     def _replace_in_entry(self, steps: Steps) -> None:
         index = int(steps[1])

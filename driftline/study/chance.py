@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from driftline.study.sampler import name_of
 from driftline.study.task_facts import model_of
+from driftline.study.trial_settings import SIZES
 from trainers import REGISTRIES
 from trainers.registry import methods, models, tasks
 
@@ -28,8 +29,8 @@ def nothing_random(study: Study) -> bool:
         return False
     task = study.task
     fixed = models().constant(model_of(task), "FIXED_START")
-    settings = [study.settings_of(entry) for entry in study.methods]
-    whole = all(own.clients_per_round is None and own.batch_size is None for own in settings)
+    sizes = [size for entry in study.methods for name in SIZES for size in study.sizes_of(entry, name)]
+    whole = all(size is None for size in sizes)
     whole = whole and study.evaluation is None and not task.get("gradient_noise")
     return bool(fixed and whole and tasks().built_in(task["name"]) and not any(map(_draws, study.methods)))
 

@@ -25,7 +25,7 @@ from driftline.study.program import SERVED, Program
 from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
-from driftline.study.trial_settings import OWN
+from driftline.study.trial_settings import OWN, SIZES
 from driftline.study.validation import Errors, from_spec_error
 from search_spaces.parameters import Space
 from search_spaces.spaces import check as check_space
@@ -162,14 +162,20 @@ def _data(study: Study, trials: Mapping[int, trainers.TrialSpec]) -> list[str]:
     """Remarks on the data and what each entry draws from it, those on its own batch_size under its own key."""
     said: dict[str, None] = {}
     for index, trial in trials.items():
-        own = "batch_size" if index >= 0 and study.methods[index].batch_size is not None else "nothing"
-        texts = trainers.data_remarks(trial.task, vars(trial))
-        said |= dict.fromkeys(f"methods[{index}].{text}" if text.startswith(own) else text for text in texts)
+        values = vars(trial)
+        if index >= 0 and "batch_size" in study.methods[index].sizes:
+            sizes = study.sizes_of(study.methods[index], "batch_size")
+            values = values | {"batch_size": max((size for size in sizes if size is not None), default=None)}
+        for text in trainers.data_remarks(trial.task, values):
+            key = _entry_path(study, "batch_size", index) if index >= 0 else "batch_size"
+            said[key + text.removeprefix("batch_size") if text.startswith("batch_size ") else text] = None
     return list(said)
 
 
 def _entry_path(study: Study, path: str, index: int) -> str:
     """The study's key for a place in a trial document of an entry: under the entry if the setting is its own."""
+    if path in study.methods[index].sizes:
+        return f"methods[{index}].space.{path}"
     own = path in OWN and path != "weighting" and getattr(study.methods[index], path) is not None
     return f"methods[{index}].{path}" if own else _study_path(path, index)
 
@@ -257,7 +263,14 @@ def _check_packs(study: Study, trials: Sequence[trainers.TrialSpec]) -> None:
     if not isinstance(packs, int):
         return
     task = trials[0].task
-    clients = max(trial.clients_per_round or task.clients for trial in trials)
+    cohorts = [trial.clients_per_round for trial in trials]
+    cohorts += [
+        size
+        for entry in study.methods
+        if "clients_per_round" in entry.sizes
+        for size in study.sizes_of(entry, "clients_per_round")
+    ]
+    clients = max(size or task.clients for size in cohorts)
     try:
         check_models(task, clients, min(packs, study.budget.trials_per_method), "resources.packs")
     except SpecError as error:
@@ -283,6 +296,11 @@ def _check_spaces(entry: MethodEntry, path: str) -> None:
                 errors.add(InvalidSpec(f"{place}.name", str(error)))
                 continue
         known = {item.name: item for item in offered(registry[part.name], kind)}
+        if kind == "method":
+            for name in set(entry.sizes) & set(known):
+                problem = f"means the trial's {name}, and {part.name} has a hyperparameter of this name: rename that"
+                errors.add(InvalidSpec(f"{place}.space.{name}", problem))
+            known |= {name: trainers.trial_setting(name) for name in SIZES}
         for key, parameter in part.space.items():
             where = f"{place}.space.{step(key)}"
             try:

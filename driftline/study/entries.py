@@ -11,7 +11,7 @@ from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
-from driftline.study.trial_settings import EntrySettings
+from driftline.study.trial_settings import SIZES, EntrySettings
 from driftline.study.validation import Errors, Section, from_spec_error
 from search_spaces import parameters, presets, spaces
 from search_spaces.constraints import Constraint
@@ -217,7 +217,8 @@ class MethodEntry(EntrySettings):
     Attributes:
         label: Its name in results, unique in the study; the method's name by default.
         name: As in trainers/methods; or ``preset`` in its place, see `search_spaces.presets`.
-        space: Hyperparameter -> search space; the method's default space by default.
+        space: Hyperparameter -> search space; the method's default space by default. It may also have the sizes
+            `clients_per_round` and `batch_size`.
         client: The clients' optimizer, for methods that take one; sgd by default.
         server: The server's optimizer; sgd without momentum by default.
         central: The optimizer of the server's branch, for methods with one; sgd by default.
@@ -263,6 +264,9 @@ class MethodEntry(EntrySettings):
     def _start_in_the_space(self) -> Self:
         space = self.parameters()
         errors = Errors()
+        for name in self.sizes:
+            if getattr(self, name) is not None:
+                errors.add(InvalidSpec(name, f"must not be given beside space.{name}, got both: leave one out"))
         for index, constraint in enumerate(self.constraints):
             try:
                 constraint.check(space)
@@ -277,6 +281,11 @@ class MethodEntry(EntrySettings):
         """All search spaces of the entry, by dotted name: client_lr, server.momentum, schedule.window."""
         parts = self.parts().items()
         return self.space | {f"{kind}.{name}": form for kind, part in parts for name, form in part.space.items()}
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Those of `SIZES` that its configurations have one by one."""
+        return () if self.name == PROGRAM else tuple(name for name in SIZES if name in self.space)
 
     @property
     def branching(self) -> bool:

@@ -411,10 +411,22 @@ class Study(TrialSettings):
                 return entry
         raise InvalidSpec("label", f"no entry {shown(label)} in study {self.name}: {hint(label, self.labels)}")
 
-    def settings_of(self, entry: MethodEntry) -> TrialSettings:
-        """The settings of an entry's trials: its own, otherwise the study's. All metrics have the study's weighting."""
+    def settings_of(self, entry: MethodEntry, hyperparameters: Mapping[str, Any] | None = None) -> TrialSettings:
+        """The settings of an entry's trials: its own, otherwise the study's. All metrics have the study's weighting.
+
+        Args:
+            entry: The entry.
+            hyperparameters: A configuration, whose sizes are those of its trials if the entry searches them.
+        """
         own = {name: value for name in OWN if name != "weighting" and (value := getattr(entry, name)) is not None}
+        given = hyperparameters or {}
+        own |= {name: given[name] for name in entry.sizes if name in given}
         return TrialSettings.model_construct(**{name: getattr(self, name) for name in SHARED} | own)
+
+    def sizes_of(self, entry: MethodEntry, name: str) -> tuple[int | None, ...]:
+        """The smallest and the largest value, or all options, that one of `SIZES` has in an entry's trials."""
+        searched = entry.space[name].ends() if name in entry.sizes else (getattr(self.settings_of(entry), name),)
+        return tuple(searched)
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> Self:

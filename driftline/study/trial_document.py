@@ -50,14 +50,16 @@ def trial_document(
             continue
         if len(values) < len(configurations) or any(value != values[0] for value in values):
             raise ValueError(f"configurations of one pack must share {dotted}, got {shown(values)}")
-        parts[kind][name] = values[0]
+        if kind != "trial":
+            parts[kind][name] = values[0]
     rounds = study.budget.rounds
     if "rounds" in (REGISTRIES["schedule"]().constant(entry.schedule.name, "FOLLOWS") or {}) and not any(
         "schedule.rounds" in hyperparameters for hyperparameters in configurations
     ):
         parts["schedule"]["rounds"] = rounds  # whoever trains fewer rounds of this document keeps its rates
     document: dict[str, Any] = {"task": dict(study.task), **parts}
-    document |= {key: value for key, value in study.settings_of(entry) if value is not None}
+    settings = study.settings_of(entry, configurations[0])
+    document |= {key: value for key, value in settings if value is not None}
     document |= {} if entry.weighting is None else {"training_weighting": entry.weighting}
     if phase == "search" and study.evaluation is not None:
         document["evaluation"] = study.evaluation
@@ -87,7 +89,7 @@ def structure(entry: MethodEntry, configuration: Mapping[str, Any]) -> str:
     """A string that is equal for configurations of an entry that may share a pack.
 
     They have the same structural values: `gradient_weights`, `server.nesterov` and other hyperparameters that the
-    members of a pack cannot have one by one.
+    members of a pack cannot have one by one, and the sizes `clients_per_round` and `batch_size`.
 
     Args:
         entry: The entry.
@@ -98,9 +100,13 @@ def structure(entry: MethodEntry, configuration: Mapping[str, Any]) -> str:
 
 
 def _structural(entry: MethodEntry) -> dict[str, tuple[str, str]]:
-    """Dotted name -> (part, name in it) of the hyperparameters that all members of a pack must share."""
+    """Dotted name -> (part, name in it) of the hyperparameters that all members of a pack must share.
+
+    The part of a size is "trial": the document itself.
+    """
     named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
-    return _structural_of(tuple((kind, part.name) for kind, part in named.items()))
+    structural = _structural_of(tuple((kind, part.name) for kind, part in named.items()))
+    return structural | {name: ("trial", name) for name in entry.sizes}
 
 
 @lru_cache(maxsize=256)

@@ -55,13 +55,16 @@ def memory_remark(study: Study) -> list[str]:
     if total is None or gpu not in ("auto", 0):
         return []
     largest = 0
-    for label in study.labels:
-        low = {name: form.ends()[0] for name, form in study.entry(label).parameters().items()}
+    for entry in study.methods:
+        low = {name: form.ends()[0] for name, form in entry.parameters().items()}
         try:
-            trial = parse(trial_document(study, label, [low], study.seed))
+            trial = parse(trial_document(study, entry.label, [low], study.seed))
         except SpecError:  # choices that exclude each other
             continue
-        largest = max(largest, round_bytes(trial.task, trial.clients_per_round or trial.task.clients, trial.dtype) or 0)
+        searched = "clients_per_round" in entry.sizes
+        cohorts = study.sizes_of(entry, "clients_per_round") if searched else (trial.clients_per_round,)
+        clients = max(size or trial.task.clients for size in cohorts)
+        largest = max(largest, round_bytes(trial.task, clients, trial.dtype) or 0)
     if largest <= total / _COPIES or (gpu == "auto" and _has_gpu()):
         return []
     text = f"the models of all clients of a round take {largest / 2**30:.3g} GiB, got {total / 2**30:.3g} GiB of memory"

@@ -200,6 +200,9 @@ def test_copies_run_the_configuration_again(seen: Callable[..., Any]) -> None:
         found.hyperparameters = { ...choice.row.hyperparameters };
         found.label = LABELS[choice.row.label].name;
         for (const form of Object.keys(COPIES)) { change({ copy: form }); found[form] = text("copied-text"); }
+        choice.row.hyperparameters.batch_size = 7;
+        found.sized = JSON.parse(COPIES.trial.text(choice.row));
+        delete choice.row.hyperparameters.batch_size;
         choice.row.hyperparameters.gradient_weights = [1, 2];
         found.list = COPIES.yaml.text(choice.row);
         """
@@ -211,6 +214,8 @@ def test_copies_run_the_configuration_again(seen: Callable[..., Any]) -> None:
     own = trainers.parse(best.trial(STUDY))
     for part in ("method", "optimizers", "schedule", "rounds", "seed", "clients_per_round"):
         assert getattr(trial, part) == getattr(own, part)
+    assert found["sized"]["batch_size"] == 7
+    assert "batch_size" not in found["sized"]["method"]
     one = Study.from_yaml(found["yaml"])
     assert one.labels == (label,)
     assert {name: form.to_json() for name, form in one.methods[0].parameters().items()} == values

@@ -242,6 +242,33 @@ def test_the_search_measures_a_sample_of_the_held_out_clients_and_confirmation_a
         assert stored[record.id]["test_accuracy"] != pytest.approx(other["test_accuracy"], abs=1e-3)
 
 
+def test_configurations_of_unlike_sizes_train_in_packs_of_their_own(client: StoreClient, tmp_path: Path) -> None:
+    space = {"server_lr": 0.5, "clients_per_round": {"choice": [1, 2]}, "batch_size": {"choice": [None, 20]}}
+    study = Study.from_json(
+        {
+            "name": "sizes",
+            "task": {"name": "digits", "clients": 3},
+            "methods": [{"name": "fedsgd", "space": space}],
+            "budget": {"trials_per_method": 6, "rounds": 3, "seeds": 1, "confirm": 2},
+            "resources": {"gpu": 0, "packs": 6},
+            "sampler": "quasi_random",
+        }
+    )
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path).run()
+    stored, records = curves(client, study_id), client.trials(study_id)
+    sizes = {(one.hyperparameters["clients_per_round"], one.hyperparameters["batch_size"]) for one in records}
+    assert len(records) == 8
+    assert len(sizes) == 4
+    for record in records:
+        assert record.state == "COMPLETE"
+        assert record.plan["clients_per_round"] == record.hyperparameters["clients_per_round"]
+        document = trial_document(study, record.label, [record.hyperparameters], record.seed)
+        (alone,) = columns(Pack.from_spec(parse(document)).advance(), 1)
+        assert stored[record.id]["client_gradients"] == alone["client_gradients"]
+        assert stored[record.id]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-5)
+
+
 def test_no_place_is_wanted_when_all_that_is_left_is_being_trained(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic()
     bench = Bench(client, client.submit(study), study, tmp_path)

@@ -191,6 +191,12 @@ def test_models_that_memory_cannot_hold_are_refused_before_anything_trains(monke
         remarks = memory_remark(digits(4))
         assert len(remarks) == notes
         assert all(remark.startswith("task.model: the models of all clients of a round take ") for remark in remarks)
+    document = digits(4).to_json()
+    document["methods"][1]["space"]["clients_per_round"] = {"choice": [1, 4, 2]}
+    cohorts = Study.from_json(document | {"clients_per_round": 1})
+    for total, notes in ((4 * models * 3 // 10, 0), (4 * models * 3 // 10 - 1, 1)):
+        monkeypatch.setattr("service.embedded.room.total_memory", lambda total=total: total)
+        assert len(memory_remark(cohorts)) == notes
     monkeypatch.setattr("service.embedded.room.total_memory", lambda: models - 1)
     with pytest.raises(InvalidSpec, match=r"task\.model: must fit into this computer: .* take a smaller model"):
         Client().validate(digits(4), estimate=False)

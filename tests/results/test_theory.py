@@ -193,6 +193,12 @@ def test_noise_and_sampling_are_measured_and_named() -> None:
     method = single.document["methods"]["noisy"]
     assert method["theory_note"] == "The prediction leaves out the rounding of float32."
     assert 1e-10 < method["disagreement"]["largest"]["ends"] < 1e-4
+    sized = space | {"local_steps": 2, "clients_per_round": {"choice": [2, 6, 3]}}
+    method = ran({"label": "sized", "name": "fedavg", "space": sized}, task=RANDOM).document["methods"]["sized"]
+    assert method["theory_note"] == "The prediction leaves out the sampling of 2 to 3 of 6 clients."
+    rows = {row["hyperparameters"]["clients_per_round"]: row for row in method["configurations"]}
+    assert rows.keys() == {2, 3, 6}
+    assert rows[6]["theory"]["ends"] == pytest.approx(rows[6]["ends"])
 
 
 def test_lookahead_samples_one_client_by_nature() -> None:

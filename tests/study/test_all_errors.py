@@ -19,6 +19,8 @@ VALID: dict[str, Any] = {
     "budget": {"trials_per_method": 4, "rounds": 3},
 }
 OWN = {"name": "fedavg", "label": "own", "clients_per_round": 400}
+SIZED = {"name": "fedavg", "label": "sized", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}}
+SIZED["space"] |= {"clients_per_round": 400}
 
 
 def errors(tmp_path: Path, **changes: Any) -> list[str]:
@@ -52,7 +54,7 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
         ),
         pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods"], id="no entries"),
         pytest.param(
-            {"task": {"name": "digits", "clients": "x"}, "methods": [OWN], "clients_per_round": 300},
+            {"task": {"name": "digits", "clients": "x"}, "methods": [OWN, SIZED], "clients_per_round": 300},
             ["task.clients"],
             id="cohorts of an unknown population",
         ),

@@ -17,6 +17,7 @@ STUDY = {
     "batch_size": 100,
     "budget": BUDGET,
 }
+FIXED = {"client_lr": 0.1, "server_lr": 0.5, "local_steps": 1}
 QUADRATIC = {"name": "quadratic", "problem": "two_clients"}
 
 
@@ -128,6 +129,8 @@ def central(size: object, name: str = "one_way_transfer") -> dict[str, object]:
         ({"batch_size": 5}, True),
         ({"methods": ["fedavg", {"name": "fedavg", "label": "own", "batch_size": 5}]}, True),
         ({"methods": [{"name": "fedavg", "clients_per_round": 5}]}, True),
+        ({"methods": [{"name": "fedavg", "space": FIXED | {"clients_per_round": {"choice": [None, 5]}}}]}, True),
+        ({"methods": [{"name": "fedavg", "space": FIXED | {"batch_size": None}}], "batch_size": 5}, False),
         ({"task": STUDY["task"] | {"model": "mlp"}}, True),  # type: ignore[operator]
         ({"task": STUDY["task"] | {"model": {"name": "softmax"}}}, False),  # type: ignore[operator]
         ({"task": QUADRATIC}, False),

@@ -186,6 +186,71 @@ def test_an_entry_trains_with_its_own_settings_and_others_with_the_studys():
     assert own_settings(study) == {"own": own}
 
 
+SIZED = {"server_lr": 0.5, "clients_per_round": {"choice": [2, None, 1]}, "batch_size": {"int": [4, 9]}}
+
+
+def test_sizes_in_a_space_are_those_of_each_configurations_trial():
+    entry = {"name": "fedsgd", "space": SIZED, "start": [{"clients_per_round": 1}], "constraints": ["batch_size <= 8"]}
+    whole = {"task": {"name": "digits", "clients": 3}, "clients_per_round": 3, "batch_size": 20}
+    study = Study.from_json(WRITERS | whole | {"methods": [entry, {"name": "fedsgd", "label": "studys"}]})
+    study.check()
+    assert Study.from_json(study.to_json()) == study
+    assert own_settings(study) == {}
+    setting = {"server_lr": 0.5, "clients_per_round": 2, "batch_size": 4}
+    document = trial_document(study, "fedsgd", [setting, setting], 1)
+    assert (document["clients_per_round"], document["batch_size"]) == (2, 4)
+    assert document["members"] == [{"server_lr": 0.5}] * 2
+    everybody = trial_document(study, "fedsgd", [setting | {"clients_per_round": None}], 1)
+    assert trainers.parse(everybody).clients_per_round is None
+    own = study.entry("fedsgd")
+    assert structure(own, setting) == structure(own, setting | {"server_lr": 0.1})
+    for name in ("clients_per_round", "batch_size"):
+        other = setting | {name: 1}
+        assert structure(own, setting) != structure(own, other)
+        with pytest.raises(ValueError, match=f"configurations of one pack must share {name}, got "):
+            trial_document(study, "fedsgd", [setting, other], 1)
+    others = trainers.parse(trial_document(study, "studys", [{"server_lr": 0.5}], 1))
+    assert (others.clients_per_round, others.batch_size) == (3, 20)
+    best = Recommendation("fedsgd", 0, setting, 2, 2.0, 0.5, 0.5, 0.5, "confirmation").trial(study)
+    assert (best["clients_per_round"], best["batch_size"]) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("space", "own", "problem"),
+    [
+        ({"clients_per_round": {"choice": [1, 4]}}, {}, "space.clients_per_round: must be at most 3, the clients of"),
+        ({"clients_per_round": {"int": [0, 2]}}, {}, "space.clients_per_round: must be at least 1, got "),
+        ({"batch_size": {"float": [1, 4]}}, {}, "space.batch_size: batch_size is a whole number; use int"),
+        ({"batch_size": {"choice": [1.5]}}, {}, "space.batch_size: must be a whole number, got "),
+        ({"batchsize": 5}, {}, "space.batchsize: unknown hyperparameter of fedsgd: did you mean batch_size?"),
+        (
+            {"batch_size": 5},
+            {"batch_size": 5},
+            "batch_size: must not be given beside space.batch_size, got both: leave",
+        ),
+        ({"batch_size": 5}, {"start": [{"batch_size": 6}]}, "start[0].batch_size: must lie in its space 5, got 6"),
+    ],
+)
+def test_sizes_in_a_space_are_checked_where_they_are_given(space, own, problem):
+    entry = {"name": "fedsgd", "space": {"server_lr": 0.5} | space} | own
+    with pytest.raises(InvalidSpec, match=r"^methods\[0\]\." + re.escape(problem)):
+        Study.from_json(WRITERS | {"task": {"name": "digits", "clients": 3}, "methods": [entry]}).check()
+
+
+def test_the_largest_cohort_of_a_space_decides_whether_packs_fit():
+    def study(clients):
+        entry = {"name": "fedsgd", "space": {"server_lr": 0.5, "clients_per_round": clients}}
+        task = {"name": "digits", "clients": 300, "model": {"name": "mlp", "hidden": [10_000]}}
+        budget = {"trials_per_method": 1000, "rounds": 2}
+        whole = {"task": task, "methods": [entry], "budget": budget, "resources": {"packs": 500}}
+        return Study.from_json(WRITERS | whole)
+
+    study(1).check()
+    for clients in ({"choice": [1, 3, 200]}, {"choice": [1, None]}):
+        with pytest.raises(InvalidSpec, match=r"^resources\.packs: must be smaller"):
+            study(clients).check()
+
+
 @pytest.mark.parametrize(
     ("own", "problem"),
     [
@@ -211,6 +276,11 @@ def test_a_batch_size_that_is_too_large_is_named_where_it_is_given():
         methods = [entry | {"batch_size": first}, entry | {"batch_size": second, "label": "own"}]
         remarks = Study.from_json(WRITERS | {"task": task, "methods": methods, "batch_size": 9}).check()
         assert [line.partition(" is ")[0] for line in remarks if "more than most clients have" in line] == places
+    space = {"server_lr": 0.5, "batch_size": {"choice": [9, 5000, 10]}}
+    remarks = Study.from_json(WRITERS | {"task": task, "methods": [entry | {"space": space}]}).check()
+    assert [line.partition(", more")[0] for line in remarks if "more than most" in line] == [
+        "methods[0].space.batch_size is 5000"
+    ]
 
 
 def test_a_schedule_over_the_rounds_of_the_study_keeps_its_rates_where_fewer_are_trained():

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from trainers import own_function
 from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import PluginError, SpecError
-from trainers.hyperparameters import Hyperparameter, check, tunable
+from trainers.hyperparameters import Hyperparameter, check, describe, tunable
 from trainers.problem import Task, TaskSettings
 from trainers.registry import methods, models, reports, tasks
 from trainers.spelling import hint
@@ -226,6 +226,11 @@ def parse(document: Any) -> TrialSpec:
         warnings=tuple(warnings(method, optimizers, schedule, task, values)),
         **values,
     )
+
+
+def trial_setting(name: str) -> Hyperparameter:
+    """What a trial document may hold under one of its own keys, such as batch_size."""
+    return next(item for item in describe(TrialKeys) if item.name == name)
 
 
 def structure_of(spec: TrialSpec) -> dict[str, Any]:

@@ -139,6 +139,9 @@ function about(row) {
 
 // ---- copies: a configuration as something to run
 
+// of a trial as a whole, if an entry searches them
+const SIZES = ["clients_per_round", "batch_size"];
+
 function filled(row, part) {
   const document = structuredClone(DATA.copies[LABELS[row.label].name][part]);
   const places = part === "trial" ? document : document.methods[0];
@@ -146,7 +149,8 @@ function filled(row, part) {
     const dot = dotted.indexOf("."),
       kind = dot < 0 ? "" : dotted.slice(0, dot),
       name = dotted.slice(dot + 1);
-    const place = part === "trial" ? places[kind || "method"] : (kind ? places[kind] : places).space;
+    const size = part === "trial" && SIZES.includes(dotted);
+    const place = size ? places : part === "trial" ? places[kind || "method"] : (kind ? places[kind] : places).space;
     // in a study, lists and mappings are spaces: a choice of one stands for a value
     place[name] = part === "study" && typeof value === "object" && value !== null ? { choice: [value] } : value;
   }
