@@ -76,7 +76,7 @@ def frontier_document(
     *,
     scale: FixedScale | None = None,
     certain: bool = False,
-    rungs: Sequence[int] = (),
+    rungs: Sequence[int] | Mapping[str, Sequence[int]] = (),
     drawn: Collection[str] = (),
     rules: Mapping[str, Mapping[str, Any]] | None = None,
     declared: Collection[str] = (),
@@ -92,7 +92,7 @@ def frontier_document(
         scale: A scale in place of the study's own, to compare studies.
         certain: Whether nothing is random in the study, so that one run stands for all seeds. Otherwise this is
             recognised by seeds that give equal curves.
-        rungs: Rungs of the search, as rounds, if it has any.
+        rungs: Rungs of the search, as rounds, if it has any; or those of each label, with its last round.
         drawn: Labels whose configurations were drawn independently of all results, so that any k of them are a search.
         rules: Of labels that have any, the conditions under which hyperparameters change nothing.
         declared: Costs that the study's program counts.
@@ -118,7 +118,7 @@ def frontier_document(
     settlings = {label: settled_all(one.runs, axis) for label, one in runs_by_label.items()}
     ways = [each.way for label in settlings.values() for each in label if each is not None]
     exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
-    summary = _Summary(reading, tuple(rungs) or (rounds,), whole, span, max(ways, default=0.0), exact)
+    summary = _Summary(reading, rungs or (rounds,), whole, span, max(ways, default=0.0), exact)
     return {
         "study": study,
         "definitions": definitions(reading.quality, reading.cost, rounds, reading.time),
@@ -184,7 +184,7 @@ class _Summary:
     """What all labels of a result share."""
 
     reading: Reading
-    rungs: tuple[int, ...]
+    rungs: Sequence[int] | Mapping[str, Sequence[int]]
     scale: Scale
     span: Span
     longest_way: float
@@ -238,8 +238,14 @@ class _Summary:
             "diverged": sum(curve.state == "DIVERGED" for curve in trials),
             "failed": sum(curve.state == "FAILED" for curve in trials),
             "ledger": ledger(trials),
-            "granted": granted(trials, self.reading.cost, self.rungs),
+            "granted": granted(trials, self.reading.cost, self._rungs_of(trials)),
         }
+
+    def _rungs_of(self, trials: Sequence[TrialCurve]) -> Sequence[int]:
+        """The rungs of a label, from its trials."""
+        if not isinstance(self.rungs, Mapping):
+            return self.rungs
+        return self.rungs[trials[0].label] if trials else ()
 
     def efforts(self, trials: Sequence[TrialCurve]) -> Json | None:
         """The area to expect after k trials, and how much each configuration changes it; see `search_effort`."""

@@ -16,10 +16,9 @@ def own_settings(study: Study) -> dict[str, dict[str, Any]]:
     """Label -> settings, of the entries that set others than the study."""
     found = {}
     for entry in study.methods:
-        own = {name: getattr(entry, name) for name in OWN}
-        found[entry.label] = {
-            name: value for name, value in own.items() if value is not None and value != getattr(study, name)
-        }
+        studys = {name: getattr(study, name) for name in OWN} | {"rounds": study.budget.rounds}
+        own = {name: getattr(entry, name) for name in studys}
+        found[entry.label] = {name: value for name, value in own.items() if value is not None and value != studys[name]}
     return {label: own for label, own in found.items() if own}
 
 

@@ -165,7 +165,7 @@ def study_result(
         whole.labels,
         scale=whole.objective.scale if own else None,
         certain=nothing_random(whole),
-        rungs=whole.budget.rung_rounds,
+        rungs=whole.rungs,
         drawn=independent_draws(whole),
         rules=stated_rules(whole),
         declared=() if whole.program is None else whole.program.counted,
@@ -177,7 +177,7 @@ def study_result(
     if whole.program is None and tasks().constant(whole.task["name"], "AFFINE"):
         from driftline.results.theory import with_theory
 
-        document = with_theory(document, whole, curves, reading, rounds)
+        document = with_theory(document, whole, curves, reading)
     document["specification"] = whole.to_json()
     for name, moment in (("submitted_at", study.created_at), ("finished_at", study.finished_at)):
         document[name] = moment and moment.isoformat(timespec="seconds")

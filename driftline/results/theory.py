@@ -45,9 +45,7 @@ DISAGREEMENT = (
 )
 
 
-def with_theory(
-    document: Mapping[str, Any], study: Study, curves: Iterable[TrialCurve], reading: Reading, rounds: int
-) -> Json:
+def with_theory(document: Mapping[str, Any], study: Study, curves: Iterable[TrialCurve], reading: Reading) -> Json:
     """Adds the theory's predictions to a result.
 
     Args:
@@ -55,7 +53,6 @@ def with_theory(
         study: The study, whose task says AFFINE.
         curves: Its trials.
         reading: Metric and cost of the document.
-        rounds: Budget of a trial in rounds.
 
     Returns:
         A new document. Each label has ``"theory"`` ([{"cost", "quality"}] along its recommendations, empty without
@@ -74,6 +71,7 @@ def with_theory(
     labels = {}
     for label, method in document["methods"].items():
         entry = study.entry(label)
+        rounds = study.budget_of(entry).rounds
         theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry, task))
         phase = method["reported"]["phase"]
         ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}

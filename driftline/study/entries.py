@@ -11,8 +11,8 @@ from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
-from driftline.study.trial_settings import SIZES, EntrySettings
-from driftline.study.validation import Errors, Section, from_spec_error
+from driftline.study.trial_settings import MOST_ROUNDS, SIZES, EntrySettings
+from driftline.study.validation import Errors, Section, Whole, from_spec_error
 from search_spaces import parameters, presets, spaces
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Parameter, Space
@@ -227,6 +227,7 @@ class MethodEntry(EntrySettings):
         constraints: What every configuration satisfies, see `search_spaces.constraints`; nothing by default.
         start: Configurations to try first, see `driftline.study.starting_points`; none by default.
         prior: Configurations near which good ones are believed to be; none by default.
+        rounds: Server updates of its trials, in place of the budget's; rungs are at the same fractions of them.
         theory: Where the spaces come from if they were given as "theory"; never written by hand.
 
     Settings of `EntrySettings` that it has replace the study's for its trials.
@@ -243,6 +244,7 @@ class MethodEntry(EntrySettings):
     constraints: list[ConstraintField] = Key(default_factory=list, max_length=MOST_CONSTRAINTS)
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
     prior: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
+    rounds: Annotated[Whole, Key(ge=1, le=MOST_ROUNDS)] | None = None
     theory: TheoryOrigin | None = None
 
     @model_validator(mode="before")

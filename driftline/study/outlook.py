@@ -99,11 +99,16 @@ def _constraints(study: Study) -> list[str]:
 
 def _rungs(study: Study) -> list[str]:
     """Where search trials may stop early."""
-    *rungs, last = study.budget.rung_rounds
-    if not rungs:
+    labels: dict[tuple[int, ...], list[str]] = {}
+    for label, (*rungs, _) in study.rungs.items():
+        labels.setdefault(tuple(rungs), []).append(label)
+    places = [(" and ".join(map(str, rungs)), ", ".join(whose)) for rungs, whose in labels.items() if rungs]
+    if not places:
         return []
-    share = study.budget.search_rounds / (study.budget.trials_per_method * last)
-    after = " and ".join(map(str, rungs))
+    budgets = [study.budget_of(entry) for entry in study.methods]
+    whole = sum(budget.trials_per_method * budget.rounds for budget in budgets)
+    share = sum(budget.search_rounds for budget in budgets) / whole
+    after = "; ".join(f"{rungs} ({whose})" if len(labels) > 1 else rungs for rungs, whose in places)
     compared = f"Search trials are compared after rounds {after}"
     if study.budget.rung_rule == "extrapolation":
         return [f"{compared}, and at most half continue."]
@@ -167,21 +172,18 @@ def _judged(study: Study) -> int:
 
 def _rounds(study: Study) -> str:
     """The rounds after which trials are evaluated, in words."""
-    grids: dict[int | str | None, list[str]] = {}
+    grids: dict[str, list[str]] = {}
     for entry in study.methods:
-        every = study.settings_of(entry).eval_every
-        grids.setdefault(None if every == "auto" else every, []).append(entry.label)
-    return "; ".join(
-        _evaluated(every, study) + (f" ({', '.join(labels)})" if len(grids) > 1 else "")
-        for every, labels in grids.items()
-    )
+        said = _evaluated(study.settings_of(entry).eval_every, study.budget_of(entry).rounds)
+        grids.setdefault(said, []).append(entry.label)
+    return "; ".join(said + (f" ({', '.join(labels)})" if len(grids) > 1 else "") for said, labels in grids.items())
 
 
-def _evaluated(every: int | str | None, study: Study) -> str:
+def _evaluated(every: int | str | None, rounds: int) -> str:
     if isinstance(every, int):
         known = f"(costs are known to {every} rounds)"
         return f"every {every} rounds and after the last {known}" if every > 1 else "after every round"
-    grid = sorted(evaluation_grid(study.budget.rounds))
+    grid = sorted(evaluation_grid(rounds))
     coarse = [number for number, following in pairwise(grid) if following > number + 1]
     if not coarse:
         return "after every round"

@@ -81,6 +81,30 @@ def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int) -> tuple[int, 
     return whole
 
 
+def scaled(given: Literal["auto"] | Sequence[int], rounds: int, own: int) -> Literal["auto"] | list[int]:
+    """The same rungs for trials of another number of rounds: at the same fractions, rounded up.
+
+    Args:
+        given: As in `rungs_of`.
+        rounds: Rounds of the trials that they are given for.
+        own: Rounds of the other trials.
+
+    Raises:
+        InvalidSpec: Two of them come after the same round.
+
+    Examples:
+        >>> scaled([25, 75], 200, 1000), scaled([25, 75], 200, 10)
+        ([125, 375], [2, 4])
+    """
+    if isinstance(given, str):
+        return given
+    moved = [-(-rung * own // rounds) for rung in given]
+    if len(set(moved)) < len(moved) or (given[-1] < rounds and moved[-1] >= own):
+        told = f"must be enough for the rungs {shown(list(given))} of {rounds} rounds to be apart, got rounds={own}"
+        raise InvalidSpec("rounds", told)
+    return moved
+
+
 def arriving_at(rungs: int, trials: int) -> list[int]:
     """About how many of these search trials train until each rung, because a third of them continues after each.
 

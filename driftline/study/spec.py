@@ -47,17 +47,16 @@ from driftline.study.directions import Metric
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.program import Program, ProgramCost, placed, program_entry, program_study
-from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of
+from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of, scaled
 from driftline.study.sampler import SamplerField, name_of
 from driftline.study.task_facts import default_quality, pinned
-from driftline.study.trial_settings import LARGEST, OWN, SHARED, TrialSettings
+from driftline.study.trial_settings import LARGEST, MOST_ROUNDS, OWN, SHARED, TrialSettings
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
 from search_spaces.values import is_json
 from trainers import REPORTED, hint, shown
 
 MOST_TRIALS = 1_000_000
-MOST_ROUNDS = 1_000_000_000
 MOST_SEEDS = 10_000
 MOST_ENTRIES = 200
 """Limits far above any real study, which every database and sampler can represent."""
@@ -126,7 +125,7 @@ class Budget(Section):
 
     Attributes:
         trials_per_method: Configurations searched for each entry.
-        rounds: Server updates of a trial.
+        rounds: Server updates of a trial, unless its entry has its own.
         rungs: Rounds at which search trials are compared; about a third of them continue. "auto" takes a ninth and a
             third of `rounds`. None trains every trial to the end. ``{"at": "auto", "rule": "extrapolation"}`` chooses
             another rule. See `driftline.study.rung_rounds`.
@@ -172,6 +171,18 @@ class Budget(Section):
             most = f"{self.trials_per_search}, the configurations of a search"
             raise InvalidSpec("branches", f"must be at most {most}, got branches={self.branches}")
         return self
+
+    def of_rounds(self, rounds: int | None) -> Budget:
+        """This budget for trials of another number of rounds, with rungs at the same fractions; None changes nothing.
+
+        Raises:
+            InvalidSpec: They are too few for these rungs.
+        """
+        if rounds is None or rounds == self.rounds:
+            return self
+        rungs, at = self.rungs, None if self.rungs_at is None else scaled(self.rungs_at, self.rounds, rounds)
+        rungs = rungs.model_copy(update={"at": at}) if isinstance(rungs, RungsByRule) else at
+        return self.model_copy(update={"rounds": rounds, "rungs": rungs})
 
     @property
     def rungs_at(self) -> Literal["auto"] | list[int] | None:
@@ -345,11 +356,16 @@ class Study(TrialSettings):
                 whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
                 problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
                 errors.add(InvalidSpec(f"methods[{index}].start", problem))
-        first, grids = self.budget.rung_rounds[0], [self.settings_of(entry).eval_every for entry in self.methods]
-        every = max((grid for grid in grids if isinstance(grid, int)), default=0)
-        if self.budget.rungs is not None and first < every:
-            problem = f"must not begin before the first evaluation, after round {every}, got {first}"
-            errors.add(InvalidSpec("budget.rungs", problem))
+        for index, entry in enumerate(self.methods):
+            try:
+                first, every = self.budget_of(entry).rung_rounds[0], self.settings_of(entry).eval_every
+            except InvalidSpec as error:
+                errors.add(InvalidSpec(f"methods[{index}].{error.path}", error.problem))
+                continue
+            if self.budget.rungs is not None and isinstance(every, int) and first < every:
+                whose = "" if entry.rounds is None else f" of {entry.label}"
+                problem = f"must not begin before the first evaluation, after round {every}, got {first}{whose}"
+                errors.add(InvalidSpec("budget.rungs", problem))
         if self.budget.branches > 1:
             with errors.collected():
                 self._check_branches()
@@ -411,6 +427,15 @@ class Study(TrialSettings):
                 return entry
         raise InvalidSpec("label", f"no entry {shown(label)} in study {self.name}: {hint(label, self.labels)}")
 
+    def budget_of(self, entry: MethodEntry) -> Budget:
+        """The budget of an entry, with the rounds and rungs of its trials."""
+        return self.budget.of_rounds(entry.rounds)
+
+    @property
+    def rungs(self) -> dict[str, tuple[int, ...]]:
+        """Label -> the rungs of its trials, as rounds; the last round included."""
+        return {entry.label: self.budget_of(entry).rung_rounds for entry in self.methods}
+
     def settings_of(self, entry: MethodEntry, hyperparameters: Mapping[str, Any] | None = None) -> TrialSettings:
         """The settings of an entry's trials: its own, otherwise the study's. All metrics have the study's weighting.
 
@@ -468,7 +493,7 @@ class Study(TrialSettings):
                 del document["budget"][name]
         document["methods"] = [_settings_last(entry) for entry in document["methods"]]
         for entry in document["methods"]:
-            for key in (*OWN, "constraints", "start", "prior", "client", "central", "merge", "theory"):
+            for key in (*OWN, "rounds", "constraints", "start", "prior", "client", "central", "merge", "theory"):
                 if entry[key] in (None, []):
                     del entry[key]
         if self.program is not None:

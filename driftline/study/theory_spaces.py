@@ -138,9 +138,8 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
     entry = study.methods[index]
     assert entry.theory is not None
     client = PLAIN if entry.client is None else entry.client.name
-    prior = TheoryPrior(
-        entry.name, client, entry.server.name, measured, study.budget.rounds, study.settings_of(entry).clients_per_round
-    )
+    rounds, clients = study.budget_of(entry).rounds, study.settings_of(entry).clients_per_round
+    prior = TheoryPrior(entry.name, client, entry.server.name, measured, rounds, clients)
     space, server = prior.space(entry.space), entry.server.space
     space = {name: _with(parameter, _values(entry, name), entry.space[name]) for name, parameter in space.items()}
     if "server" in entry.theory.parts:

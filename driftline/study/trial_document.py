@@ -52,7 +52,7 @@ def trial_document(
             raise ValueError(f"configurations of one pack must share {dotted}, got {shown(values)}")
         if kind != "trial":
             parts[kind][name] = values[0]
-    rounds = study.budget.rounds
+    rounds = study.budget_of(entry).rounds
     if "rounds" in (REGISTRIES["schedule"]().constant(entry.schedule.name, "FOLLOWS") or {}) and not any(
         "schedule.rounds" in hyperparameters for hyperparameters in configurations
     ):

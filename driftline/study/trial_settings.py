@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from driftline.study.validation import Section, Whole, auto_or_number
 
+MOST_ROUNDS = 1_000_000_000
 LARGEST = 2**53
 """Largest seed, cohort and batch, far above any real one: every database and random generator represents it."""
 

@@ -22,10 +22,12 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     methods, budget, resources = stored.methods, stored.budget, stored.resources
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
     plan = decided(budget, resources, stored.sampler, gpus)
+    budgets = {label: stored.budget_of(label) for label in methods}
+    rungs = {label: own.rung_rounds for label, own in budgets.items()}
     return StudyEstimate(
         trials=budget.trials * len(methods),
-        packs=packs(SearchPlan.of(tuple(methods), budget, plan)),
-        rounds=budget.rounds_of_trials * len(methods),
+        packs=packs(SearchPlan.of(tuple(methods), budget, plan, rungs=rungs)),
+        rounds=sum(own.rounds_of_trials for own in budgets.values()),
         rests_on=[
             "trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows",
             "time: unknown; without a service, driftline validate measures it on your computer",

@@ -49,7 +49,8 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
     for remark in remarks:
         echo(f"note: {remark}")
     methods = "1 method" if len(study.labels) == 1 else f"{len(study.labels)} methods"
-    echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial.")
+    own = "".join(f", {entry.rounds} of {entry.label}" for entry in study.methods if entry.rounds is not None)
+    echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial{own}.")
     for fact in outlook:
         echo(fact)
 

@@ -149,7 +149,7 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
         workers: Number of workers.
     """
     budget, labels = study.budget, study.labels
-    plan = SearchPlan.of(labels, budget, decided(budget, study.resources, study.sampler))
+    plan = SearchPlan.of(labels, budget, decided(budget, study.resources, study.sampler), rungs=study.rungs)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)
     rests_on = ["trials and rounds: the budget, if no trial diverges"]
@@ -170,7 +170,7 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     return StudyEstimate(
         trials=trials,
         packs=searched + confirmed,
-        rounds=budget.rounds_of_trials * len(labels),
+        rounds=sum(study.budget_of(entry).rounds_of_trials for entry in study.methods),
         cpu_hours=hours,
         seconds=seconds,
         rests_on=rests_on,
@@ -195,7 +195,8 @@ def training_seconds(work: float, number: int, workers: int, alone: int = 0) -> 
 
 def evaluations(study: Study, label: str, phase: Phase) -> int:
     """Evaluations of a label's trials in a phase; with rungs about, because about a third of the trials passes one."""
-    budget, every = study.budget, study.settings_of(study.entry(label)).eval_every
+    entry = study.entry(label)
+    budget, every = study.budget_of(entry), study.settings_of(entry).eval_every
     grid: Set[int] = evaluation_grid(budget.rounds)
     if every not in (None, "auto"):
         grid = {*range(0, budget.rounds, int(every)), budget.rounds}
@@ -211,10 +212,12 @@ def evaluations(study: Study, label: str, phase: Phase) -> int:
 
 def _training(study: Study, measured: Timings, phase: Phase, packs: int) -> float:
     """Processor seconds in which all packs of a phase are built and trained."""
-    budget = study.budget
-    rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.rounds
     speeds = {label: measured.speed(label, phase) for label in study.labels}
-    trained = rounds * sum(speed.round_s for speed in speeds.values())
+    trained = 0.0
+    for entry in study.methods:
+        budget = study.budget_of(entry)
+        rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.rounds
+        trained += rounds * speeds[entry.label].round_s
     evaluated = sum(evaluations(study, label, phase) * speed.evaluation_s for label, speed in speeds.items())
     return trained + evaluated + packs * fmean(speed.build_s for speed in speeds.values())
 

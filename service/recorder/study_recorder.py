@@ -422,7 +422,8 @@ def _short(trial: TrialRecord) -> str:
 def _rows(study: StudyRecord, trial: TrialRecord, curve: TrialCurve, after: int) -> list[Row]:
     """What a trial's run shows beyond the rounds that were written before."""
     final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
-    new = rows(curve.columns, study.study.budget.rounds, after, curve.rounds_done, finished=final)
+    rounds = study.study.budget_of(study.study.entry(trial.label)).rounds
+    new = rows(curve.columns, rounds, after, curve.rounds_done, finished=final)
     if final:
         new += [(name, value, curve.rounds_done) for name, value in totals(curve.columns).items()]
         new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))

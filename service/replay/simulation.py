@@ -63,6 +63,7 @@ class Replay:
         rule: Rule | None = None,
     ) -> None:
         require_no_branches(table.study.budget)
+        _require_common_rounds(table.study, labels)
         require_no_branches(budget)
         self.study = table.study
         self.budget = budget
@@ -277,6 +278,14 @@ def require_no_branches(budget: Budget) -> None:
     if budget.branches > 1:
         rule = "must be 1 for a replay, which draws the rows of a table one by one"
         raise InvalidSpec("budget.branches", f"{rule}, got branches={budget.branches}")
+
+
+def _require_common_rounds(study: Study, labels: Iterable[str]) -> None:
+    """Checks that the trials of all labels have the rounds of the study's budget, on whose rungs they are compared."""
+    for label in labels:
+        if (rounds := study.budget_of(study.entry(label)).rounds) != study.budget.rounds:
+            rule = f"must be {study.budget.rounds} for a replay, as of all labels"
+            raise InvalidSpec("rounds", f"{rule}, got rounds={rounds} of {label}")
 
 
 def _require_rungs(grids: Iterable[Grid], rungs: Sequence[int]) -> None:

@@ -49,9 +49,14 @@ class StoredSpec:
 
     @cached_property
     def budget(self) -> Budget:
-        """The budget of every entry; not validated again."""
+        """The budget of the study; not validated again."""
         budget = self.document["budget"]
         return Budget.model_construct(**{**budget, "rungs": read_rungs(budget.get("rungs"))})
+
+    def budget_of(self, label: str) -> Budget:
+        """The budget of an entry, with the rounds and rungs of its trials."""
+        rounds = next((entry.get("rounds") for entry in self.entries if str(entry["label"]) == label), None)
+        return self.budget.of_rounds(rounds)
 
     @cached_property
     def resources(self) -> Resources:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from driftline.results.comparison import compare
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyPlan, TrialRecord
 from service.api.computed_results import computed_frontier
+from service.api.study_estimate import estimate
 from service.driver.ray.worker import columns
 from service.driver.search.rules import RULES as RUNG_RULES
 from service.samplers.build import build
@@ -67,6 +69,31 @@ def test_a_study_stops_trials_at_rungs(client: StoreClient, tmp_path: Path) -> N
     confirmed = client.store.trials.find(study_id, phase="confirmation")
     assert len(confirmed) == 2 * 3 * 2
     assert {trial.rounds_done for trial in confirmed if trial.state == "COMPLETE"} == {8}
+
+
+def test_an_entry_has_rounds_of_its_own_and_rungs_at_the_same_fractions(client: StoreClient, tmp_path: Path) -> None:
+    plain, fast = stopping().to_json()["methods"]
+    study = stopping(methods=[plain, {**fast, "rounds": 16}])
+    assert study.rungs == {"plain": RUNGS, "fast": (4, 8, 16)}
+    assert estimate(study.to_json()).rounds == (14 * 2 + 5 * 2 + 2 * 4 + 6 * 8) * 3
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path).run()
+    result = computed_frontier(client.store, study_id)
+    progress = client.store.studies.get(study_id).progress
+    for label, rungs in study.rungs.items():
+        trials = client.store.trials.find(study_id, label=label)
+        assert {trial.state for trial in trials} >= {"COMPLETE", "STOPPED"}
+        assert {trial.rounds_done for trial in trials if trial.state == "COMPLETE"} == {rungs[-1]}
+        assert {trial.rounds_done for trial in trials if trial.state == "STOPPED"} <= set(rungs[:2])
+        searched_rounds = sum(
+            min(rung for rung in rungs if rung >= trial.rounds_done) for trial in trials if trial.phase == "search"
+        )
+        assert result["methods"][label]["granted"]["rounds"] == searched_rounds + 6 * rungs[-1]
+        assert progress[label].rounds_done == progress[label].rounds_total == sum(t.rounds_done for t in trials)
+    assert result["methods"]["fast"]["settings"] == {"rounds": 16}
+    found = compare(result, "plain", "fast")
+    assert found["verdict"] is None
+    assert "budgets differ: plain had " in found["why"]
 
 
 def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(

@@ -167,6 +167,14 @@ def test_too_small_tables_are_refused() -> None:
         Replay(table(seeds=3), LABELS, BUDGET)
 
 
+def test_labels_of_unlike_rounds_are_refused() -> None:
+    whole = table()
+    spec = whole.study.to_json()
+    spec["methods"][0]["rounds"] = whole.study.budget.rounds + 1
+    with pytest.raises(InvalidSpec, match=r"^rounds: must be \d+ for a replay, as of all labels, got rounds="):
+        Replay(replace(whole, study=Study.from_json(spec)), LABELS, BUDGET)
+
+
 def test_branches_are_refused(tmp_path: Path) -> None:
     rule = "budget.branches: must be 1 for a replay, which draws the rows of a table one by one, got branches=2"
     with pytest.raises(InvalidSpec, match=rule):

@@ -199,6 +199,8 @@ def test_noise_and_sampling_are_measured_and_named() -> None:
     rows = {row["hyperparameters"]["clients_per_round"]: row for row in method["configurations"]}
     assert rows.keys() == {2, 3, 6}
     assert rows[6]["theory"]["ends"] == pytest.approx(rows[6]["ends"])
+    short = ran({"label": "short", "name": "fedavg", "space": space, "rounds": 40}, task=RANDOM).document
+    assert short["methods"]["short"]["disagreement"]["largest"]["ends"] < 1e-9
 
 
 def test_lookahead_samples_one_client_by_nature() -> None:
@@ -260,7 +262,7 @@ def test_unknown_parts_have_no_prediction(change: dict[str, Any], words: str) ->
         }
     ).to_json()
     spec["methods"][0] |= change
-    method = theory.with_theory(result.document, Study.from_json(spec), result.curves, result.reading, 100)["methods"][
+    method = theory.with_theory(result.document, Study.from_json(spec), result.curves, result.reading)["methods"][
         "plain"
     ]
     assert (method["theory"], method["disagreement"]) == ([], None)

@@ -237,6 +237,40 @@ def test_sizes_in_a_space_are_checked_where_they_are_given(space, own, problem):
         Study.from_json(WRITERS | {"task": {"name": "digits", "clients": 3}, "methods": [entry]}).check()
 
 
+def test_an_entry_has_rounds_of_its_own():
+    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}, "schedule": "cosine"}
+    budget = {"trials_per_method": 2, "rounds": 20, "rungs": {"at": [5, 10], "rule": "extrapolation"}}
+
+    def study(rounds, **own):
+        methods = [entry, entry | {"label": "own", "rounds": rounds} | own]
+        return Study.from_json(
+            WRITERS | {"task": {"name": "digits", "clients": 3}, "budget": budget, "methods": methods}
+        )
+
+    one = study(1000)
+    assert Study.from_json(one.to_json()) == one
+    assert "rounds" not in one.to_json()["methods"][0]
+    documents = [trial_document(one, label, [{"server_lr": 0.5}], 1) for label in one.labels]
+    assert [(each["rounds"], each["schedule"]["rounds"]) for each in documents] == [(20, 20), (1000, 1000)]
+    assert one.rungs == {"fedsgd": (5, 10, 20), "own": (250, 500, 1000)}
+    assert one.budget_of(one.entry("own")).rung_rule == "extrapolation"
+    assert own_settings(one) == {"own": {"rounds": 1000}}
+    assert own_settings(study(20)) == {}
+    evaluated, compared, *_ = one.outlook()
+    assert evaluated.startswith(
+        "Each trial is evaluated after every round (fedsgd); 112 times, after every round to 40"
+    )
+    assert compared.startswith("Search trials are compared after rounds 5 and 10 (fedsgd); 250 and 500 (own), and at")
+    auto = one.to_json() | {"budget": budget | {"rungs": "auto"}}
+    assert Study.from_json(auto).rungs == {"fedsgd": (2, 6, 20), "own": (111, 333, 1000)}
+    with pytest.raises(InvalidSpec, match=r"^methods\[1\]\.rounds: must be at least 1, got rounds=0"):
+        study(0)
+    with pytest.raises(InvalidSpec, match=r"^methods\[1\]\.rounds: must be enough for the rungs .* got rounds=2"):
+        study(2)
+    with pytest.raises(InvalidSpec, match=r"^budget\.rungs: must not begin before the first .* got 10 of own"):
+        study(40, eval_every=11)
+
+
 def test_the_largest_cohort_of_a_space_decides_whether_packs_fit():
     def study(clients):
         entry = {"name": "fedsgd", "space": {"server_lr": 0.5, "clients_per_round": clients}}

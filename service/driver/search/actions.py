@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from driftline.study.spec import Budget
@@ -23,6 +24,7 @@ class SearchPlan:
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
         rule: Decides which trials continue beyond a rung.
+        rungs: Label -> its rungs, where they are not the budget's.
     """
 
     labels: tuple[str, ...]
@@ -32,12 +34,24 @@ class SearchPlan:
     width: int = 1
     confirmation_width: int = 1
     rule: Rule = field(default_factory=Halving)
+    rungs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, labels: tuple[str, ...], budget: Budget, plan: StudyPlan, seed: int = 0) -> SearchPlan:
-        """What a study with these labels, this budget and this plan asks for."""
+    def of(
+        cls,
+        labels: tuple[str, ...],
+        budget: Budget,
+        plan: StudyPlan,
+        seed: int = 0,
+        rungs: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> SearchPlan:
+        """What a study with these labels, this budget, this plan and these rungs asks for."""
         rule = RULES[budget.rung_rule]()
-        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule)
+        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule, rungs or {})
+
+    def rungs_of(self, label: str) -> tuple[int, ...]:
+        """The rungs of a label, as rounds; the last round included."""
+        return self.rungs.get(label, self.budget.rung_rounds)
 
     @property
     def asked_at_once(self) -> int:

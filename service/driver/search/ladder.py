@@ -40,8 +40,8 @@ class Ladder:
         self._study = study
         self._table = table
         self._folder = folder
-        self._rungs = study.budget.rung_rounds
-        self._used = len(self._rungs) > 1
+        self._rungs = study.rungs
+        self._used = any(len(rungs) > 1 for rungs in self._rungs.values())
         self._looks_ahead = RULES[study.budget.rung_rule].looks_ahead
 
     def load(self, records: Sequence[TrialRecord]) -> None:
@@ -60,9 +60,10 @@ class Ladder:
             if trial in self._table.curves and self._table.trials[trial].phase == "search":
                 self._reach(trial, self._table.curves[trial])
 
-    def is_rung(self, rounds_done: int) -> bool:
-        """Whether trials are compared after this round."""
-        return self._used and rounds_done in self._rungs
+    def is_rung(self, trial: str, rounds_done: int) -> bool:
+        """Whether this trial is compared with others after this round."""
+        rungs = self._rungs_of(trial)
+        return len(rungs) > 1 and rounds_done in rungs
 
     def result(self, trial: str) -> TrialResult:
         """The result of a trial that ends at a rung; see `rung_result`."""
@@ -71,7 +72,7 @@ class Ladder:
 
     def job(self, launch: LaunchPack) -> dict[str, Any]:
         """The fields of a `PackJob` that say where its trials come from, and where it ends."""
-        rung, rounds = launch.rung, self._rungs
+        rung, rounds = launch.rung, self._rungs_of(launch.trials[0])
         if rung is None:
             return {}
         return {
@@ -82,7 +83,7 @@ class Ladder:
 
     def ends_at_rung(self, launch: LaunchPack) -> bool:
         """Whether a pack ends at a rung before the last round."""
-        return launch.rung is not None and launch.rung < len(self._rungs) - 1
+        return launch.rung is not None and launch.rung < len(self._rungs_of(launch.trials[0])) - 1
 
     def remove(self, trial: str) -> None:
         """Removes the checkpoints of a trial that has ended."""
@@ -93,10 +94,13 @@ class Ladder:
                 _LOG.warning("checkpoints %s could not be removed: %s", self._prefix(trial), error)
 
     def _reach(self, trial: str, columns: Columns) -> None:
-        curve = self._table.trials[trial].curve(columns)
-        told = self._table.reached[trial] = reached(curve, self._rungs, self._study.objective)
-        ahead = prospects(curve, self._rungs, self._study.objective) if self._looks_ahead else ()
+        curve, rungs = self._table.trials[trial].curve(columns), self._rungs_of(trial)
+        told = self._table.reached[trial] = reached(curve, rungs, self._study.objective)
+        ahead = prospects(curve, rungs, self._study.objective) if self._looks_ahead else ()
         self._table.change([trial], arrivals=arrivals(told, ahead))
+
+    def _rungs_of(self, trial: str) -> tuple[int, ...]:
+        return self._rungs[self._table.trials[trial].label]
 
     def _prefix(self, trial: str) -> str:
         """Prefix of a trial's checkpoints at rungs."""

@@ -92,8 +92,8 @@ def search_packs(plan: SearchPlan) -> int:
     """Number of these packs that belong to the search."""
     at_once = plan.asked_at_once // plan.budget.searches
     generations, rest = divmod(plan.budget.trials_per_search, at_once)
-    searched = generations * _passing(plan, at_once) + _passing(plan, rest)
-    return len(plan.labels) * plan.budget.searches * searched
+    searched = (generations * _passing(plan, label, at_once) + _passing(plan, label, rest) for label in plan.labels)
+    return plan.budget.searches * sum(searched)
 
 
 def confirmation_packs(plan: SearchPlan) -> int:
@@ -102,9 +102,9 @@ def confirmation_packs(plan: SearchPlan) -> int:
     return len(plan.labels) * plan.budget.searches * confirmed
 
 
-def _passing(plan: SearchPlan, trials: int) -> int:
-    """Number of packs of a generation of this size, at all rungs together."""
-    return sum(-(-number // plan.width) for number in arriving_at(len(plan.budget.rung_rounds), trials))
+def _passing(plan: SearchPlan, label: str, trials: int) -> int:
+    """Number of packs of a label's generation of this size, at all rungs together."""
+    return sum(-(-number // plan.width) for number in arriving_at(len(plan.rungs_of(label)), trials))
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
@@ -134,24 +134,24 @@ def goal_of(plan: SearchPlan, rows: TrialRows, trial: str) -> Goal:
 
 def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
     """How far each search trial may train, by id; empty without rungs."""
-    rounds = plan.budget.rung_rounds
-    if len(rounds) == 1:
+    counts = {label: len(plan.rungs_of(label)) for label in plan.labels}
+    if max(counts.values(), default=1) == 1:
         return {}
     searches: dict[tuple[str, int], dict[int, Row]] = defaultdict(dict)
     for row in rows.values():
-        if row.phase == "search":
+        if row.phase == "search" and counts.get(row.label, 1) > 1:
             searches[row.label, plan.budget.search_of(row.number)][row.number] = row
     ends: dict[str, Goal] = {}
-    for own in searches.values():
+    for (label, _), own in searches.items():
         climbs = [_climb(plan, row) for row in own.values()]
-        found = goals(plan.rule, len(rounds), climbs, together=plan.budget.asking == "generations")
+        found = goals(plan.rule, counts[label], climbs, together=plan.budget.asking == "generations")
         ends |= {own[number].id: goal for number, goal in found.items()}
     return ends
 
 
 def _climb(plan: SearchPlan, row: Row) -> Climb:
     ended = row.state in TRIAL_FINISHED - {"COMPLETE", "STOPPED"}
-    passed = sum(row.rounds_done > rung for rung in plan.budget.rung_rounds[:-1])
+    passed = sum(row.rounds_done > rung for rung in plan.rungs_of(row.label)[:-1])
     generation = row.number // plan.asked_at_once
     return Climb(row.number, generation, row.arrivals, ended, passed, row.state == "STOPPED")
 
@@ -243,7 +243,7 @@ class _Order:
 
 def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str, Goal]) -> list[tuple[_Key, Action]]:
     """A `LaunchPack` for every set of waiting trials that may run together, with its place in the order."""
-    order, rounds = _Order(plan, rows), plan.budget.rung_rounds
+    order = _Order(plan, rows)
     waiting = _ordered(
         row
         for row in rows.unfinished.values()
@@ -256,9 +256,9 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
     packs: dict[str, list[Row]] = {}
     fresh: dict[tuple[str, Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
     for row in waiting:
+        rung, rounds = rungs[row.id], plan.rungs_of(row.label)
         if row.id in ends and _at_goal(row, ends[row.id], len(rounds)):
             continue
-        rung = rungs[row.id]
         begun = not rung or row.rounds_done > rounds[rung - 1]  # since the last rung
         if row.pack is not None and begun and _whole(members[row.pack], width(plan, row.phase), rungs):
             packs[row.pack] = members[row.pack]

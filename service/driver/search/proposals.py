@@ -32,7 +32,7 @@ class Proposals:
         self._entries = {entry.label: entry for entry in study.methods}
         self._untold: set[str] = set()  # search trials of which the samplers have heard no result
         self._samplers: dict[tuple[str, int], ByRung] = {}
-        names, rungs = study.objective.objectives, study.budget.rung_rounds
+        names, self._rungs = study.objective.objectives, study.rungs
         shared = dimensions(entry.parameters() for entry in study.methods)
         for entry in study.methods:
             space = entry.parameters()
@@ -44,7 +44,7 @@ class Proposals:
                     "constraints": entry.constraints,
                     "dimensions": shared,
                 }
-                made = [build_sampler(study.sampler, space, names, seed, **given) for _ in rungs]
+                made = [build_sampler(study.sampler, space, names, seed, **given) for _ in self._rungs[entry.label]]
                 self._samplers[entry.label, search] = ByRung(made, enough(study.sampler, space))
 
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
@@ -75,7 +75,7 @@ class Proposals:
         due = [record for record in untold if record.label == label and record.number < before and record.finished]
         for record in sorted(due, key=lambda record: record.number):
             values = self._table.reached.get(record.id, [])
-            if record.values is not None and len(self._budget.rung_rounds) == 1:
+            if record.values is not None and len(self._rungs[label]) == 1:
                 values = [rounded(record.values)]
             sampler, own = self._sampler(label, record.number)
             sampler.tell(own, record.hyperparameters, values, record.state)

@@ -279,7 +279,8 @@ class Search:
     def _adopt(self, plan: StudyPlan) -> None:
         """Works by this plan from now on."""
         self.study_plan = plan
-        self.plan = SearchPlan.of(self._study.labels, self._study.budget, plan, self._study.seed)
+        study = self._study
+        self.plan = SearchPlan.of(study.labels, study.budget, plan, study.seed, study.rungs)
         self._waiting_at = None
 
     def _replan(self, plan: StudyPlan, reason: str = "") -> None:
@@ -360,7 +361,7 @@ class Search:
             curve = self.table.curves.setdefault(trial, {})
             for block in blocks:
                 upsert(curve, self._decoded(block))
-        if self._ladder.is_rung(report["rounds_done"]):
+        if self._ladder.is_rung(pack.trials[0], report["rounds_done"]):
             self._ladder.arrive(pack.trials)
 
     def _decoded(self, block: bytes) -> Columns:
@@ -372,7 +373,7 @@ class Search:
         """Says how far a program goes on that has reached a rung and waits; without a decision it ends there."""
         (trial,) = pack.trials
         rounds_done, rungs = self.table.trials[trial].rounds_done, self._study.budget.rung_rounds
-        if self._ladder.is_rung(rounds_done) and rounds_done < rungs[-1]:
+        if self._ladder.is_rung(trial, rounds_done) and rounds_done < rungs[-1]:
             goal = goal_of(self.plan, self.table.trials, trial)
             pack.stopped = goal.stopped and rungs[goal.rung] == rounds_done
             if pack.stopped or rungs[goal.rung] > rounds_done:
