@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -27,6 +28,33 @@ Inactive = Mapping[str, tuple[Mapping[str, Any], ...]]
 """Hyperparameter -> conditions, each of them values of others, at which it changes no curve, to the bit."""
 
 
+@dataclass(frozen=True)
+class RoundGradients:
+    """What a client computes in a round, in gradients on mini-batches; a Hessian product counts as two.
+
+    It is known before training, so that budgets may be in gradients and examples (trial/spend.py).
+
+    Args:
+        per_step: gradients in each local step, on the client's batch of this step.
+        central_per_step: gradients in each local step on a batch of the server.
+        batches: further gradients, on a first batch of the round.
+        passes: further gradients on all data of the client, each of which counts as the mini-batches of a pass.
+        once: gradients on a mini-batch in the first round only.
+    """
+
+    per_step: int = 0
+    central_per_step: int = 0
+    batches: int = 0
+    passes: int = 0
+    once: int = 0
+
+    def and_at(self, source: str, count: int = 1) -> RoundGradients:
+        """These, and further gradients on all data of the client ("full") or on a mini-batch ("batch")."""
+        if source == "full":
+            return replace(self, passes=self.passes + count)
+        return replace(self, batches=self.batches + count)
+
+
 @runtime_checkable
 class Method(Configured, Protocol):
     """A module in trainers/methods. `Hyper` and `train_round` are required; the rest is optional, with these defaults.
@@ -44,6 +72,8 @@ class Method(Configured, Protocol):
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
         INACTIVE: where its hyperparameters change nothing, a literal. One for client_lr holds where nothing else uses
             client_lr: rates stay as they are, and server_lr does not follow from it.
+        round_gradients: what a client computes in a round, or values of a trial -> that; a method without it cannot
+            have a budget in gradients, examples or tokens.
     """
 
     ROLES: Mapping[str, str] = MappingProxyType({})
@@ -54,6 +84,7 @@ class Method(Configured, Protocol):
     ONE_UPLOAD: bool = False
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
     INACTIVE: Inactive = MappingProxyType({})
+    round_gradients: RoundGradients | Callable[[Mapping[str, Any]], RoundGradients] | None = None
 
     @abstractmethod
     def train_round(self, hyper: Any, state: State, cohort: Cohort) -> State:

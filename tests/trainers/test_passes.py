@@ -10,11 +10,11 @@ import torch
 from driftline.study.spec import Study
 from trainers.engine import randomness
 from trainers.engine.batches.examples import ExampleSource
-from trainers.engine.batches.passes import Passes
 from trainers.engine.packs.pack import Pack
 from trainers.hyperparameters import describe
 from trainers.registry import methods
 from trainers.trial.document import parse
+from trainers.trial.passes import Passes
 
 from .methods.trials import part, with_central
 

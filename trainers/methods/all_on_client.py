@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.central_branch import MixedLoss
 from trainers.engine.rounds.cohort import Cohort
@@ -42,6 +43,7 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
 INACTIVE = {"client_lr": ({"local_steps": 1},)}
+round_gradients = RoundGradients(per_step=1, central_per_step=1)
 
 
 @dataclass(frozen=True)

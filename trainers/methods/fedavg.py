@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -31,6 +32,7 @@ SPACE = {
 }
 INACTIVE = {"client_lr": ({"local_steps": 1},)}
 PSEUDO_GRADIENT = "sum"
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -37,6 +38,7 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
     "prox": {"float": [1e-3, 10.0], "log": True},
 }
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

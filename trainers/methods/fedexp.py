@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -33,6 +34,7 @@ SPACE = {
     "local_steps": {"choice": [2, 4, 8, 16, 32]},
     "epsilon": {"float": [1e-4, 1.0], "log": True},
 }
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

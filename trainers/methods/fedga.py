@@ -27,11 +27,14 @@ Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps, LocalWork
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -75,6 +78,11 @@ class Hyper(LocalSteps):
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     """Server memory before the first round: a mean gradient of 0, if it is reused."""
     return {"mean_gradient": torch.zeros_like(params)} if hyper.reuse_mean_gradient else {}
+
+
+def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
+    """Gradients of the local steps, and those that displace."""
+    return RoundGradients(per_step=1).and_at(values["displacement_source"])
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.client_optimizer import ClientOptimizer
 from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalSteps
@@ -50,6 +51,7 @@ INACTIVE = {
     "client_lr": ({"local_steps": 1},),
     "prox": ({"local_steps": 1}, {"client_lr": 0}),
 }
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

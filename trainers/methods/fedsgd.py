@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -27,6 +28,7 @@ SPACE = {
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
 PSEUDO_GRADIENT = "sum"
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

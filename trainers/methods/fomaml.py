@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.step_plan import last_step_only
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
@@ -36,6 +37,7 @@ INACTIVE = {
     "prox": ({"local_steps": 1}, {"client_lr": 0}),
 }
 PSEUDO_GRADIENT = "last"
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,14 @@ Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -42,6 +45,11 @@ class Hyper(ServerSteps):
     displacement_source: str = tunable(
         "batch", choices=("full", "batch"), traced=False, doc="data of the gradients g_i that displace"
     )
+
+
+def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
+    """The displaced gradient, and the one that displaces."""
+    return RoundGradients(batches=1).and_at(values["displacement_source"])
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

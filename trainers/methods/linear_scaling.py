@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -23,6 +24,7 @@ from trainers.hyperparameters import tunable
 
 ONE_UPLOAD = True
 SPACE = {"server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9}}
+round_gradients = RoundGradients(batches=1)
 
 
 @dataclass(frozen=True)

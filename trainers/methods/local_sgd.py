@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -30,6 +31,7 @@ SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -38,6 +39,7 @@ SPACE = {
     "prox": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
 }
 INACTIVE = {"prox": ({"client_lr": 0},)}
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

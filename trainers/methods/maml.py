@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -36,6 +37,7 @@ SPACE = {
 }
 INACTIVE = {"prox": ({"client_lr": 0},)}
 PSEUDO_GRADIENT = "last"
+round_gradients = RoundGradients(per_step=1 + 2, batches=1)  # a step: a gradient and a Hessian product
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ from typing import Any
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.mass_sequences import AUXILIARY, MODEL, ThreeSequences, TwoSequences
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
@@ -75,6 +76,7 @@ SPACE = {
     "batch_statistical_condition_number": {"float": [1.0, 12.0], "log": True},
     "local_steps": {"choice": [1, 2, 4, 8, 16, 32]},
 }
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

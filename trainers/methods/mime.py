@@ -20,11 +20,14 @@ Reddi, Stich, Suresh 2020), algorithm 1 with SGDm.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -55,6 +58,11 @@ class Hyper(LocalSteps):
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     """Server memory before the first round: a momentum of 0."""
     return {"momentum": torch.zeros_like(params)}
+
+
+def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
+    """Two gradients in every local step, and those at x."""
+    return RoundGradients(per_step=2).and_at(values["gradient_source"])
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -34,6 +35,7 @@ INACTIVE = {
     "client_lr": ({"local_steps": 1},),
     "prox": ({"local_steps": 1},),
 }
+round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -21,6 +22,7 @@ from trainers.engine.rounds.server_state import State
 ONE_UPLOAD = True
 SPACE = {"server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9}}
 PSEUDO_GRADIENT = "sum"
+round_gradients = RoundGradients(batches=1)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,13 @@ appendix A.4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import ServerSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -45,6 +48,11 @@ class Hyper(ServerSteps):
         "batch", choices=("full", "batch"), traced=False, doc="data of gradients and Hessians"
     )
     clip_norm: Tensor | None = withdrawn("its step is of gradients and Hessian products together")
+
+
+def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
+    """A gradient and a product of it, which counts as two."""
+    return RoundGradients().and_at(values["displacement_source"], 1 + 2)
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

@@ -27,11 +27,14 @@ Learning" (Dandi, Barba, Jaggi 2022), algorithm 4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -78,6 +81,13 @@ def stored(hyper: Hyper) -> tuple[str, ...]:
 def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
     """Server memory before the first round: the mean of the stored variates."""
     return {"mean_variate": torch.zeros_like(params)} if hyper.variates == "stored" else {}
+
+
+def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
+    """Gradients of the local steps, and where the variates are gradients, those at x."""
+    if values["variates"] == "stored" and values["variate_update"] == "path":
+        return RoundGradients(per_step=1)
+    return RoundGradients(per_step=1).and_at(values["displacement_source"])
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

@@ -25,11 +25,14 @@ Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainers.contracts import RoundGradients
 from trainers.engine.rounds.central_branch import Branches, merge, server_branch
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -68,6 +71,11 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
         "federated_correction": torch.zeros_like(params),
         "begun": params.new_zeros((params.shape[0], 1, 1)),
     }
+
+
+def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
+    """Gradients of the local steps, and in the first round those that begin."""
+    return RoundGradients(per_step=1, once=int(values["warm_start"]))
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

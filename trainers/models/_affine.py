@@ -20,11 +20,12 @@ from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
 from trainers.engine.memory import native, owned
 from trainers.engine.oracles.autograd import Autograd
-from trainers.engine.oracles.oracle import Batch, Oracle, PassEnd, client_major, example_weights
+from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
 from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._example_space import InnerProducts
 from trainers.models._stacked import ExampleSpace, Loss, Stacked
 from trainers.problem import Examples, Problem
+from trainers.trial.passes import PassEnd
 
 _EVALUATED = 1 << 22  # scores computed at once in an evaluation
 _MOST_PADS = 1 << 24  # numbers; rows of data are padded, which makes products faster, if no more pads are needed

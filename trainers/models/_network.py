@@ -38,7 +38,7 @@ from trainers.engine.memory import owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.one_by_one import EXAMPLES as LOOP_EXAMPLES
 from trainers.engine.oracles.one_by_one import Loop
-from trainers.engine.oracles.oracle import Batch, Matrices, Oracle, PassEnd, client_major, example_weights
+from trainers.engine.oracles.oracle import Batch, Matrices, Oracle, client_major, example_weights
 from trainers.engine.oracles.vmapped import EXAMPLES as VMAP_EXAMPLES
 from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
@@ -53,6 +53,7 @@ from trainers.models._preparation import dense, freeze_others, give_shapes, refu
 from trainers.models._targets import held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
+from trainers.trial.passes import PassEnd
 
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
 _EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = (

@@ -17,8 +17,9 @@ from torch import Tensor
 from trainers.engine import randomness
 from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import Batch, Group, Oracle, PassEnd, client_major, replicas
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, replicas
 from trainers.problem import Problem, Quadratics
+from trainers.trial.passes import PassEnd
 
 __all__ = ["Quadratic"]
 

@@ -10,6 +10,8 @@
     adaptation, held_out_sample  how held-out clients adapt; on how many of them a model is evaluated
     client_weighting             how clients are weighted: the default, which is the task's
     evaluation_rounds            the rounds after which a trial is evaluated
+    spend                        what a trial spends in a round: client gradients, examples, tokens
+    passes                       how the examples of clients are cut into mini-batches
     sizes                        rejects trials that no machine can hold
     warnings, mixed_warnings     settings that are allowed but probably not meant
 

@@ -146,7 +146,7 @@ class TrialSpec:
 
     @property
     def pass_end(self) -> Literal["joined", "kept", "dropped"]:
-        """What becomes of the examples that are left at the end of a pass (trainers/engine/batches/passes.py)."""
+        """What becomes of the examples that are left at the end of a pass (trainers/trial/passes.py)."""
         if not _in_passes(self.method):
             return "joined"
         return "dropped" if self.drop_last else "kept"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
 from trainers.registry import reports
 from trainers.trial.document import TrialSpec
+from trainers.trial.spend import round_examples
 
 GROWTH = 20
 """On the automatic grid, the evaluation after round t is followed by one after at most max(1, t / 20) rounds."""
@@ -68,21 +67,5 @@ def evaluation_work(spec: TrialSpec) -> tuple[float, float]:
     evaluation = held_out + (0.0 if sizes is None else passes * float(sizes.sum()))
     every = spec.eval_every
     evaluations = len(evaluation_grid(spec.rounds)) if isinstance(every, str) else 1 - -spec.rounds // every
-    trained = sum(_examples(spec, member) for member in range(spec.members))
-    cohort = spec.clients_per_round or spec.task.clients
-    return spec.members * evaluations * evaluation, spec.rounds * cohort * trained * _GRADIENT_WORK
-
-
-def _examples(spec: TrialSpec, member: int) -> float:
-    """Examples in a client's local steps of a round, in the mean; those of one step where only the method knows."""
-    given = {name: values[member] for name, values in spec.method.values.items()}
-    steps, sizes = given.get("local_steps") or 1, spec.task.examples
-    if sizes is None:
-        return float(spec.batch_size or 1) * steps
-    if given.get("local_epochs"):
-        dropped = sizes % (spec.batch_size or 1) if spec.drop_last else 0 * sizes
-        return float(given["local_epochs"] * np.where(dropped < sizes, sizes - dropped, sizes).mean())
-    if spec.batch_size is None:
-        return steps * float(sizes.mean())
-    repeats = spec.batching == "with_replacement"
-    return float(steps * (spec.batch_size if repeats else np.minimum(sizes, spec.batch_size).mean()))
+    trained = sum(round_examples(spec, member) for member in range(spec.members))
+    return spec.members * evaluations * evaluation, spec.rounds * trained * _GRADIENT_WORK

@@ -1,10 +1,14 @@
-"""Exchanges, bytes and gradients that a round costs."""
+"""Exchanges, bytes and gradients that a round costs, and gradients and examples as they are known before training."""
 
 import numpy as np
 import pytest
 
+from trainers import SpecError, offered, parse
+from trainers.registry import methods
+from trainers.trial.spend import spend
+
 from .four_clients import STORED, WORK, pack
-from .trials import document, train
+from .trials import cohort_size, document, train
 
 COUNTED = {
     # per round with 4 clients, 3 parameters, 8 bytes: exchanges, bytes down, bytes up, client gradients
@@ -50,6 +54,85 @@ def test_costs_of_a_round(method):
     line = train(document(method, rounds=5))[-1]
     found = tuple(line[name] for name in ("exchanges", "bytes_down", "bytes_up", "client_gradients"))
     assert found == tuple(5 * amount for amount in COUNTED[method])
+
+
+UNEQUAL = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.5}, "model": "softmax"}
+COUNTS = ("client_gradients", "examples")
+CHOICES = {  # settings on which a method's gradients depend
+    "scaffold": [
+        {"displacement_source": "batch"},
+        {"variates": "stored"},
+        {"variates": "stored", "variate_update": "gradient"},
+        {"variates": "stored", "variate_update": "gradient", "displacement_source": "batch"},
+    ],
+    "fedga": [{"displacement_source": "batch"}, {"reuse_mean_gradient": True}, {"displacement_form": "each_step"}],
+    "gradalign": [{"displacement_source": "full"}],
+    "regularized_gd": [{"displacement_source": "full"}],
+    "mime": [{"gradient_source": "batch"}],
+    "mimelite": [{"gradient_source": "batch"}],
+    "maml": [{"unbiased": True}],
+    "two_way_transfer": [{"warm_start": True}],
+    "all_on_client": [{"central_batch_size": 11}],
+    "local_update": [{"gradient_weights": [0.0, 1.0]}],
+}
+SERVERS_WORK = {  # with local_epochs
+    "all_on_client": {"central_batch_size": 11},
+    "one_way_transfer": {"central_batch_size": 11},
+    "parallel_training": {"central_steps": 2},
+    "two_way_transfer": {"central_steps": 2},
+}
+DRAWN = [
+    {"batch_size": 7, "batching": "shuffled"},
+    {"batch_size": None},
+    {"batch_size": 10, "batching": "by_class"},
+    {"batch_size": 400, "batching": "with_replacement"},
+]
+PASSES = [{"batch_size": 7}, {"batch_size": 7, "drop_last": True}, {"batch_size": 400, "drop_last": True}]
+
+
+def counted_and_known(given):
+    """What a trial's last line counts, and what was known of it before training."""
+    line, spec = train(given)[-1], parse(given)
+    known = {unit: spend(spec, unit) for unit in COUNTS}
+    return {unit: line[unit] for unit in COUNTS}, {
+        unit: spent.once + given["rounds"] * spent.each for unit, spent in known.items()
+    }
+
+
+@pytest.mark.parametrize("method", methods())
+def test_what_a_round_spends_is_known_before_training(method):
+    in_passes = any(item.name == "local_epochs" for item in offered(methods()[method]))
+    task = {**UNEQUAL, "clients": cohort_size(method)}
+    for choice in [{}, *CHOICES.get(method, [])]:
+        cases = [{}, *({"task": task, **changes} for changes in (DRAWN, DRAWN[:1])[bool(choice)])]
+        for changes in [*cases, *({"task": task, "drop_last": False, **changes} for changes in PASSES if in_passes)]:
+            given = document(method, **{"rounds": 2, "eval_every": 2, **changes})
+            given["method"] |= choice
+            if "drop_last" in changes:
+                del given["method"]["local_steps"]
+                given["method"] |= {"local_epochs": 2, **SERVERS_WORK.get(method, {})}
+            counted, known = counted_and_known(given)
+            assert counted == known, (choice, changes)
+
+
+def test_a_cohort_spends_what_the_mean_client_spends_times_its_size():
+    whole, half = (parse(document("mime", task=UNEQUAL, clients_per_round=size)) for size in (6, 3))
+    for unit in COUNTS:
+        assert spend(half, unit).each * 2 == spend(whole, unit).each
+    equal = document("mime", task={**UNEQUAL, "clients": 10, "partition": "iid"}, clients_per_round=3, batch_size=9)
+    counted, known = counted_and_known(equal | {"eval_every": 6})
+    assert counted == pytest.approx({unit: float(amount) for unit, amount in known.items()}, rel=0.01)
+
+
+def test_rounds_within_an_amount():
+    begun = parse(document("two_way_transfer") | {"clients_per_round": 4})
+    begun.method.values["warm_start"] = (True,) * begun.members
+    assert [spend(begun, "client_gradients").rounds_within(amount) for amount in (15, 16, 27, 28)] == [0, 1, 1, 2]
+
+
+def test_tokens_are_refused_where_there_are_none():
+    with pytest.raises(SpecError, match="task must predict tokens for a budget of tokens"):
+        spend(parse(document("fedavg")), "tokens")
 
 
 def test_single_precision_halves_the_bytes():

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from trainers.engine.batches.class_batches import ClassBatches
 from trainers.engine.batches.mini_batches import Gather, MiniBatches, Vary, cuts, step_words
-from trainers.engine.batches.passes import Passes
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, PassEnd, RoundBatches
+from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches
+from trainers.trial.passes import PassEnd, Passes
 
 _KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
 
@@ -129,7 +129,7 @@ class ExampleRound:
     @property
     def full_gradients(self) -> NDArray[np.int64]:
         """(M,) mini-batches in which a pass holds all data of a client."""
-        return -(-self._passes.sizes // self._passes.batch_size)
+        return self._passes.in_pass
 
     @property
     def full_examples(self) -> NDArray[np.int64]:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from trainers.engine import randomness
 from trainers.engine.batches.class_batches import ClassBatches
-from trainers.engine.batches.passes import Passes
 from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group
 from trainers.engine.randomness import Purpose
+from trainers.trial.passes import Passes
 
 _GROUP_COST = 64  # cost of one more group in calls, expressed in examples
 

@@ -22,14 +22,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.engine.layout import Layout
 from trainers.problem import Problem
+from trainers.trial.passes import PassEnd
 
 if TYPE_CHECKING:
     from trainers.engine.oracles.frame import Frame, Motion
-
-
-PassEnd = Literal["joined", "kept", "dropped"]
-"""What becomes of the examples that are left at the end of a pass: they begin the first batch of the next pass, are a
-batch of their own, or are dropped (but not if they are the whole pass)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.engine.oracles.oracle import PassEnd
+PassEnd = Literal["joined", "kept", "dropped"]
+"""What becomes of the examples that are left at the end of a pass: they begin the first batch of the next pass, are a
+batch of their own, or are dropped (but not if they are the whole pass)."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,11 @@ class Passes:
         """(M,) batches of one pass over all examples of a client."""
         whole = self.sizes // self.batch_size if self.end == "dropped" else -(-self.sizes // self.batch_size)
         return np.maximum(whole, 1)
+
+    @property
+    def in_pass(self) -> NDArray[np.int64]:
+        """(M,) mini-batches that hold all examples of a client."""
+        return -(-self.sizes // self.batch_size)
 
     @cached_property
     def largest(self) -> NDArray[np.int64]:
