@@ -3,7 +3,8 @@
     main, remote                   commands, options, exit codes; the commands for a service
     options, completion            options that several commands share; suggestions in the shell
     check, init                    `driftline validate`; `driftline init`
-    data_commands, data_picture    `driftline data describe`; its picture
+    data_commands, data_picture    `driftline data describe` and `fetch`; the picture
+    data_fetch, public_data        downloads a public data set; the sets that there are
     run, begun_run                 `run`, `resume`, `retry`, `extend` in this process; starts Ray before `run` needs it
     jobs                           commands for studies on a service, and those for studies in either place
     unanswered                     submissions to which no answer came

@@ -1,15 +1,16 @@
-"""`driftline data describe`: what a user's data hold, as a table and as a picture."""
+"""`driftline data describe`: what a user's data hold, as a table and as a picture; `driftline data fetch`."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from driftline.errors import InvalidSpec
+from driftline.errors import InvalidSpec, NotFound
 from service.cli.file_errors import cannot_write, file_exists
 from service.cli.options import Json
 from service.cli.terminal import echo
@@ -19,7 +20,9 @@ from trainers.own_files import put_new
 if TYPE_CHECKING:
     from trainers.data_description import Description
 
-app = typer.Typer(name="data", help="Your own data: what they hold, and what is wrong.", no_args_is_help=True)
+app = typer.Typer(
+    name="data", help="Your own data: what they hold, and what is wrong; public data.", no_args_is_help=True
+)
 
 DataPath = Annotated[str, typer.Argument(metavar="PATH", help="A file or folder in any format that Driftline reads.")]
 Inputs = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns of inputs, separated by commas.")]
@@ -67,6 +70,39 @@ def describe(
     _print(path, found)
     if plot is not None:
         echo(f"Drew {plot}.")
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A public data set; without it, all are listed.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to put it; default: NAME in $DATA_DIR, or here.")
+    ] = None,
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Folder of a server of yours with the same files.")
+    ] = None,
+) -> None:
+    """Download a public data set, with its checksums; what an interrupted download has is kept."""
+    from service.cli.public_data import PUBLIC
+
+    if name is None:
+        width = max(map(len, PUBLIC))
+        for known, data in PUBLIC.items():
+            echo(f"{known:<{width}}  {data.about}")
+        return
+    if name not in PUBLIC:
+        raise NotFound(f"no public data set {name!r}: known are {', '.join(PUBLIC)}")
+    from service.cli.data_fetch import fetch as fetch_data
+
+    data = PUBLIC[name]
+    folder = to or Path(os.environ.get("DATA_DIR") or ".") / name
+    fetch_data(data, folder, mirror, echo)
+    path = name if to is None else str(to)
+    task = {"name": "data", "path": path, **data.task}
+    echo(f"terms: {data.terms}")
+    echo(f"task: {json.dumps(task)}")
 
 
 def description(

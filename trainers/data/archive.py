@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainers.data import cache
+
+_LARGE = 32 * 2**20  # bytes
 
 DAMAGE = (
     OSError,
@@ -44,7 +50,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def read(path: Path, name: str) -> NDArray[Any]:
-    """One array of an archive, read-only; the other arrays are not decompressed.
+    """One array of an archive, read-only, without decompressing the others; a large one becomes a file, not memory.
 
     Args:
         path: an .npz file.
@@ -54,8 +60,29 @@ def read(path: Path, name: str) -> NDArray[Any]:
         DAMAGE: the file is damaged, or has no such array.
     """
     with opened(path) as archive:
-        array: NDArray[Any] = archive[name]
+        array: NDArray[Any] | None = _mapped(archive.zip, f"{name}.npy")
+        if array is None:
+            array = archive[name]
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{name} must be an array, got bytes")
     array.setflags(write=False)
     return array
+
+
+def _mapped(archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
+    """A large array, decompressed into a file without a name; None of a small one, or where there is no such file."""
+    if name not in archive.namelist() or archive.getinfo(name).file_size < _LARGE:
+        return None
+    file = cache.unnamed()
+    if file is None:
+        return None
+    with file, archive.open(name) as member:
+        shutil.copyfileobj(member, file, _LARGE)
+        file.seek(0)
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_column, kind = header(file)
+        if kind.hasobject:
+            raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+        order: Literal["F", "C"] = "F" if by_column else "C"
+        return np.memmap(file, kind, "r", file.tell(), shape, order) if math.prod(shape) else None

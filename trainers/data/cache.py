@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from trainers import own_files
 
@@ -91,6 +91,15 @@ def digest(file: Path) -> str:
         own_files.put_new(folder / _DIGEST, _digest(file).encode())
 
     return entry(known, make, lambda folder: (folder / _DIGEST).read_text(encoding="ascii")) or _digest(file)
+
+
+def unnamed() -> IO[bytes] | None:
+    """A new file without a name, for what would not fit into memory; None where nothing can be cached."""
+    root = _root() if _limit() > 0 else None
+    try:
+        return None if root is None else tempfile.TemporaryFile(dir=root)
+    except OSError:
+        return None
 
 
 def _root() -> Path | None:

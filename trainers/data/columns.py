@@ -196,7 +196,7 @@ class ColumnReader:
             rule = "must be 1-D, a whole number or string for each example"
             raise SpecError(f"{place}: array {shown(name)} {rule}, got {_facts(array)}", place)
         _as_long(array, examples, name, "the inputs", place)
-        return np.asarray(np.unique(array, return_inverse=True)[1], dtype=np.int64)
+        return ranked(array)[1]
 
     def _array(self, name: str, place: str, advice: str = "") -> NDArray[Any]:
         if name not in self.columns.names:
@@ -264,8 +264,18 @@ class ColumnReader:
                 f"got {_facts(array)}{'' if whole else ' with other numbers'}",
                 place,
             )
-        people, clients = np.unique(array, return_inverse=True)
-        return people, np.asarray(clients, dtype=np.int64)
+        return ranked(array)
+
+
+def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
+    """(different values in order, place of each value among them). Values in order take the memory of one result."""
+    if len(values) == 0 or not (values[1:] >= values[:-1]).all():
+        different, places = np.unique(values, return_inverse=True)
+        return different, np.asarray(places, dtype=np.int64)
+    first = np.append(True, values[1:] != values[:-1])
+    places = np.cumsum(first, dtype=np.int64)
+    places -= 1
+    return np.array(values[first]), places
 
 
 def _as_long(array: NDArray[Any], examples: int, name: str, other: str, place: str) -> None:

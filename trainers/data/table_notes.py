@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from trainers.data.class_labels import different
 from trainers.data.partitions import ClientRows, Rows, taken
 from trainers.data.table import Table
 from trainers.hyperparameters import join
 from trainers.registry import models
 
 _IMAGE_AXES = 4  # axes
-_PER_ROW = 4
 _SHOWN = 5  # classes in a note
 _HALF_BYTE, _BYTE = 128, 255
 _SMALL = 10  # images of whole numbers up to this, such as one-hot planes, are scaled
@@ -25,8 +25,8 @@ def class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], pa
         order = [*map(str, table.labels[:_SHOWN]), *(["..."] if len(table.labels) > _SHOWN else [])]
         yield f"{join(path, 'labels')}: class numbers are in the order of the labels {', '.join(order)}"
     held_out = table.main if table.test is None else table.test
-    tested = _present(held_out.targets, ClientRows.of(test).rows)
-    trained = _present(table.main.targets, rows)
+    tested = different(taken(held_out.targets, ClientRows.of(test).rows))
+    trained = different(taken(table.main.targets, rows))
     everywhere = np.union1d(trained, tested)
     empty = classes - len(everywhere)
     if empty:
@@ -38,13 +38,6 @@ def class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], pa
     unseen = np.setdiff1d(tested, trained)
     if len(unseen):
         yield f"{join(path, 'test')}: class {_listed(unseen, len(unseen))} is tested and never trained"
-
-
-def _present(targets: Rows, rows: Rows) -> Rows:
-    """The classes of some rows, in order."""
-    some = taken(targets, rows)
-    few = len(some) > 0 and int(some.max()) < _PER_ROW * len(some)  # sorting takes ten times as long as counting
-    return np.flatnonzero(np.bincount(some)) if few else np.unique(some)
 
 
 def _listed(first: Rows, count: int) -> str:

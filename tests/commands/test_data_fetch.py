@@ -1,0 +1,230 @@
+"""`driftline data fetch`: whole files with their checksums, resumed, from a server on this machine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import io
+import json
+import os
+import pickle
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from driftline.errors import Conflict, InvalidSpec, NotFound, Unavailable
+from service.cli import data_fetch, public_data
+from service.cli.data_fetch import fetch
+from service.cli.main import app
+from service.cli.public_data import PublicData, PublicFile
+from trainers.tasks import data as data_task
+
+CONTENT = np.random.default_rng(0).bytes(300_000)
+
+
+def archive() -> bytes:
+    """CIFAR-10's, with three images."""
+    batch = {b"data": np.zeros((3, 3072), np.uint8), b"labels": [0, 1, 0]}
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for name in ("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch", "../../outside"):
+            content = pickle.dumps(batch, protocol=2)
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("cifar-10-batches-py/data_batch_2")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        tar.addfile(link)
+    return file.getvalue()
+
+
+ARCHIVE = archive()
+FILES = {"a.bin": CONTENT, "b.bin": CONTENT[::-1], "c.tar.gz": ARCHIVE}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves `FILES`, with ranges; `breaks` is how many answers end after 100,000 bytes."""
+
+    breaks = 0
+    ranges = True
+    asked: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        content = FILES.get(self.path.removeprefix("/data/"))
+        if content is None:
+            self.send_error(404)
+            return
+        start, said = 0, self.headers.get("range")
+        type(self).asked.append(said)
+        if said and self.ranges:
+            start = int(said.removeprefix("bytes=").rstrip("-"))
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("content-range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        self.send_header("content-length", str(len(content) - start))
+        self.end_headers()
+        if self.breaks:
+            type(self).breaks -= 1
+            self.wfile.write(content[start : start + 100_000])
+            self.close_connection = True
+            return
+        self.wfile.write(content[start:])
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in {"breaks": 0, "ranges": True, "asked": []}.items():
+        monkeypatch.setattr(Handler, name, value)
+    monkeypatch.setattr(data_fetch, "_WAIT_S", 0.0)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/data"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def public(*names: str, **task: Any) -> PublicData:
+    files = tuple(PublicFile(name, f"sha256:{hashlib.sha256(FILES[name]).hexdigest()}") for name in names)
+    return PublicData("about", "terms", "http://127.0.0.1:9/nothing/", files, task)
+
+
+def test_files_are_whole_and_kept(tmp_path: Path, mirror: str) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        fetch(public("a.bin", "b.bin"), tmp_path / "own", f"{mirror}/", said.append)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "own").iterdir()} == {
+        "a.bin": CONTENT,
+        "b.bin": CONTENT[::-1],
+    }
+    assert Handler.asked == [None, None], "not asked for again"
+    assert said[-1] == "b.bin is there, with its checksum"
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_broken_download_goes_on(ranges: bool, tmp_path: Path, mirror: str) -> None:
+    Handler.breaks, Handler.ranges = 2, ranges
+    fetch(public("a.bin"), tmp_path, mirror, lambda _: None)
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+    assert Handler.asked == [None, "bytes=100000-", "bytes=200000-" if ranges else "bytes=100000-"]
+
+
+@pytest.mark.parametrize("have", [0, 1, 150_000, len(CONTENT)])
+def test_the_next_command_goes_on(have: int, tmp_path: Path, mirror: str) -> None:
+    (tmp_path / "a.bin.part").write_bytes(CONTENT[:have])
+    fetch(public("a.bin"), tmp_path, mirror, lambda _: None)
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+    assert Handler.asked == [f"bytes={have}-" if have else None]
+    assert not (tmp_path / "a.bin.part").exists()
+
+
+def test_another_file_is_refused_and_removed(tmp_path: Path, mirror: str) -> None:
+    (tmp_path / "a.bin.part").write_bytes(b"x" * 1000)
+    (tmp_path / "a.bin").write_bytes(b"mine")
+    with pytest.raises(Conflict, match=r"must have the checksum sha256:.* got another file, which was removed"):
+        fetch(public("a.bin"), tmp_path, mirror, lambda _: None)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.bin"]
+    assert (tmp_path / "a.bin").read_bytes() == b"mine"
+    fetch(public("a.bin"), tmp_path, mirror, lambda _: None)
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+def test_without_a_network_it_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_fetch, "_WAIT_S", 0.0)
+    data = public("a.bin")
+    with pytest.raises(Unavailable) as caught:
+        fetch(data, tmp_path, None, lambda _: None)
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in ("http://127.0.0.1:9/nothing/a.bin", str(tmp_path / "a.bin"), data.files[0].checksum, "--mirror"):
+        assert part in message
+    (tmp_path / "a.bin").write_bytes(CONTENT)  # as it says
+    fetch(data, tmp_path, None, lambda _: None)
+
+
+@pytest.mark.parametrize(("mirror_", "error"), [("ftp://a/b", InvalidSpec), ("file:///etc", InvalidSpec)])
+def test_other_addresses_are_refused(mirror_: str, error: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(error, match="must be an address that begins with http"):
+        fetch(public("a.bin"), tmp_path, mirror_, lambda _: None)
+
+
+def test_a_missing_file_names_the_answer(tmp_path: Path, mirror: str) -> None:
+    with pytest.raises(Unavailable, match="the server answers 404 Not Found"):
+        fetch(public("a.bin"), tmp_path, f"{mirror}/other", lambda _: None)
+
+
+def test_a_link_and_another_process_are_respected(tmp_path: Path, mirror: str) -> None:
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "a.bin.part").symlink_to(tmp_path / "mine")
+    with pytest.raises(InvalidSpec, match="cannot write"):
+        fetch(public("a.bin"), tmp_path, mirror, lambda _: None)
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
+def test_an_archive_is_unpacked_beside_itself_and_trains(tmp_path: Path, mirror: str) -> None:
+    data, said = public("c.tar.gz"), list[str]()
+    folder = tmp_path / "deep" / "cifar"
+    fetch(data, folder, mirror, said.append)
+    assert sorted(file.name for file in folder.iterdir()) == [
+        ".unpacked.json",
+        "c.tar.gz",
+        "data_batch_1",
+        "outside",
+        "test_batch",
+    ]
+    assert not (tmp_path / "outside").exists()
+    fetch(data, folder, mirror, said.append)
+    assert said[-1] == "c.tar.gz is unpacked"
+    (folder / "test_batch").write_bytes(b"cut")
+    fetch(data, folder, mirror, said.append)
+    task = {"name": "data", "path": str(folder), "partition": "iid", "clients": 2}
+    assert data_task.parse(task, "task").document["format"] == "cifar_pickles"
+
+
+def test_the_command_prints_a_task_that_is_valid(tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "sets"))
+    monkeypatch.setattr(public_data, "PUBLIC", {"tiny": public("c.tar.gz", partition="iid", clients=2, scale="unit")})
+    result = CliRunner().invoke(app, ["data", "fetch", "tiny", "--mirror", mirror], catch_exceptions=False)
+    task = json.loads(result.stdout.splitlines()[-1].removeprefix("task: "))
+    assert task == {"name": "data", "path": "tiny", "partition": "iid", "clients": 2, "scale": "unit"}
+    assert data_task.parse(task, "task").clients == 2
+    assert "tiny  about" in CliRunner().invoke(app, ["data", "fetch"]).stdout
+    with pytest.raises(NotFound, match="no public data set 'tini': known are tiny"):
+        CliRunner().invoke(app, ["data", "fetch", "tini"], catch_exceptions=False)
+
+
+CHECKSUMS: dict[str, Callable[[str], bool]] = {
+    "md5": lambda digest: len(digest) == 32,
+    "sha256": lambda digest: len(digest) == 64,
+}
+
+
+@pytest.mark.parametrize("name", public_data.PUBLIC)
+def test_every_public_set_is_complete(name: str) -> None:
+    data = public_data.PUBLIC[name]
+    assert data.address.endswith("/")
+    assert data.files
+    for file in data.files:
+        algorithm, _, digest = file.checksum.partition(":")
+        assert CHECKSUMS[algorithm](digest)
+        assert int(digest, 16)
+        assert os.path.basename(file.name) == file.name
+    keys = {"name": "data", "path": "nowhere", **data.task}
+    with pytest.raises(ValueError, match="no file or folder"):
+        data_task.parse(keys, "task")
