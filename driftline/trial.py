@@ -76,7 +76,7 @@ class Trial:
         self._reports = document.get("reports")
         self._control = document.get("control")
         self._checkpoints = document.get("checkpoints")
-        self._round = self.first
+        self._round = self._trained = self.first
         self._saved_round: int | None = None
         self._wanted = 0
 
@@ -91,8 +91,10 @@ class Trial:
         """
         number = self.first
         while not self.stopping and number < self._until(number):
-            number += 1
+            self._trained = number = number + 1
             yield number
+            if number > self._round and self.report_due and not self.stopping:
+                raise RuntimeError(f"round {number} must be reported, since trials are compared there (report_due)")
 
     def report(self, number: int, /, **values: Any) -> None:
         """Reports a round: metrics and costs as the study's program declares them.
@@ -122,6 +124,11 @@ class Trial:
     def stopping(self) -> bool:
         """Whether the trial was told to stop, with SIGTERM: a checkpoint is due, and `rounds` ends."""
         return _stopping.is_set()
+
+    @property
+    def report_due(self) -> bool:
+        """Whether the round that `rounds` has given must be reported, not left out: it is the last one or a rung."""
+        return self._trained >= min(self.last, int(self._told().get("until", self.last)))
 
     @property
     def checkpoint_due(self) -> bool:

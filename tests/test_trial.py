@@ -215,3 +215,15 @@ def test_it_may_be_read_in_another_thread(files: dict[str, Any]) -> None:
     thread.start()
     thread.join()
     assert found[0].seed == 3
+
+
+def test_it_says_which_rounds_must_be_reported(files: dict[str, Any]) -> None:
+    t = trial.current()
+    due = []
+    for r in t.rounds():
+        due.append(t.report_due)
+        if t.report_due:
+            t.report(r, loss=1)
+    assert due == [False, False, True]
+    with pytest.raises(RuntimeError, match=r"round 3 must be reported, since trials are compared there \(report_due\)"):
+        list(trial.current().rounds())

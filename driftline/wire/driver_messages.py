@@ -169,6 +169,8 @@ class Report(Record):
         rounds_done: Server updates done by every trial of the pack.
         checkpoint: Location of the newest checkpoint that the pack has written or restored; None keeps the stored one.
         plan: How the pack is computed; None keeps the stored plan.
+        after: For trials that may leave out rounds, those of programs: the round that they were stored up to before,
+            as far as the driver knows. None: the reports leave out no round.
     """
 
     attempt: int
@@ -177,6 +179,7 @@ class Report(Record):
     rounds_done: int = Field(ge=0)
     checkpoint: str | None = None
     plan: dict[str, JsonValue] | None = None
+    after: int | None = Field(default=None, ge=0)
 
     def check_blocks(self, most: int) -> None:
         """Refuse blocks that no worker sends, and blocks of more than `most` bytes in total after decompression.

@@ -13,7 +13,6 @@ from service.store.curve_segments import DAMAGE, add, arrays, decode, join, join
 from service.store.leases import desired
 from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import StorePart, check_exists
-from service.store.stored_spec import StoredSpec
 
 RESTORED = "a backup was restored; stop this driver"
 """Ends the refusals of a driver that has reported more than the database holds."""
@@ -136,7 +135,6 @@ class Curves(StorePart):
             self._check_rounds(running, report)
             stored = self._payloads(connection, report)
             fresh: dict[tuple[str, int], bytes] = {}
-            gaps = StoredSpec(study.spec).has_program  # a program may leave rounds out
             for row in rows:
                 ours, reached = row.state == "RUNNING" and row.pack == report.pack, row.rounds_done
                 for block in report.reports.get(row.id, ()):
@@ -150,8 +148,9 @@ class Curves(StorePart):
                         where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
                         problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
                         raise Conflict(f"trial {row.id} {problem}", state=row.state)
-                    due = reached + 1 if reached else 0
-                    if about.first > due and not gaps and not self._stores(connection, row.id, about.first - 1):
+                    before = about.first - 1 if report.after is None else min(report.after, about.first - 1)
+                    whole = reached if reached or report.after is not None else -1
+                    if before > whole and not self._stores(connection, row.id, before):
                         problem = f"got rounds from {about.first} after round {reached}: {RESTORED}"
                         raise StaleDriver(f"trial {row.id} must report every round, {problem}")
                     reached = max(reached, about.last)

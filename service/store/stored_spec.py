@@ -38,11 +38,6 @@ class StoredSpec:
         return {str(entry["label"]): str(entry.get("name", PROGRAM)) for entry in self.entries}
 
     @property
-    def has_program(self) -> bool:
-        """Whether a program of people's own trains the trials."""
-        return self.document.get("program") is not None
-
-    @property
     def sampler(self) -> Any:
         """The sampler's name, or its document."""
         return self.document.get("sampler", "tpe")

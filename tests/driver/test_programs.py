@@ -213,6 +213,25 @@ def test_without_checkpoints_a_program_waits_at_rungs_and_nothing_is_trained_twi
     assert any(row.phase == "search" and row.rounds_done > 1 for row in rows), "some have gone on"
 
 
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_rounds_may_be_left_out(client: StoreClient, tmp_path: Path, checkpoints: bool) -> None:
+    document = tiny(tmp_path).to_json()
+    document["program"]["checkpoints"] = checkpoints
+    document["budget"] |= {} if checkpoints else {"asking": "asynchronous"}
+    few = TINY.replace("if t.resume is None:", "if False:")
+    few = few.replace("    t.report(r", "    if r % 2 == 0 or t.report_due: t.report(r")
+    (tmp_path / "tiny.py").write_text(few)
+    study = Study.from_json(document)
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path / "out", slots=1).run()
+    rows, found = client.store.trials.find(study_id), curves(client, study_id)
+    assert {row.state for row in rows} == {"COMPLETE", "STOPPED"}
+    whole = {number for row in rows for number in found[row.id]["round"]}
+    assert whole == {1, 2, 3, 4, 6, 8, 9}
+    frontier = computed_frontier(client.store, study_id)
+    assert frontier["methods"]["mine"]["recommendations"]
+
+
 def test_a_program_that_always_fails_fails_its_study_with_its_own_words(client: StoreClient, tmp_path: Path) -> None:
     study = tiny(tmp_path)
     (tmp_path / "tiny.py").write_text("raise SystemExit('no data here')")

@@ -8,6 +8,7 @@ import pytest
 import driftline
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
+from service.driver.job import PackJob
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import LocalStudies
 from tests.conftest import TESTS
@@ -86,3 +87,50 @@ def test_a_plain_torch_loop_is_tuned_as_a_function(tmp_path: Path, monkeypatch: 
     best = frontier.best()
     assert (best.label, best.hyperparameters["local_steps"]) == ("fedavg", 1)
     assert best.quality < 2.302
+
+
+COUNTED = """
+import time
+from driftline import trial
+open("starts", "a").write("x")
+t = trial.current(rate=0.1)
+x, began = 1.0, time.monotonic()
+for r in t.rounds():
+    waited, began = time.monotonic() - began, time.monotonic()
+    x -= t["rate"] * x
+    if r in (2, 4) or t.report_due:
+        t.report(r, loss=x * x, waited=waited if r in (2, 4) else None)
+"""
+"""Counts its starts, and measures how long it waits at the rungs of rounds 1 and 3; leaves out rounds."""
+
+
+def test_without_checkpoints_a_worker_tells_its_program_at_once_how_far_to_go(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(COUNTED)
+    program = {
+        "command": ["python", "-S", "counted.py"],
+        "metrics": {"loss": "falls", "waited": "falls"},
+        "env": {"PYTHONPATH": str(TESTS.parent)},
+        "folder": str(tmp_path),
+    }
+    document = {
+        "name": "counted",
+        "program": program,
+        "methods": [{"label": "mine", "space": {"rate": {"float": [0.1, 0.9]}}}],
+        "objective": {"quality": "loss", "cost": "rounds"},
+        "budget": {
+            "trials_per_method": 4,
+            "rounds": 9,
+            "rungs": "auto",
+            "asking": "asynchronous",
+            "seeds": 1,
+            "confirm": 1,
+        },
+        "resources": {"gpu": 0},
+    }
+    with driftline.Client(out=tmp_path) as client:
+        curves = client.submit(Study.from_json(document)).wait().curves()
+    waits = [wait for curve in curves.values() for wait in curve["waited"] if wait is not None]
+    assert len((tmp_path / "starts").read_text()) == len(curves) == 5
+    assert {number for curve in curves.values() for number in curve["round"]} == {1, 2, 3, 4, 9}
+    assert waits, "some have gone on"
+    assert min(waits) < PackJob("", {}, "").chunk_seconds, "told before the next step"

@@ -20,9 +20,9 @@ def make(store: Store, **options: Any) -> str:
     return store.studies.create(SPEC, "f" * 64, **options).id
 
 
-def driven(store: Store, count: int = 2, **keys: Any) -> tuple[str, int, list[str]]:
-    """A study, with these keys, with a driver and trials of fedavg."""
-    study = store.studies.create({**SPEC, **keys}, "f" * 64).id
+def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
+    """A study with a driver and trials of fedavg."""
+    study = make(store)
     attempt = store.leases.acquire(study, holder()).attempt
     return study, attempt, [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", count))]
 

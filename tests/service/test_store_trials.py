@@ -326,13 +326,21 @@ def test_a_report_of_progress_without_rounds_is_refused(store: Store) -> None:
     assert store.trials.get(study, trial).checkpoint == "file:///c49"
 
 
-def test_a_program_may_leave_rounds_out(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store, program={"command": ["train"]})
+def test_a_program_may_leave_out_rounds_but_none_that_its_driver_has_reported(store: Store) -> None:
+    study, attempt, (trial, _) = driven(store)
     store.trials.start_pack(study, attempt, "p1", [trial])
-    for rounds in (range(1, 5), range(20, 30, 10), range(600, 601)):
-        store.curves.report(study, report(attempt, trial, rounds))
-    assert store.curves.columns(study)[trial]["round"] == [1, 2, 3, 4, 20, 600]
-    assert store.trials.get(study, trial).rounds_done == 600
+
+    def sparse(rounds: list[int], after: int) -> Report:
+        columns = encode({"round": rounds, "loss": [1.0] * len(rounds)})
+        return Report(attempt=attempt, pack="p1", reports={trial: columns}, rounds_done=rounds[-1], after=after)
+
+    store.curves.report(study, sparse([5, 250, 600], 0))
+    store.curves.report(study, sparse([700, 900], 600))
+    with pytest.raises(StaleDriver, match="got rounds from 1000 after round 900: a backup was restored"):
+        store.curves.report(study, sparse([1000], 901))
+    store.curves.report(study, sparse([5, 10], 0))  # from the beginning
+    store.curves.report(study, sparse([950], 10))
+    assert store.curves.columns(study)[trial]["round"] == [5, 10, 250, 600, 700, 900, 950]
 
 
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:

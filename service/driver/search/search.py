@@ -350,6 +350,7 @@ class Search:
             rounds_done=report["rounds_done"],
             checkpoint=report["checkpoint"],
             plan=report["plan"],
+            after=None if self._study.program is None else self.table.trials[pack.trials[0]].rounds_done,
         )
         answer = self._client.report(self._study_id, body)
         self.desired = answer.desired
