@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,32 +38,43 @@ HEADERS = {"Authorization": "Bearer benchmark"}
 SPACE = {"client_lr": {"float": [1e-3, 1.0], "log": True}, "server_lr": 1.0, "local_steps": 5}
 
 
-def fill(store: Store, trials: int, rounds: int, searched: int | None = None) -> str:
+def fill(
+    store: Store,
+    trials: int,
+    rounds: int,
+    searched: int | None = None,
+    *,
+    seeds: int = SEEDS,
+    task: Mapping[str, Any] | None = None,
+) -> str:
     """Stores a finished study with `trials` trials of six metrics; returns its id.
 
     Args:
         store: An empty store.
-        trials: How many; a third of them on fresh seeds.
+        trials: How many; a third of them on fresh seeds, if there are any.
         rounds: Rounds of each trial.
         searched: Rounds after which the trials of the search were stopped; None trains all of them to the end.
+        seeds: Fresh seeds of each confirmed configuration.
+        task: The task; digits by default.
     """
     methods = [{"label": label, "name": "fedavg", "space": SPACE} for label in LABELS]
     each = trials // len(LABELS)
-    front = each // (3 * SEEDS)
-    budget = {"trials_per_method": each - front * SEEDS, "rounds": rounds, "seeds": SEEDS, "confirm": front}
-    document = {"name": "large", "task": {"name": "digits"}, "methods": methods, "budget": budget}
+    front = each // (3 * seeds) if seeds else 0
+    budget = {"trials_per_method": each - front * seeds, "rounds": rounds, "seeds": seeds}
+    budget |= {"confirm": front} if seeds else {}
+    document = {"name": "large", "task": task or {"name": "digits"}, "methods": methods, "budget": budget}
     study = Study.from_json({**document, "objective": {"quality": "test_loss"}, "sampler": "quasi_random"})
     study_id = store.studies.create(study.to_json(), study.fingerprint()).id
     attempt = store.leases.acquire(study_id, "benchmark/0").attempt
     draw, noise = random.Random(0), np.random.default_rng(0)
     for label in LABELS:
-        settings = [{"client_lr": 10 ** draw.uniform(-3, 0)} for _ in range(each - front * SEEDS)]
+        settings = [{"client_lr": 10 ** draw.uniform(-3, 0)} for _ in range(each - front * seeds)]
         new = [
             NewTrial(label=label, phase="search", number=number, seed=0, configuration=number, hyperparameters=setting)
             for number, setting in enumerate(settings)
         ]
-        for number in range(front * SEEDS):
-            of, seed = divmod(number, SEEDS)
+        for number in range(front * seeds):
+            of, seed = divmod(number, seeds)
             of_front = {"number": number, "seed": 1 + seed, "configuration": of, "hyperparameters": settings[of]}
             new.append(NewTrial(label=label, phase="confirmation", **of_front))
         for first in range(0, len(new), PACK):

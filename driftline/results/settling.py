@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftline.results.curves import Array
-from driftline.results.runs import Runs, together
+from driftline.results.curves import Array, TrialCurve
+from driftline.results.runs import Runs, runs_of_all, together
 from driftline.results.scale import Axis
 
 SETTLED_WITHIN = 0.05
@@ -77,3 +77,10 @@ def settled_all(runs: Sequence[Runs], axis: Axis) -> list[Settled | None]:
         for position, *of in zip(positions, costs, end, ways, strict=True):
             found[position] = Settled(*of)
     return found
+
+
+def settled_trials(curves: Sequence[TrialCurve], metric: str, cost: str, axis: Axis) -> list[Settled | None]:
+    """Where each trial settles and ends by itself; None if it diverged or never reported the metric."""
+    runs = runs_of_all([(curve.configuration, [curve]) for curve in curves], metric, cost)
+    settlings = iter(settled_all([each for each in runs if each is not None], axis))
+    return [None if each is None else next(settlings) for each in runs]

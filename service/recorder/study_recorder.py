@@ -22,6 +22,7 @@ from typing import Any
 from driftline.backoff import pauses
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading
+from driftline.results.runs import ENDED, runs_of_all
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
@@ -257,6 +258,9 @@ class Recorder:
         """Write these trials; returns how many were written, fewer than all if the lease was lost."""
         curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
         read = {trial.id: TrialCurve.from_record(trial, curves[trial.id]) for trial in trials}
+        objective = study.study.objective
+        together = [(curve.configuration, [curve]) for curve in read.values() if curve.state in ENDED]
+        runs_of_all(together, objective.quality, objective.cost)  # which trial_rows then finds in each curve's cache
         shown: list[Recorded] = []
         if not self._lease():
             return 0

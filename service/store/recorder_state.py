@@ -1,11 +1,13 @@
 """What the recorder has written to MLflow, so that it can continue from there."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
 from service.store.schema import RECORDER_STATE
 from service.store.session import StorePart
+
+_KEY = ("study_id", "kind", "key")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Recorded:
     rounds: int = 0
 
 
+_DELETE = sa.delete(RECORDER_STATE).where(*(RECORDER_STATE.c[name] == sa.bindparam(f"old_{name}") for name in _KEY))
+
+
 class RecorderState(StorePart):
     """What the recorder has written about each study."""
 
@@ -41,20 +46,11 @@ class RecorderState(StorePart):
 
     def write(self, study_id: str, *entries: Recorded) -> None:
         """Replace the entries of the same kind and key; all or nothing."""
-        table = RECORDER_STATE
+        if not entries:
+            return
         with self._session.write() as connection:
             self._session.locked(connection, study_id)
-            for entry in entries:
-                here = (table.c.study_id == study_id, table.c.kind == entry.kind, table.c.key == entry.key)
-                connection.execute(sa.delete(table).where(*here))
-                connection.execute(
-                    sa.insert(table).values(
-                        study_id=study_id,
-                        kind=entry.kind,
-                        key=entry.key,
-                        run_id=entry.run_id,
-                        version=entry.version,
-                        rounds=entry.rounds,
-                        updated_at=self._session.clock(),
-                    )
-                )
+            now = self._session.clock()
+            rows = [{**asdict(entry), "study_id": study_id, "updated_at": now} for entry in entries]
+            connection.execute(_DELETE, [{f"old_{name}": row[name] for name in _KEY} for row in rows])
+            connection.execute(sa.insert(RECORDER_STATE), rows)

@@ -75,6 +75,14 @@ def test_every_table_is_as_the_client_writes_it(
         assert Recorder(store, study.id, f"sqlite:///{file}", str(tmp_path / "artifacts")).finish()
         found.append(tables(file))
     assert written == [3], "the first recorder must have written all trials at once"
+    client = connect(uri := f"sqlite:///{tmp_path / '0.db'}")
+    for experiment in client.search_experiments():
+        read = sorted(
+            (run.data.tags[KEY], run.info.run_id, len(run.data.metrics), len(run.data.params))
+            for run in client.search_runs([experiment.experiment_id])
+            if KEY in run.data.tags
+        )
+        assert sorted(bulk_runs.contents(uri, experiment.experiment_id, KEY)) == read
     assert found[0].keys() == found[1].keys()
     for name in found[0]:
         assert found[0][name] == found[1][name], name

@@ -17,7 +17,7 @@ from driftline.results.document import Reading, frontier_document
 from driftline.results.inactive_values import inactive_values
 from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
-from driftline.results.settling import settled
+from driftline.results.settling import settled_trials
 from driftline.results.show.advice import wins
 from driftline.results.show.axes import cost_title, quality_scale, quality_title
 from driftline.results.show.palette import styles
@@ -110,15 +110,16 @@ def configuration_rows(result: Json, curves: Sequence[TrialCurve]) -> dict[Key, 
         }
     axis = stored_axis(result)
     metric, cost = (result["definitions"]["parameters"][key] for key in ("metric", "cost"))
+    others = [
+        curve
+        for curve in sorted(curves, key=lambda curve: curve.key)
+        if curve.phase == "search"
+        and curve.state in ENDED
+        and result["methods"][curve.label]["reported"]["phase"] == "confirmation"
+    ]
     searched: dict[Key, Json] = {}
-    for curve in sorted(curves, key=lambda curve: curve.key):
-        if curve.phase != "search" or curve.state not in ENDED:
-            continue
-        if result["methods"][curve.label]["reported"]["phase"] != "confirmation":
-            continue
+    for curve, settling in zip(others, settled_trials(others, metric, cost, axis), strict=True):
         row: dict[str, Any] = {"hyperparameters": curve.hyperparameters, "seeds": 1, "diverged": 1}
-        runs = runs_of(curve.configuration, [curve], metric, cost)
-        settling = None if runs is None else settled(runs, axis)
         if settling is not None:
             row |= {"diverged": 0, "settles": float(settling.cost[0]), "ends": float(settling.end[0])}
         searched[curve.label, "search", curve.configuration] = row

@@ -7,12 +7,11 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from driftline.results.curves import TrialCurve
+from driftline.results.curves import LARGEST, TrialCurve, numbers
 from driftline.results.document import Reading
 from driftline.results.objectives import speed
-from driftline.results.runs import runs_of
-from driftline.results.scale import Axis, stored_axis
-from driftline.results.settling import settled
+from driftline.results.scale import stored_axis
+from driftline.results.settling import Settled, settled_trials
 from driftline.results.show.escaped_text import spreadsheet_cell
 from trainers import COUNTERS
 
@@ -48,8 +47,11 @@ def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([_cell(name) for name in (*FIELDS, *(f"final_{name}" for name in metrics), *names)])
     marked = {label: _marked(method) for label, method in result["methods"].items()}
+    complete = [curve for curve in ordered if curve.state == "COMPLETE"]
+    found = settled_trials(complete, reading.quality, reading.cost, stored_axis(result))
+    settlings = {id(curve): settling for curve, settling in zip(complete, found, strict=True)}
     for curve in ordered:
-        row = _row(curve, marked[curve.label], reading, stored_axis(result))
+        row = _row(curve, marked[curve.label], reading, settlings.get(id(curve)))
         values = [row.get(name) for name in FIELDS] + [_last(curve, name) for name in metrics]
         writer.writerow([_cell(value) for value in values + [curve.hyperparameters.get(name) for name in names]])
     return out.getvalue()
@@ -63,7 +65,9 @@ def _marked(method: Mapping[str, Any]) -> dict[str, set[int]]:
     }
 
 
-def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, axis: Axis) -> dict[str, Any]:
+def _row(
+    curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, settling: Settled | None
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: getattr(curve, name)
         for name in ("trial", "label", "phase", "number", "seed", "configuration", "state", "error")
@@ -72,8 +76,6 @@ def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, ax
     row |= {name: curve.configuration in numbers for name, numbers in marked.items()}
     for name in FIELDS[FIELDS.index("exchanges") : FIELDS.index("error")]:
         row[name] = _last(curve, name)
-    runs = runs_of(curve.configuration, [curve], reading.quality, reading.cost) if curve.state == "COMPLETE" else None
-    settling = None if runs is None else settled(runs, axis)
     if settling is not None:
         row |= {"settles": float(settling.cost[0]), "ends": float(settling.end[0])}
         row["speed"] = speed(curve, reading.quality, reading.cost)
@@ -82,7 +84,11 @@ def _row(curve: TrialCurve, marked: Mapping[str, set[int]], reading: Reading, ax
 
 def _last(curve: TrialCurve, metric: str) -> float | None:
     """What a trial reported last of a metric."""
-    _, values = curve.metric(metric)
+    values = curve.columns.get(metric)
+    if values is None or not values.size:
+        return None
+    if not abs(values[-1]) <= LARGEST:
+        values = values[numbers(values)]
     return float(values[-1]) if values.size else None
 
 
