@@ -112,7 +112,6 @@ WORDS = {"data", "text", "digits", "linear", "lookahead", "lyapunov", "momentum"
 """Names of plug-ins that are also other words."""
 
 BY_NAME = {
-    "driftline/study/all_errors.py": {"fedavg"},  # a valid entry in place of one that cannot be read
     "driftline/study/entries.py": {"constant"},  # the schedule that an entry leaves out
     "search_spaces/from_theory.py": {"sgd"},  # as `trainers.theory.rates` calls its closed forms
     "search_spaces/presets.py": {"fedavg"},  # presets are entries by another name
@@ -124,9 +123,9 @@ BY_NAME = {
     "trainers/engine/evaluation/flops.py": {"lstm"},  # a function of torch
     "trainers/problem.py": {"softmax"},
     "trainers/registry.py": {"own_module", "adam", "yogi", "adagrad"},  # other frameworks' names of servers
-    "trainers/trial/every_error.py": {"fedavg"},  # as in all_errors.py
     "trainers/trial/members.py": {"constant"},
     "trainers/trial/mixed_warnings.py": {"one_way_transfer"},  # a theorem about one method
+    "trainers/trial/stand_ins.py": {"fedavg", "feddyn", "linear_regression", "plateau"},  # for what cannot be read
     "trainers/trial/roles.py": {"sgd"},  # the optimizer that a document leaves out
 }
 """Where plug-ins may be named outside their folders; `trainers/theory` states theorems about methods by name."""

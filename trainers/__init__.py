@@ -27,6 +27,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     first_square                  the squared gradients that adaptive optimizers start from
     over_the_rounds               warm-up, fall and floor over a known number of rounds, for schedules
     costs                         the costs of training and their counters
+    replacements                  every error of a document, which is read again without what is wrong
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
     own_files                     writes files through no link
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from trainers.plugins import Configured
     from trainers.problem import Task
     from trainers.registry import Registry
+    from trainers.replacements import ABSENT, Changes, StandIns, Steps, every_error
     from trainers.spelling import hint, nearest
     from trainers.trial.document import TrialSpec, parse, trial_setting
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
@@ -64,12 +66,14 @@ if TYPE_CHECKING:
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import PLAIN, ROLES, refuse_role
     from trainers.trial.sizes import check_models, round_bytes
+    from trainers.trial.stand_ins import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
     from trainers.trial.warnings import data_remarks, mixed, rate_remark
     from trainers.values import digits, integer, number, shown, step
 
 _PLACES = {
     "costs": ("ADVICE", "COSTS", "COUNTERS", "REPORTED", "cost_named"),
     "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError"),
+    "replacements": ("ABSENT", "Changes", "StandIns", "Steps", "every_error"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
     "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable", "withdrawals"),
@@ -84,6 +88,7 @@ _PLACES = {
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("PLAIN", "ROLES", "refuse_role"),
     "trial.sizes": ("check_models", "round_bytes"),
+    "trial.stand_ins": ("STAND_IN_METHODS", "STAND_IN_SCHEDULE", "STAND_IN_TASKS"),
     "trial.warnings": ("data_remarks", "mixed", "rate_remark"),
     "curvature": ("LossEstimate", "estimate_curvature"),
     "engine.memory": ("total_memory",),
@@ -93,6 +98,7 @@ _PLACES = {
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
+    "ABSENT",
     "ADVICE",
     "COSTS",
     "COUNTERS",
@@ -100,6 +106,10 @@ __all__ = [
     "REGISTRIES",
     "REPORTED",
     "ROLES",
+    "STAND_IN_METHODS",
+    "STAND_IN_SCHEDULE",
+    "STAND_IN_TASKS",
+    "Changes",
     "CheckpointError",
     "Configured",
     "Hyperparameter",
@@ -110,6 +120,8 @@ __all__ = [
     "PluginError",
     "Registry",
     "SpecError",
+    "StandIns",
+    "Steps",
     "Task",
     "TrialSpec",
     "check_models",
@@ -120,6 +132,7 @@ __all__ = [
     "estimate_curvature",
     "evaluation_grid",
     "evaluation_work",
+    "every_error",
     "hint",
     "inactive",
     "inactive_rules",

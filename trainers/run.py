@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from trainers.errors import CheckpointError, SpecError, TrainerError
 from trainers.own_files import put
 from trainers.trial.document import TrialSpec, parse
-from trainers.trial.every_error import every_error
+from trainers.trial.stand_ins import trial_errors
 from trainers.values import digits, shown, step
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _Signals() as signals:
             try:
                 spec = parse(document)
-            except SpecError as error:
-                for one in every_error(document, error):
+            except SpecError:
+                for one in trial_errors(document):
                     print(f"error: {one}", file=sys.stderr)
                 return 2
             for warning in spec.warnings:

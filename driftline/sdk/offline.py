@@ -21,7 +21,7 @@ import httpx
 
 from driftline.errors import PROBLEM_MEDIA_TYPE, Conflict, DriftlineError, InvalidSpec, NotFound, problem
 from driftline.results.comparison import compare
-from driftline.study.spec import Study
+from driftline.study.all_errors import study_of
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.ids import new_study_id
 from driftline.wire.logs import LogPage
@@ -87,7 +87,7 @@ class OfflineService(httpx.BaseTransport):
 
     def _create(self, request: httpx.Request) -> httpx.Response:
         document = json.loads(request.content)
-        study = Study.from_json(document)
+        study = study_of(document)
         remarks = study.check()
         if request.url.params.get("validate_only") == "true":
             spec, mark, outlook = study.to_json(), study.fingerprint(), study.outlook()

@@ -17,7 +17,7 @@ from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
-from driftline.study.all_errors import ENTRY, every_error
+from driftline.study.all_errors import study_errors
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
@@ -26,7 +26,7 @@ from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Budget, Study
 from driftline.study.trial_document import trial_document
 from driftline.study.trial_settings import OWN, SIZES
-from driftline.study.validation import Errors, from_spec_error
+from driftline.study.validation import Errors, from_spec_error, reading_once
 from search_spaces.parameters import Space
 from search_spaces.spaces import check as check_space
 from search_spaces.spaces import grid_size, preset_of
@@ -34,6 +34,7 @@ from search_spaces.values import same
 from trainers import (
     REGISTRIES,
     ROLES,
+    STAND_IN_METHODS,
     SpecError,
     check_models,
     hint,
@@ -69,16 +70,18 @@ def check(study: Study) -> list[str]:
     Raises:
         InvalidSpec: A line for each error, with the key, what must hold, and what was given.
     """
-    if study.program is not None:
-        return _checked_program(study, study.program)
     try:
         return _checked(study)
     except InvalidSpec as error:
-        raise every_error(study.to_json(), error, _checked) from None
+        if reading_once():
+            raise
+        raise study_errors(study.to_json(), error, _checked) from None
 
 
 def _checked(study: Study) -> list[str]:
     """As `check`, but each part ends at its first error."""
+    if study.program is not None:
+        return _checked_program(study, study.program)
     remarks = []
     trials: dict[int, trainers.TrialSpec] = {}  # one of each entry
     errors = Errors()
@@ -95,7 +98,7 @@ def _checked(study: Study) -> list[str]:
             _check_sampler(study, index)
     if not trials:  # no entry could be read: the task and the quality are checked with one that fits every task
         with errors.collected():
-            plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": ENTRY})]})
+            plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": STAND_IN_METHODS[0]})]})
             trials[-1] = _corners_read(plain, 0)[0]
     if trials:
         first = next(iter(trials.values()))

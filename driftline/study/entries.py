@@ -16,7 +16,7 @@ from driftline.study.validation import Errors, Section, Whole, from_spec_error
 from search_spaces import parameters, presets, spaces
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Parameter, Space
-from trainers import PLAIN, ROLES, SpecError, shown, step
+from trainers import PLAIN, ROLES, SpecError, nearest, shown, step
 
 MOST_CHOICES = 5_000
 MOST_STARTS = 1_000
@@ -175,8 +175,13 @@ class PartEntry(Section):
             return values
         own = {key: value for key, value in values.items() if key in cls.in_space}
         values = {key: value for key, value in values.items() if key not in own}
-        if strange := [key for key in values if key not in cls.model_fields]:
-            raise InvalidSpec(step(strange[0]), "unknown key: use name and space; settings belong under space")
+        errors = Errors()
+        for key in [key for key in values if key not in cls.model_fields]:
+            near = nearest(step(key), (*cls.model_fields, *ClientOptimizerEntry.in_space))
+            said = "use name and space; settings belong under space"
+            said = f"did you mean {near}?" if near in cls.model_fields else said
+            errors.add(InvalidSpec(step(key), f"unknown key: {said}"))
+        errors.raise_any()
         return _with(_resolve(values, cls.kind), own)
 
 

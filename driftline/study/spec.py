@@ -54,7 +54,7 @@ from driftline.study.trial_settings import LARGEST, MOST_ROUNDS, OWN, SHARED, Tr
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
 from search_spaces.values import is_json
-from trainers import REPORTED, hint, shown
+from trainers import REPORTED, Changes, Steps, hint, shown
 
 MOST_TRIALS = 1_000_000
 MOST_SEEDS = 10_000
@@ -320,6 +320,13 @@ class Study(TrialSettings):
             adaptation: Mapping[str, Any] | None = None,
             evaluation: Mapping[str, Any] | None = None,
         ) -> None: ...
+
+    @classmethod
+    def stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+        """What may stand in for a wrong value at a place; see `trainers.every_error`."""
+        from driftline.study.stand_ins import stand_ins
+
+        return stand_ins(document, place)
 
     @model_validator(mode="before")
     @classmethod

@@ -6,14 +6,15 @@ import contextlib
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any, NoReturn, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from driftline.errors import InvalidSpec
-from trainers import SpecError, hint, integer, number, shown, step
+from driftline.errors import DriftlineError, InvalidSpec
+from trainers import Changes, SpecError, StandIns, Steps, every_error, hint, integer, number, shown, step
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 64  # the API's limit for request bodies
@@ -37,6 +38,7 @@ _KINDS = {
     "too_short": "must not be empty",
     "too_long": "must have fewer items",
 }
+_ONE_READING = ContextVar("one_reading", default=False)
 
 
 class Section(BaseModel):
@@ -58,6 +60,16 @@ class Section(BaseModel):
         Raises:
             InvalidSpec: A line for each error, with the key, what must hold, and what was given.
         """
+        if reading_once():
+            self._read(values)
+            return
+        try:
+            with one_reading():
+                self._read(values)
+        except InvalidSpec as error:
+            raise all_errors(values, error, lambda rest: type(self)(**rest), self.stand_ins) from None
+
+    def _read(self, values: dict[str, Any]) -> None:
         _refuse_strange(values)
         try:
             super().__init__(**values)
@@ -78,6 +90,59 @@ class Section(BaseModel):
             raise InvalidSpec("", f"must be a mapping of keys to values, got {shown(document)}")
         _refuse_strange(document)
         return cls(**document)
+
+    @classmethod
+    def stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+        """What may stand in for a wrong value at a place; see `trainers.every_error`."""
+        return [], []
+
+
+def reading_once() -> bool:
+    """Whether whoever reads a part will read it again if it is wrong; its first errors are then enough."""
+    return _ONE_READING.get()
+
+
+@contextlib.contextmanager
+def one_reading() -> Iterator[None]:
+    """Within the block, a part is read once, and may raise some of its errors only: the caller reads it again."""
+    token = _ONE_READING.set(True)
+    try:
+        yield
+    finally:
+        _ONE_READING.reset(token)
+
+
+def all_errors(
+    document: Mapping[str, Any],
+    error: InvalidSpec,
+    read: Callable[[dict[str, Any]], Any],
+    stand_ins: StandIns,
+) -> InvalidSpec:
+    """An error of a document, with all others that it has.
+
+    Args:
+        document: The document; stays as it is.
+        error: What reading it raised.
+        read: Raises an InvalidSpec for a document that is invalid.
+        stand_ins: What may stand in for a wrong value at a place; see `trainers.every_error`.
+    """
+
+    def errors(rest: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+        try:
+            with one_reading():
+                read(rest)
+        except InvalidSpec as further:
+            return further.errors
+        except (DriftlineError, MemoryError, OverflowError, RuntimeError, TypeError, ValueError):
+            pass  # what checks it is not installed here, or no machine can compute with its numbers
+        return ()
+
+    if len(error.errors) > _MOST_ERRORS:
+        return error
+    found = Errors()
+    for path, problem in every_error(document, errors, stand_ins) or error.errors:
+        found.add(InvalidSpec(path, problem))
+    return found.whole() or error
 
 
 def _refuse_strange(document: Any) -> None:
@@ -103,7 +168,7 @@ def _refuse_strange(document: Any) -> None:
 def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
     """Raises pydantic's errors (unknown keys before others) as one `InvalidSpec`.
 
-    A key that is missing beside an unknown one was probably misspelled, and is reported once.
+    What is missing beside an unknown key is left to the next reading, when the unknown one has another name.
 
     Args:
         error: The error from pydantic.
@@ -188,12 +253,17 @@ class Errors:
         Raises:
             InvalidSpec: The first error, with all others.
         """
+        if (whole := self.whole()) is not None:
+            raise whole from None
+
+    def whole(self) -> InvalidSpec | None:
+        """The errors as one, the first 20 of them; None if there are none."""
         if not self._errors:
-            return
+            return None
         first, *others = self._errors
         skipped = self.skipped + len(others[_MOST_ERRORS - 1 :])
         more = [("", f"and {skipped} more")] if skipped else []
-        raise InvalidSpec(*first, [*others[: _MOST_ERRORS - 1], *more]) from None
+        return InvalidSpec(*first, [*others[: _MOST_ERRORS - 1], *more])
 
 
 def from_spec_error(error: SpecError, path: str | None = None) -> InvalidSpec:

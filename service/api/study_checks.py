@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec
-from driftline.study.spec import Study
+from driftline.study.all_errors import study_of
 from driftline.study.theory_spaces import derived
 from driftline.wire.budgets import CheckedStudy, Extension
 from service.launchers.worker_pools import FACT, WorkerPools
@@ -23,8 +23,8 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
     Raises:
         InvalidSpec: A line for each error, with the key, the rule, and what was given.
     """
-    study = Study.from_json(body)
     try:
+        study = study_of(body)
         study = derived(study)
         remarks = study.check()
         outlook = study.outlook()

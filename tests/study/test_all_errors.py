@@ -26,7 +26,7 @@ SIZED["space"] |= {"clients_per_round": 400}
 def errors(tmp_path: Path, **changes: Any) -> list[str]:
     """The places of the errors of the valid study with some keys replaced."""
     file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump(VALID | changes))
+    file.write_text(yaml.safe_dump({key: value for key, value in (VALID | changes).items() if value is not None}))
     with pytest.raises(InvalidSpec) as found:
         read_study(file).check()
     return [path for path, _ in found.value.errors]
@@ -49,10 +49,13 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
                 "sampler": "grid",
                 "methods": ["fedavg", {"name": "fedavg", "space": {"prox": 1}}],
             },
-            ["budget.trials_per_method", "budget.rounds", "methods[1].label"],
+            [
+                *("budget.trials_per_method", "budget.rounds", "methods[1].label"),
+                *(f"methods[1].space.{name}" for name in ("client_lr", "server_lr", "local_steps", "prox")),
+            ],
             id="budget and labels",
         ),
-        pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods"], id="no entries"),
+        pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods", "task.name"], id="no entries"),
         pytest.param(
             {"task": {"name": "digits", "clients": "x"}, "methods": [OWN, SIZED], "clients_per_round": 300},
             ["task.clients"],
@@ -116,6 +119,85 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
             id="constraints",
         ),
         pytest.param({"task": {"name": "digits", "clients": -1}, "seed": -1}, ["seed", "task.clients"], id="settings"),
+        pytest.param(
+            {"budget": {"trials": 4, "rounds": 0, "seeds": -1}},
+            ["budget.trials", "budget.rounds", "budget.seeds"],
+            id="beside a misspelt key",
+        ),
+        pytest.param(
+            {"budget": {"trails_per_method": -1, "round": 3}},
+            ["budget.trails_per_method", "budget.round", "budget.trials_per_method"],
+            id="the value of a misspelt key",
+        ),
+        pytest.param({"budget": {"n": 4}}, ["budget.n", "budget.trials_per_method", "budget.rounds"], id="missing"),
+        pytest.param(
+            {"methods": None, "method": ["fedavg"], "task": {"name": "digits", "model": "mpl"}},
+            ["method", "task.model"],
+            id="methods misspelt",
+        ),
+        pytest.param(
+            {"task": {"name": "digits", "clients": 0, "partition": {"dirichlt": -1}, "model": {"name": "mlp", "x": 3}}},
+            ["task.clients", "task.partition.dirichlt", "task.partition.dirichlet", "task.model.x"],
+            id="a task, its partition and its model",
+        ),
+        pytest.param(
+            {"clients_per_round": 900, "task": {"name": "digits", "clients": 5, "partition": {"dirichlet": -1}}},
+            ["clients_per_round", "task.partition.dirichlet"],
+            id="cohorts of a known population",
+        ),
+        pytest.param(
+            {
+                "methods": [
+                    {
+                        "name": "fedavgg",
+                        "label": "?",
+                        "sever": "adamm",
+                        "batch_size": 0,
+                        "space": {"prox": 1, "client_lr": {"float": [2, 1]}},
+                        "constraints": ["client_lr <"],
+                        "schedule": {"name": "plato"},
+                    },
+                    {"name": "fedprox", "client": {"name": "adam", "spac": {"beta1": 9, "beta3": 1}}},
+                ]
+            },
+            [
+                *("methods[0].sever", "methods[0].label", "methods[0].space.client_lr", "methods[0].constraints[0]"),
+                *("methods[0].name", "methods[0].server.name", "methods[0].batch_size", "methods[0].schedule.name"),
+                *("methods[1].client.spac", "methods[1].client.space.beta1", "methods[1].client.space.beta3"),
+            ],
+            id="an unknown method, and what does not depend on it",
+        ),
+        pytest.param(
+            {
+                "adaptation": {"steps": [-1], "shots": 0, "x": 2},
+                "evaluation": {"clients": 0, "y": 1},
+                "report": ["foo", "params", "bar"],
+                "init": [1, None],
+                "dtype": "float61",
+            },
+            [
+                *("adaptation.x", "adaptation.steps.0", "adaptation.shots", "evaluation.clients", "evaluation.y"),
+                *("report.0", "report.2", "init", "dtype"),
+            ],
+            id="mappings and lists of settings",
+        ),
+        pytest.param(
+            {"budget": 7, "resources": 3, "objective": 5, "task": 3, "sampler": 2, "methods": [3, {"name": "fedavg"}]},
+            ["budget", "resources", "objective", "task", "sampler", "methods[0]"],
+            id="no mappings",
+        ),
+        pytest.param(
+            {
+                "sampler": {"name": "tpe", "startp": -1},
+                "resources": {"gpus": -1, "cpus": -1},
+                "objective": {"qualty": "test_los", "cost": "euros"},
+            },
+            [
+                *("sampler.startp", "sampler.startup", "resources.gpus", "resources.gpu", "resources.cpus"),
+                *("objective.qualty", "objective.quality", "objective.cost"),
+            ],
+            id="misspelt keys with wrong values",
+        ),
     ],
 )
 def test_errors_of_every_kind_are_named_together(changes: dict[str, Any], places: list[str], tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_errors_in_several_entries_are_reported_together():
         "  - {name: fedavgg, space: {a: 1}}\n  - {label: other, name: fedavg, space: {local_steps: 0}}\nbudget:",
     )
     text = text.replace("budget:", "objective: {quality: los}\nbudget:")
+    missing = ["methods[2].space.client_lr", "methods[2].space.server_lr"]
     with pytest.raises(InvalidSpec) as error:
         Study.from_yaml(text).check()
     assert [path for path, _ in error.value.errors] == [
@@ -148,12 +149,12 @@ def test_errors_in_several_entries_are_reported_together():
         "methods[1].name",
         "methods[2].space.local_steps",
         "objective.quality",
+        *missing,
     ]
     right = text.replace("clent_lr", "client_lr").replace("moment:", "momentum:").replace("plateu", "plateau")
     with pytest.raises(InvalidSpec) as error:
         Study.from_yaml(right).check()
     paths = [path for path, _ in error.value.errors]
-    missing = ["methods[2].space.client_lr", "methods[2].space.server_lr"]
     assert paths == ["methods[1].name", "methods[2].space.local_steps", "objective.quality", *missing]
 
 

@@ -1,0 +1,112 @@
+"""What stands in for the parts of a study that are wrong, while the study is read again to find all its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search_spaces import spaces
+from trainers import (
+    ABSENT,
+    PLAIN,
+    ROLES,
+    STAND_IN_METHODS,
+    STAND_IN_SCHEDULE,
+    STAND_IN_TASKS,
+    Changes,
+    SpecError,
+    Steps,
+)
+
+_PARTS = (*ROLES, "schedule")
+_SCHEDULE = {"name": STAND_IN_SCHEDULE, "space": "default"}
+_BUDGETS = ({"trials_per_method": 5040, "rounds": 1000}, {"trials_per_method": 10080, "rounds": 1500})
+"""Numbers of trials that most numbers of searches and branches divide."""
+_PLAIN: dict[Steps, Sequence[Any]] = {
+    ("name",): ("study", "study"),
+    ("task",): STAND_IN_TASKS,
+    ("task", "name"): STAND_IN_TASKS,
+    ("methods",): ([STAND_IN_METHODS[0]], [{"name": STAND_IN_METHODS[1], "schedule": _SCHEDULE}]),
+    ("objective",): (ABSENT, {"quality": "train_loss"}),
+    ("objective", "quality"): (ABSENT, "train_loss"),
+    ("budget",): _BUDGETS,
+    **{("budget", key): (_BUDGETS[0][key], _BUDGETS[1][key]) for key in _BUDGETS[0]},
+    ("sampler",): (ABSENT, "random"),
+    ("program",): (ABSENT, ABSENT),
+    ("program", "command"): (["true"], ["true"]),
+}
+"""What stands in for the value at a place, in either of two documents."""
+
+
+def stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    """What may stand in for the value at a place of a study's document, in either of two documents, best first.
+
+    Args:
+        document: The document.
+        place: Where the wrong value is.
+    """
+    if place in _PLAIN:
+        target = place[:1] if place[0] == "task" else place
+        one, other = _PLAIN[place]
+        return [{target: one}], [{target: other}]
+    if place[:2] in (("program", "metrics"), ("program", "costs")):
+        return _declared(document, place[:2])
+    if place[0] == "sampler":
+        return [{("sampler",): ABSENT}], [{("sampler",): "random"}]
+    if place[0] != "methods" or len(place) < 2:
+        return [], []
+    entry, inner = document["methods"][place[1]], place[2:]
+    if not isinstance(entry, dict) or not inner:
+        whole = [{place[:2]: {"name": name, "label": f"entry-{place[1]}"}} for name in STAND_IN_METHODS]
+        return whole[:1], whole[1:]
+    if inner[0] in ("name", "preset"):
+        gone = {(*place[:2], key): ABSENT for key in ("preset", "space", "constraints", "start", "prior", "theory")}
+        label = {(*place[:2], "label"): f"entry-{place[1]}"} if "label" not in entry else {}
+        named = [{**gone, **label, (*place[:2], "name"): name} for name in STAND_IN_METHODS]
+        return named[:1], named[1:]
+    if inner == ("label",):
+        own = [{place: f"entry-{place[1]}"}]
+        return own, own
+    if inner[0] in _PARTS and (len(inner) == 1 or inner[1] == "name"):
+        gone = {place[:3]: ABSENT, **_naming(entry, str(inner[0]), place[:2])}
+        return [gone], [gone]
+    if inner[-1] == "space":
+        part = str(inner[0]) if len(inner) > 1 else ""
+        gone = {place: ABSENT, **_naming(entry, part, place[:2])}
+        return [gone], [gone]
+    if "space" in inner:
+        return _ranges(entry, place)
+    return [], []
+
+
+def _naming(entry: Mapping[str, Any], part: str, place: Steps) -> dict[Steps, Any]:
+    """Leaves out what names settings of a part of an entry; of the method without a part."""
+    names = f"{part}." if part else ""
+    return {(*place, key): ABSENT for key in ("constraints", "start", "prior") if names in str(entry.get(key))}
+
+
+def _declared(document: Mapping[str, Any], place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    """Other metrics or costs than a program has, and those that the objective names."""
+    objective = document.get("objective")
+    metrics = place[1] == "metrics"
+    name = objective.get("quality" if metrics else "cost") if isinstance(objective, Mapping) else None
+    chosen = name if isinstance(name, str) else "other"
+    if metrics:
+        return [{place: {"measured": "rises"}}], [{place: {chosen: "falls"}}]
+    return [{place: ABSENT}], [{place: [chosen]}]
+
+
+def _ranges(entry: Mapping[str, Any], place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    """The default range of a hyperparameter in place of another one, and its low end."""
+    part, key = (str(place[2]), str(place[4])) if place[2] in _PARTS else ("methods", str(place[3]))
+    given = entry if part == "methods" else entry.get(part)
+    target = place[: 5 if part != "methods" else 4]
+    kind = next(kind for kind in spaces.KINDS if kind.removesuffix("s") == part.removesuffix("s"))
+    try:
+        name = given.get("name", PLAIN) if isinstance(given, Mapping) else given
+        form = spaces.default(kind, str(name)).get(key)
+    except SpecError:
+        form = None
+    if form is None:
+        return [], []
+    return [{target: form.to_json()}], [{target: form.ends()[0]}]

@@ -1,0 +1,192 @@
+"""Every error of a document, although reading it ends at the first one.
+
+What an error names is replaced by something valid, and the document is read again, until nothing is wrong any more. A
+misspelt key is replaced by the one that it is taken for, so that its value is checked too.
+
+An error may also come from a replacement: a cohort may be larger than the population that stands in for a misspelt one.
+The document is therefore mended twice, with different replacements, and an error counts if it is the same beside both.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+Steps = tuple[str | int, ...]
+"""A place in a document: keys of mappings and indices of lists."""
+Changes = Mapping[Any, Any]
+"""What to write into a document: `Steps` -> value, or ABSENT."""
+StandIns = Callable[[Any, Steps], tuple[Sequence[Changes], Sequence[Changes]]]
+"""(a document, a place in it) -> what may stand in for the value there, in either of two documents, best first."""
+Errors = Sequence[tuple[str, str]]
+"""Path and problem of each error, in the order in which they are met."""
+
+ABSENT = object()
+"""Stands for nothing: the key or the item is removed."""
+
+_MOST = 20  # errors after which the search ends
+_READINGS = 40
+_PLAIN = (
+    (ABSENT, 1, 0.5, 0.1, "x", False, [1], [0.1]),
+    (2, 0.25, ABSENT, 1, 0.5, 0.1, "y", True, [2], [0.2]),
+)
+"""Values tried in place of a wrong one, in either of the two documents."""
+_MEANT = re.compile(r"^(?:unknown (?:key|hyperparameter)|not in )[^?]*: did you mean ([^?]+)\?$")
+_UNKNOWN = re.compile(r"^unknown (?:key|hyperparameter)\b")
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+def every_error(
+    document: Mapping[str, Any],
+    read: Callable[[dict[str, Any]], Errors],
+    stand_ins: StandIns,
+) -> list[tuple[str, str]]:
+    """Path and problem of every error of a document, 20 or more of very many; empty if it is valid.
+
+    Args:
+        document: the document; stays as it is.
+        read: the errors that one reading meets; none for a valid document.
+        stand_ins: what may stand in for the value at a place; plain numbers and strings are tried after that.
+    """
+    met, again = (dict.fromkeys(_Mended(document, stand_ins, number).errors(read)) for number in (0, 1))
+    return [error for error in met if error in again]
+
+
+class _Mended:
+    """A document in which what was wrong is replaced by what is valid.
+
+    Args:
+        document: the document; stays as it is.
+        stand_ins: what may stand in for the value at a place.
+        number: 0 or 1, which of the two documents this is.
+    """
+
+    def __init__(self, document: Mapping[str, Any], stand_ins: StandIns, number: int) -> None:
+        self._document = copy.deepcopy(dict(document))  # what was removed stays as ABSENT, so that indices stay
+        self._stand_ins = stand_ins
+        self._number = number
+        self._tried: dict[Steps, Iterator[Changes]] = {}  # what is still to be tried at a place
+        self._replaced: set[Steps] = set()
+
+    def errors(self, read: Callable[[dict[str, Any]], Errors]) -> Iterator[tuple[str, str]]:
+        """The errors of all readings, except at places where something stands in for the value."""
+        count = 0
+        for _ in range(_READINGS):
+            met = [(*self._place(path), problem) for path, problem in read(_present(self._document))]
+            own = [(written, problem) for place, written, problem in met if not self._covered(place)]
+            yield from own
+            count += len(own)
+            if count >= _MOST:
+                return
+            changed: set[Steps] = set()
+            for place, _, problem in met:
+                if not any(_overlap(place, other) for other in changed):
+                    changed |= self._mend(place, problem)
+            if not changed:
+                return
+
+    def _place(self, path: str) -> tuple[Steps, str]:
+        """The deepest place of the given document that a path names, and the path with the indices of that document."""
+        steps = _STEP.findall(path)
+        place: list[str | int] = []
+        indices: dict[int, int] = {}
+        value: Any = self._document
+        number = 0
+        while number < len(steps) and isinstance(value, dict | list):
+            if isinstance(value, list):
+                left = [index for index, item in enumerate(value) if item is not ABSENT]
+                whole = any(isinstance(item, int | float | list) for item in value)  # such as a matrix
+                if whole or not steps[number].isdigit() or int(steps[number]) >= len(left):
+                    break
+                indices[number] = left[int(steps[number])]
+                place.append(indices[number])
+                value, number = value[indices[number]], number + 1
+                continue
+            ends = range(number + 1, len(steps) + 1)  # a key may hold dots: server.momentum
+            end = next((end for end in ends if value.get(".".join(steps[number:end]), ABSENT) is not ABSENT), 0)
+            key = ".".join(steps[number:end]) if end else steps[number]
+            place.append(key)
+            value, number = value.get(key), end or len(steps)
+        numbers = iter(range(len(steps)))
+        return tuple(place), _STEP.sub(lambda step: str(indices.get(next(numbers), step[0])), path)
+
+    def _covered(self, place: Steps) -> bool:
+        """Whether something stands in for this place, or within it; what is left of a list is judged."""
+        return any(
+            _overlap(place, other) and not (isinstance(other[-1], int) and other[:-1] == place and self._at(place))
+            for other in self._replaced
+        )
+
+    def _at(self, place: Steps) -> Any:
+        """The value at a place; ABSENT without one."""
+        value: Any = self._document
+        for step in place:
+            if isinstance(value, list):
+                value = value[int(step)]
+            else:
+                value = value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
+        return _present(value)
+
+    def _mend(self, place: Steps, problem: str) -> set[Steps]:
+        """Replaces what an error names; returns the places that have changed."""
+        meant = _MEANT.match(problem)
+        if (meant or _UNKNOWN.match(problem)) and self._at(place) is not ABSENT:
+            return self._rename(place, meant[1] if meant else None)
+        while place:
+            around = next((place[:end] for end in range(1, len(place) + 1) if place[:end] in self._tried), place)
+            if around not in self._tried:
+                plain = _PLAIN[self._number if isinstance(around[-1], str) else 0]
+                own = self._stand_ins(self._document, around)[self._number]
+                candidates: list[Changes] = [*own, *({around: value} for value in plain)]
+                self._tried[around] = iter(candidates)
+            for changes in self._tried[around]:
+                if self._change(changes):
+                    return set(changes)
+            place = around[:-1]
+        return set()
+
+    def _rename(self, place: Steps, meant: str | None) -> set[Steps]:
+        """Gives a value the key that was meant, if nothing has that key; else removes the value."""
+        holder: Any = self._document
+        for step in place[:-1]:
+            holder = holder[step]
+        *_, key = place
+        taken = meant is None or holder.get(meant, ABSENT) is not ABSENT
+        items = [(meant if name == key and not taken else name, value) for name, value in holder.items()]
+        holder.clear()
+        holder.update(items)
+        if taken:
+            holder[key] = ABSENT
+        return {place}
+
+    def _change(self, changes: Changes) -> bool:
+        """Writes values into the document; whether anything is another now."""
+        before = _present(self._document)
+        for place, value in changes.items():
+            holder: Any = self._document
+            for step in place[:-1]:
+                inside = isinstance(holder, list) or (isinstance(holder, dict) and step in holder)
+                holder = holder[step] if inside else None
+            listed = isinstance(holder, list)
+            if listed or (isinstance(holder, dict) and (value is not ABSENT or place[-1] in holder)):
+                holder[place[-1]] = value if value is ABSENT else copy.deepcopy(value)
+        if _present(self._document) == before:
+            return False
+        self._replaced |= set(changes)
+        return True
+
+
+def _overlap(one: Steps, other: Steps) -> bool:
+    """Whether one place is the other, or within it."""
+    return all(a == b for a, b in zip(one, other, strict=False))
+
+
+def _present(value: Any) -> Any:
+    """A copy without what was removed."""
+    if isinstance(value, dict):
+        return {key: _present(item) for key, item in value.items() if item is not ABSENT}
+    if isinstance(value, list):
+        return [_present(item) for item in value if item is not ABSENT]
+    return value

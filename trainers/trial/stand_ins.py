@@ -1,0 +1,70 @@
+"""Every error of a trial document, with what stands in for its parts while it is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainers.errors import SpecError
+from trainers.hyperparameters import Hyperparameter, describe
+from trainers.replacements import ABSENT, Changes, Steps, every_error
+from trainers.trial.document import TrialKeys, parse
+from trainers.trial.parts import REGISTRIES, offered
+from trainers.trial.roles import ROLES
+
+STAND_IN_TASKS: tuple[dict[str, Any], ...] = ({"name": "digits"}, {"name": "linear_regression"})
+"""Tasks for every method without data of the server; either stands in for a task that cannot be read."""
+STAND_IN_METHODS = ("fedavg", "feddyn")
+"""Methods for every task, with the same hyperparameters' names for the rates."""
+
+STAND_IN_SCHEDULE = "plateau"
+"""A schedule with a range in its default space."""
+
+
+def trial_errors(document: Mapping[str, Any]) -> list[SpecError]:
+    """Every error of a trial document, in the order in which they are met; empty if it is valid.
+
+    Args:
+        document: the document; stays as it is.
+    """
+    raised: dict[tuple[str, str], SpecError] = {}
+
+    def read(rest: dict[str, Any]) -> list[tuple[str, str]]:
+        try:
+            parse(rest)
+        except SpecError as error:
+            raised.setdefault((error.path, str(error)), error)
+            return [(error.path, str(error))]
+        except (MemoryError, OverflowError, RuntimeError, ValueError, TypeError):  # of what no machine can compute with
+            pass
+        return []
+
+    return [SpecError(problem, path) for path, problem in every_error(document, read, _stand_ins)]
+
+
+def _stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    top, setting = place[0], place[1] if len(place) > 1 else "name"
+    if top == "task" and setting == "name":
+        return [{("task",): STAND_IN_TASKS[0]}], [{("task",): STAND_IN_TASKS[1]}]
+    if top == "method" and setting == "name":
+        rest: Changes = {("members",): ABSENT}
+        settings = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}
+        one, other = ({("method",): {"name": name, **settings}, **rest} for name in STAND_IN_METHODS)
+        return [one], [other]
+    if top in (*ROLES, "schedule") and setting == "name":
+        gone: Changes = {(top,): ABSENT, ("members",): ABSENT}
+        return [gone], [gone]
+    item = _described(document, str(top), str(place[-1]))
+    if item is None or not item.choices:
+        return [], []
+    return [], [{place: item.choices[-1]}]
+
+
+def _described(document: Any, part: str, name: str) -> Hyperparameter | None:
+    """What is declared of a setting of a part, or of the document itself."""
+    items = describe(TrialKeys)
+    if part in REGISTRIES:
+        registry, given = REGISTRIES[part](), document.get(part)
+        chosen = given.get("name") if isinstance(given, Mapping) else None
+        items = offered(registry[chosen], part) if isinstance(chosen, str) and chosen in registry else ()
+    return next((item for item in items if item.name == name), None)
