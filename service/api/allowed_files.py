@@ -76,6 +76,12 @@ def _is_inside(name: str, folders: Sequence[Path]) -> bool:
 
 def _require(name: str, place: str, folders: Sequence[Path]) -> None:
     """Reject a name that leads outside: an absolute path, one with .., or a link."""
+    if "://" in name:
+        raise InvalidSpec(
+            place,
+            f"must name a file on this service, got the URL {shown(name)}; ask its operator to put the data into its "
+            "data folder, or run the study on your own computer",
+        )
     if not _is_inside(name, folders):
         raise InvalidSpec(
             place,

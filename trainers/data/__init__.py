@@ -6,6 +6,7 @@
     data_source, formats/  where the data are; one module for each format
     columns, table         columns of a format, checked; the examples in them; `column_choice` if none are named
     table_cache, cache     large tables, converted once and mapped; entries on disk that are made once
+    remote                 data at a URL, copied into the cache
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
     class_labels           class numbers for labels of any kind
     vocabulary             numbers in place of strings

@@ -149,7 +149,7 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
     draft = Path(tempfile.mkdtemp(suffix=own_files.DRAFT, prefix=f"{folder.name}.", dir=folder.parent))
     try:
         make(draft)
-        sums = {file.name: _checksum(file) for file in sorted(draft.iterdir())}
+        sums = {str(file.relative_to(draft)): _checksum(file) for file in _files(draft)}
         for name in sums:
             _flush(draft / name)
         own_files.put_new(draft / _SEAL, json.dumps(sums).encode())
@@ -225,7 +225,11 @@ def _remove(folder: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
+    return sum(file.stat().st_size for file in _files(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
 def _digest(file: Path) -> str:

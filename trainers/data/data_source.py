@@ -12,6 +12,7 @@ from typing import Any
 from trainers.data.cache import digest
 from trainers.data.columns import ColumnReader, Format, Names
 from trainers.data.folder import VARIABLE, locate
+from trainers.data.remote import is_url, local_copy
 from trainers.data.sides import TEST, SideColumns
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import join
@@ -106,7 +107,7 @@ def find(name: str, wanted: Any, path: str, test: str | None = None) -> DataSour
     """A user's data, with its format.
 
     Args:
-        name: the path in the document: absolute, from the current directory, or from the data folder.
+        name: the path in the document: absolute, from the current directory, or from the data folder; or a URL.
         wanted: name of a format, or `AUTO`.
         path: dotted path of the task.
         test: the path of the test examples in the document; None without one.
@@ -131,6 +132,8 @@ def find(name: str, wanted: Any, path: str, test: str | None = None) -> DataSour
 
 
 def _located(name: str, folders: bool, place: str) -> Path:
+    if is_url(name):
+        return local_copy(name, place)
     found = locate(name, folders)
     if found is None:
         kind = "file or folder" if folders else "file"

@@ -1,0 +1,155 @@
+"""Data at a URL: copied once into the cache, read as a local file, refused in one line where that cannot be."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from driftline.errors import InvalidSpec
+from service.api.allowed_files import only_under
+from trainers.data import cache, remote
+from trainers.data.table_task import TableTask
+from trainers.data_description import describe
+from trainers.errors import MissingDataError, SpecError
+from trainers.tasks import data
+
+
+def text(count: int) -> bytes:
+    return "\n".join(["a,label,client", *(f"{n},{n % 2},c{n % 3}" for n in range(count))]).encode()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Stores files in fsspec's memory://, and counts what is copied."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    remote._copied.cache_clear()
+    files = fsspec.filesystem("memory")
+
+    def store(**content: bytes) -> None:
+        for name, some in content.items():
+            files.pipe(f"/bucket/{name.replace('__', '/')}.csv", some)
+
+    yield store
+    files.rm("/", recursive=True)
+    remote._copied.cache_clear()
+
+
+def parsed(url: str, **document: Any) -> TableTask:
+    return data.parse({"name": "data", "path": url, "inputs": ["a"], **document}, "task")
+
+
+def test_a_file_is_copied_once(memory: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory(own=text(30))
+    settings = parsed("memory://bucket/own.csv")
+    assert settings.clients == 3
+    assert settings.document["path"] == "memory://bucket/own.csv"
+    monkeypatch.setattr(remote, "_copy", lambda *_: pytest.fail("copied again"))
+    for new_process in (False, True):
+        if new_process:
+            remote._copied.cache_clear()
+        assert parsed("memory://bucket/own.csv").sha256 == settings.sha256
+        assert data.build(settings, "float64").train.inputs.shape == (24, 1)
+    assert describe("memory://bucket/own.csv", {}).format == "csv"
+
+
+def test_another_version_is_another_copy(memory: Callable[..., None]) -> None:
+    memory(own=text(30))
+    first = parsed("memory://bucket/own.csv")
+    memory(own=text(60))
+    assert parsed("memory://bucket/own.csv").sha256 == first.sha256, "a process stays with its version"
+    remote._copied.cache_clear()
+    again = parsed("memory://bucket/own.csv")
+    assert again.sha256 != first.sha256
+    with pytest.raises(SpecError, match="sha256 must be that of the file"):
+        parsed("memory://bucket/own.csv", sha256=first.sha256)
+
+
+def test_a_folder_and_a_file_of_test_examples(memory: Callable[..., None]) -> None:
+    memory(own__train__a=text(30), own__test__b=text(12), other=text(9))
+    assert sum(map(len, parsed("memory://bucket/own").test)) == 12
+    held_out = parsed("memory://bucket/own/train/a.csv", test={"path": "memory://bucket/other.csv"})
+    assert sum(map(len, held_out.test)) == 9
+
+
+def test_a_copy_that_was_removed_or_cut_is_made_again(memory: Callable[..., None], tmp_path: Path) -> None:
+    memory(own=text(30))
+    sha256 = parsed("memory://bucket/own.csv").sha256
+    (copy,) = (tmp_path / "cache").rglob("own.csv")
+    copy.write_bytes(copy.read_bytes()[:40])
+    remote._copied.cache_clear()
+    assert parsed("memory://bucket/own.csv").sha256 == sha256
+    copy.unlink()
+    assert parsed("memory://bucket/own.csv").sha256 == sha256
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("memory://bucket/none.csv", 'cannot read "memory://bucket/none.csv" (FileNotFoundError: '),
+        ("nonsense://bucket/own.csv", 'cannot read "nonsense://bucket/own.csv" (ValueError: Protocol not known'),
+        ("https://ann:secret@a.org/own.csv", 'must be a URL without a password, got one for "https://a.org/own.csv"'),
+    ],
+)
+def test_every_failure_is_one_line(url: str, message: str, memory: Callable[..., None]) -> None:
+    with pytest.raises(SpecError) as caught:
+        parsed(url)
+    assert str(caught.value).startswith("task.path")
+    assert message in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_without_a_cache_it_says_what_to_do(memory: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    memory(own=text(30))
+    monkeypatch.setenv(cache.VARIABLE, "0")
+    with pytest.raises(MissingDataError, match="set XDG_CACHE_HOME to one that can be written to"):
+        parsed("memory://bucket/own.csv")
+
+
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> None:
+    class Hostile:
+        """Lists a file above the folder."""
+
+        def info(self, _: str) -> dict[str, str]:
+            return {"type": "directory"}
+
+        def find(self, there: str) -> list[str]:
+            return [f"{there}/../../out.csv"]
+
+    with pytest.raises(OSError, match="leads out of the folder"):
+        remote._copy(Hostile(), "bucket/own", tmp_path / "own")
+
+
+def test_a_web_server(memory: Callable[..., None], tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "own.csv").write_bytes(text(30))
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    handler = functools.partial(Quiet, directory=str(tmp_path / "served"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01))
+    thread.start()
+    try:
+        assert parsed(f"http://127.0.0.1:{server.server_port}/own.csv").clients == 3
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("task", [{"path": "s3://bucket/own.csv"}, {"path": "x", "test": {"path": "file:///etc/own"}}])
+def test_a_service_refuses_every_url(task: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").touch()
+    check = only_under([tmp_path], lambda _: pytest.fail("checked"))
+    with pytest.raises(InvalidSpec, match="must name a file on this service, got the URL"):
+        check({"task": {"name": "data", **task}})
