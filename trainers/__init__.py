@@ -28,6 +28,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     over_the_rounds               warm-up, fall and floor over a known number of rounds, for schedules
     costs                         the costs of training and their counters
     replacements                  every error of a document, which is read again without what is wrong
+    target_kinds                  what targets can be, and the metrics that follow from it
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
     own_files                     writes files through no link

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from trainers.data import data_source
 from trainers.data.column_choice import choose_columns
-from trainers.data.columns import Columns
+from trainers.data.columns import Columns, HasLists
 from trainers.data.table import Table
 from trainers.data.table_cache import load
 from trainers.data.table_task import TableTask
+from trainers.errors import SpecError
 from trainers.tasks import data
 from trainers.values import shown
 
@@ -47,8 +48,8 @@ class Description:
         columns: of the training examples.
         sizes: (clients,) training examples of each client.
         people: names of the clients; empty if the examples are spread over clients at random.
-        counts: (clients, classes) training examples by label; (clients, 0) for numbers to predict.
-        labels: names of the classes.
+        counts: (clients, classes or tags) training examples by label; (clients, 0) for numbers to predict.
+        labels: names of the classes or tags.
         test: number of test examples.
         notes: what is probably not meant, one line each.
     """
@@ -68,7 +69,7 @@ class Description:
         """Mean over the clients of the total variation distance between a client's labels and all; None for numbers."""
         if not self.counts.size:
             return None
-        shares = self.counts / self.counts.sum(1, keepdims=True)
+        shares = self.counts / self.counts.sum(1, keepdims=True).clip(min=1)  # a client may have no tags
         everybody = self.counts.sum(0) / self.counts.sum()
         return float(np.abs(shares - everybody).sum(1).mean() / 2)
 
@@ -92,8 +93,8 @@ def describe(path: str, keys: Mapping[str, Any]) -> Description:
     chosen = {"inputs": None, "targets": None, **keys, "client": client}
     choose_columns(chosen, columns, None, _PATH)
     task |= {"inputs": chosen["inputs"], "targets": chosen["targets"]}
-    if "model" not in keys and _fractions(source, chosen["targets"]):
-        task["model"] = "linear"
+    if "model" not in keys and "kind" not in keys:
+        task |= _kind(source, chosen["targets"])
     settings = data.parse(task, _PATH)
     table = load(settings.source, settings.names, settings.test_names, settings.given, _PATH)
     if "scale" not in keys and (scale := _scale(table)) != "none":
@@ -104,8 +105,13 @@ def describe(path: str, keys: Mapping[str, Any]) -> Description:
 
 def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> Description:
     parts = settings.parts
-    classes = settings.classes or 0
-    counts = np.array([np.bincount(table.main.targets[rows], minlength=classes) for rows in parts] if classes else [])
+    classes, tagged = settings.classes or 0, settings.kind == "tags"
+    if tagged:
+        classes = settings.outputs
+        counts = np.array([table.main.targets[rows].sum(0) for rows in parts])
+    else:
+        found = [np.bincount(table.main.targets[rows], minlength=classes) for rows in parts] if classes else []
+        counts = np.array(found)
     natural = settings.document["partition"] == "natural" and table.main.clients is not None
     owners = [int(table.main.clients[rows[0]]) for rows in parts] if natural and table.main.clients is not None else []
     names = (*settings.names.features, settings.names.targets, settings.names.client)
@@ -121,7 +127,13 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> De
     return Description(
         task=task,
         format=settings.source.name,
-        columns=[_facts(columns, name) for name in names if name is not None and name in columns.names],
+        columns=[
+            _tag_facts(name, table.main.targets[0], labels)
+            if tagged and name == settings.names.targets
+            else _facts(columns, name)
+            for name in names
+            if name is not None and name in columns.names
+        ],
         sizes=settings.examples,
         people=[str(table.main.people[owner]) for owner in owners],
         counts=counts.reshape(len(parts), classes),
@@ -131,13 +143,20 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> De
     )
 
 
-def _fractions(source: data_source.DataSource, targets: str) -> bool:
-    """Whether targets are numbers to predict: some are not whole."""
-    columns = source.format.read(source.path, (targets,), f"{_PATH}.path")
+def _kind(source: data_source.DataSource, targets: str) -> Mapping[str, str]:
+    """What the keys of the task say about the targets: numbers if some are not whole, tags if they are lists."""
+    columns, place = source.format.read(source.path, (targets,), f"{_PATH}.path"), f"{_PATH}.targets"
     if targets not in columns.names:
-        return False  # `parse` has the error
-    array = columns.array(targets, f"{_PATH}.targets")
-    return array.dtype.kind == "f" and bool((np.isfinite(array) & (array != np.floor(array))).any())
+        return {}  # `parse` has the error
+    try:
+        lists = columns.lists(targets, place, None) if isinstance(columns, HasLists) else None
+    except SpecError:
+        lists = None  # numbers, or what `parse` has the error for
+    if lists is not None and (lists.dtype.kind == "U" or len(np.unique(lists.counts)) > 1):
+        return {"kind": "tags", "model": "logistic"}
+    array = columns.array(targets, place)
+    fractions = array.dtype.kind == "f" and bool((np.isfinite(array) & (array != np.floor(array))).any())
+    return {"model": "linear"} if fractions else {}
 
 
 def _scale(table: Table) -> str:
@@ -149,6 +168,11 @@ def _scale(table: Table) -> str:
         largest = float(inputs.max())
         return "unit" if inputs.dtype == np.uint8 or largest > 1 else "none"
     return "standardise"
+
+
+def _tag_facts(name: str, first: NDArray[np.bool_], labels: Sequence[Any]) -> ColumnFacts:
+    own = [labels[number] for number in np.flatnonzero(first).tolist()]
+    return ColumnFacts(name, f"{len(labels)} different tags", shown(own))
 
 
 def _facts(columns: Columns, name: str) -> ColumnFacts:

@@ -39,8 +39,9 @@ from trainers.engine.rounds.server_state import State
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, describe, join, tunable, withdrawn
 from trainers.models._affine import Affine
-from trainers.models._network import Network, classes_of, examples_of, outputs_of, settings_from
-from trainers.models.softmax import CrossEntropy
+from trainers.models._losses import CrossEntropy
+from trainers.models._network import Network
+from trainers.models._problem import classes_of, examples_of, outputs_of, settings_from
 from trainers.problem import Examples, Problem, Quadratics, Task, TaskSettings
 from trainers.spelling import hint
 from trainers.trial import mixed_values

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.hyperparameters import Hyperparameter
+from trainers.target_kinds import Kind
 
 MOST_CLIENTS = 10_000_000
 """Largest number of clients of a synthetic task."""
@@ -30,7 +31,7 @@ class Examples:
         inputs: (examples, ...) numbers of any type, already scaled for classification. Models of numbers convert them
             to the trial's dtype; models of word ids get whole numbers as int64.
         targets: (examples,) class numbers, or numbers (examples,) or (examples, outputs) to predict, of any type, or
-            (examples, positions) tokens to predict.
+            (examples, positions) tokens to predict, or (examples, tags) True for tags of the example.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
         kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
@@ -40,7 +41,7 @@ class Examples:
     targets: NDArray[Any]
     offsets: NDArray[np.int64]  # (clients,)
     sizes: NDArray[np.int64]  # (clients,)
-    kind: Literal["classes", "numbers", "tokens"] | None = None
+    kind: Kind | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:

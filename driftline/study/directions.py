@@ -1,8 +1,8 @@
 """Which way a metric is better: losses fall, accuracies rise.
 
-A metric rises if a word of its name is in `RISING`; every other metric falls. So ``test_accuracy`` and ``recall@10``
-rise; ``train_loss``, ``distance`` and ``perplexity`` fall. If your own task reports BLEU, name the metric
-``test_bleu_score``: ``test_bleu`` would fall.
+A metric rises if a word of its name is in `RISING` and none is in `FALLING`; every other metric falls. So
+``test_accuracy`` and ``recall@10`` rise; ``train_loss``, ``distance`` and ``perplexity`` fall. If your own task reports
+BLEU, name the metric ``test_bleu_score``: ``test_bleu`` would fall.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ RISING: frozenset[str] = frozenset(
     }
 )  # fmt: skip
 """Words that mark a metric as rising."""
+
+FALLING: frozenset[str] = frozenset({"std", "loss", "error"})
+"""Words that mark a metric as falling, whatever its other words: the deviation of accuracies, an accuracy loss."""
 
 
 class Metric(str):
@@ -48,15 +51,18 @@ def direction(metric: str) -> Direction:
         metric: Its name, as trials report it.
 
     Returns:
-        What its study declares; otherwise "rises" if a word of the name is in `RISING`, and "falls" if none is.
+        What its study declares; otherwise "rises" if a word of the name is in `RISING` and none in `FALLING`.
 
     Examples:
         >>> direction("test_accuracy"), direction("recall@10"), direction("train_loss"), direction("distance")
         ('rises', 'rises', 'falls', 'falls')
+        >>> direction("client_accuracy_worst"), direction("client_accuracy_std"), direction("client_loss_worst")
+        ('rises', 'falls', 'falls')
     """
     if isinstance(metric, Metric):
         return metric.direction
-    return "rises" if RISING.intersection(re.split(r"[^a-z0-9]+", metric.lower())) else "falls"
+    words = set(re.split(r"[^a-z0-9]+", metric.lower()))
+    return "rises" if words & RISING and not words & FALLING else "falls"
 
 
 def sign(metric: str) -> float:

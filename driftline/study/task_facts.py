@@ -41,5 +41,6 @@ def default_quality(task: Mapping[str, Any]) -> str:
         'test_loss'
     """
     quality: str = tasks().constant(task.get("name"), "QUALITY", Task.QUALITY)
-    regression = "numbers" in (task.get("kind"), models().constant(model_of(task), "TARGETS"))
-    return "test_loss" if regression and quality == Task.QUALITY else quality
+    learns = models().constant(model_of(task), "TARGETS")
+    others = {"numbers", "tags"} & {task.get("kind"), learns if isinstance(learns, str) else None}
+    return "test_loss" if others and quality == Task.QUALITY else quality

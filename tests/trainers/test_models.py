@@ -17,6 +17,7 @@ from trainers.models import cnn, mlp
 from trainers.models._augmentation import moved
 from trainers.problem import Examples, Problem
 from trainers.registry import models
+from trainers.target_kinds import STATISTICS
 from trainers.trial.document import parse
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -316,12 +317,11 @@ def test_full_loss_and_accuracies_of_clients_by_hand(model):
     assert built.full_loss(params, weights).numpy() == pytest.approx(losses @ weights, rel=1e-12)
     shares = built.accuracy(params, batches.full()).numpy()[:, order]
     found = built.evaluate(params, ["client_accuracy"])
-    assert found.keys() - built.evaluate(params).keys() == {
-        f"client_accuracy_{name}" for name in ("mean", "std", "p10", "p50", "p90")
-    }
+    assert found.keys() - built.evaluate(params).keys() == {f"client_accuracy_{name}" for name in STATISTICS}
     assert found["client_accuracy_mean"].numpy() == pytest.approx(shares.mean(1))
     assert found["client_accuracy_std"].numpy() == pytest.approx(shares.std(1))
-    for percent in (10, 50, 90):
+    assert found["client_accuracy_worst"].numpy() == pytest.approx(shares.min(1))
+    for percent in range(10, 100, 10):
         wanted = np.percentile(shares, percent, axis=1)
         assert found[f"client_accuracy_p{percent}"].numpy() == pytest.approx(wanted)
     assert found["test_accuracy"].numpy() == pytest.approx(shares @ sizes / 15)

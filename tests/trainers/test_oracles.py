@@ -12,7 +12,7 @@ from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import replicas
-from trainers.models import cnn, linear, mlp, quadratic, resnet, softmax
+from trainers.models import cnn, mlp, quadratic, resnet, softmax
 from trainers.problem import Examples, Problem, Quadratics
 from trainers.registry import models
 
@@ -23,11 +23,27 @@ FEATURES = 5
 def examples(targets, seed=0):
     generator = np.random.default_rng(seed)
     rows = int(SIZES.sum())
-    wanted = generator.integers(0, 3, rows) if targets == "classes" else generator.normal(size=(rows, 2))
-    return Examples(generator.normal(size=(rows, FEATURES)), wanted, np.cumsum(SIZES) - SIZES, SIZES)
+    return Examples(
+        generator.normal(size=(rows, FEATURES)), targets_of(targets, generator, rows), np.cumsum(SIZES) - SIZES, SIZES,
+        targets,
+    )  # fmt: skip
 
 
-PICTURES = {"mlp": (2, 3), "cnn": (1, 8, 8), "varied": (3, 6, 5), "deep": (2, 7, 8), "resnet": (2, 4, 4)}
+def targets_of(kind, generator, rows):
+    if kind == "classes":
+        return generator.integers(0, 3, rows)
+    return generator.random((rows, 3)) < 0.4 if kind == "tags" else generator.normal(size=(rows, 2))
+
+
+PICTURES = {
+    "mlp": (2, 3),
+    "tagged": (2, 3),
+    "numbered": (2, 3),
+    "cnn": (1, 8, 8),
+    "varied": (3, 6, 5),
+    "deep": (2, 7, 8),
+    "resnet": (2, 4, 4),
+}
 OTHERS = [
     name for name in models() if models()[name].TARGETS == "classes" and name not in ("softmax", "mlp", "cnn", "resnet")
 ]
@@ -42,15 +58,22 @@ AGREEING = {
     "deep": (cnn, {"filters": [4, 2], "kernel": 3, "dense": [6, 4], "dropout": [0.2, 0, 0.3]}),
     "normed": (cnn, {"filters": [2, 4], "kernel": 3, "padding": "none", "pooling": "last", "groups": 2, "dense": 0}),
     "resnet": (resnet, {"blocks": [1, 1], "width": 2}),
+    "tagged": (mlp, {"hidden": [6, 4]}),
+    "numbered": (mlp, {"hidden": [6, 4], "dropout": 0.3}),
+    "tagged_images": (cnn, {"filters": [2], "kernel": 3, "dense": 6}),
 }
 """Other forms of networks, which are checked against autograd alone."""
+
+KIND = {"tagged": "tags", "numbered": "numbers", "tagged_images": "tags"}
+"""Targets of networks, where these are not classes."""
 
 
 def pictures(name, seed=0):
     generator = np.random.default_rng(seed)
     rows = int(SIZES.sum())
     inputs = generator.normal(size=(rows, *PICTURES.get(name, (1, 8, 8))))
-    return Examples(inputs, generator.integers(0, 3, rows), np.cumsum(SIZES) - SIZES, SIZES)
+    kind = KIND.get(name, "classes")
+    return Examples(inputs, targets_of(kind, generator, rows), np.cumsum(SIZES) - SIZES, SIZES, kind)
 
 
 def build(name, dtype=torch.float64, device=torch.device("cpu")):  # noqa: B008
@@ -62,9 +85,9 @@ def build(name, dtype=torch.float64, device=torch.device("cpu")):  # noqa: B008
     if name == "softmax":
         data = examples("classes")
         return softmax.build(Problem("softmax", data, test=data, model_settings={"classes": 3}), dtype, device)
-    if name == "linear":
-        data = examples("numbers")
-        return linear.build(Problem("linear", data, test=data), dtype, device)
+    if name in ("linear", "logistic"):
+        data = examples(models()[name].TARGETS)
+        return models()[name].build(Problem(name, data, test=data), dtype, device)
     generator = np.random.default_rng(1)
     factors = generator.normal(size=(6, 4, 4))
     hessians = factors @ factors.transpose(0, 2, 1) + np.eye(4)
@@ -72,7 +95,7 @@ def build(name, dtype=torch.float64, device=torch.device("cpu")):  # noqa: B008
     return quadratic.build(Problem("quadratic", losses), dtype, device)
 
 
-MODELS = ["softmax", "linear", "quadratic", *NETWORKS]
+MODELS = ["softmax", "linear", "logistic", "quadratic", *NETWORKS]
 
 
 def models_and_vectors(model, trials=3, clients=6):
@@ -98,7 +121,7 @@ def close(one, other):
 
 
 @pytest.mark.parametrize("batch_size", [None, 7])
-@pytest.mark.parametrize("name", ["softmax", "linear", *NETWORKS, *AGREEING])
+@pytest.mark.parametrize("name", ["softmax", "linear", "logistic", *NETWORKS, *AGREEING])
 def test_all_oracles_agree(name, batch_size):
     model = build(name)
     params, broadcast, vectors = models_and_vectors(model)
@@ -202,7 +225,7 @@ def test_pads_stay_zero(name):
 
 
 @pytest.mark.parametrize("batch_size", [None, 7])
-@pytest.mark.parametrize("name", ["softmax", "linear"])
+@pytest.mark.parametrize("name", ["softmax", "linear", "logistic"])
 def test_rows_of_data_without_pads_give_the_same_models(name, batch_size, monkeypatch, small_examples):
     """Pads of large data are left out; the oracles then write into a part of each row of the model."""
     padded = build(name)

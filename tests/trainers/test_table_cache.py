@@ -26,6 +26,7 @@ ARRAYS = {
     "y": np.array(["no", "yes", "maybe"])[GENERATOR.integers(0, 3, EXAMPLES)],
     "client": np.sort(GENERATOR.integers(0, 9, EXAMPLES)),
     "mixed": GENERATOR.permutation(np.arange(EXAMPLES) % 9),
+    "words": np.array(["a|b", "", "c", "b|a|c"])[np.arange(EXAMPLES) % 4],
     "x_test": GENERATOR.standard_normal((50, 3)),
     "y_test": np.array(["no", "yes"] * 25),
 }
@@ -36,6 +37,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "fraction": {"test_fraction": 0.3, "central": {"fraction": 0.2}},
     "scaled": {"scale": "standardise", **SEPARATE},
     "iid": {"partition": "iid", "clients": 7},
+    "tags": {"targets": "words", "separator": "|", "model": "logistic"},
 }
 
 

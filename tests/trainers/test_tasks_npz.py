@@ -320,7 +320,11 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({}, {"partition": "iid", "clients": 500}, "task.clients must be in [1, 48], one training example for each"),
     ({}, {"paths": "mine.npz"}, 'unknown key "paths" in task: did you mean path?'),
-    ({}, {"model": "quadratic"}, 'task.model must be a model of labelled examples or numbers, got model="quadratic"'),
+    (
+        {},
+        {"model": "quadratic"},
+        'task.model must be a model of labelled examples, numbers or tags, got model="quadratic"',
+    ),
     ({}, {"clients": 3}, "task.clients must be left out for the natural partition, which has 4, got clients=3"),
     (
         {},

@@ -8,7 +8,8 @@
     table_cache, cache     large tables, converted once and mapped; entries on disk that are made once
     remote                 data at a URL, copied into the cache
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
-    class_labels           class numbers for labels of any kind
+    table_targets          the targets of a user's data: classes, numbers or tags
+    class_labels, tags     class numbers for labels of any kind; any number of labels an example
     vocabulary             numbers in place of strings
     sides, damage          files of training and test examples; errors of damaged files
     table_files            formats whose files are Arrow tables, read by `arrow_columns`

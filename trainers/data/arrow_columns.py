@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trainers.data.damage import DAMAGE
 from trainers.data.image_files import decoded
+from trainers.data.tags import TagLists
 from trainers.errors import SpecError
 from trainers.values import shown
 
@@ -40,6 +41,13 @@ class ArrowColumns:
             raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
         array.setflags(write=False)
         return array
+
+    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+        """A column of lists, or of text with a separator between its parts; None for other columns."""
+        try:
+            return _tag_lists(self.table.column(name), separator)
+        except DAMAGE as error:
+            raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
 
 
 def block_size(path: Path) -> int:
@@ -94,7 +102,7 @@ def _array(column: Any) -> NDArray[Any]:
         return np.asarray(column.cast(pa.float64()).to_numpy())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _strings(column)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return _lists(column)
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         images = pc.struct_field(column, "bytes")
@@ -135,3 +143,37 @@ def _lists(column: Any) -> NDArray[Any]:
         )
     values = _array(pc.list_flatten(column))
     return values.reshape(len(column), longest or 0, *values.shape[1:])
+
+
+def _tag_lists(column: Any, separator: str | None) -> TagLists | None:
+    """The tags of a column; the error is a rule, "must ..."."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        return _tag_lists(column.cast(column.type.value_type), separator)
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if not _is_list(column.type) and not (text and separator is not None):
+        return None
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise ValueError(
+            f"must have a value in every row, got none in {column.null_count} of {len(column)} rows, first in row "
+            f'{row}: write an empty list, or "" in quotes, for no tags'
+        )
+    if text:
+        return TagLists.of_texts(np.array(column.to_pylist(), np.object_), separator or "")
+    counts = np.asarray(pc.list_value_length(column).to_numpy(), np.int64)
+    flat = pc.list_flatten(column)
+    if not len(flat):
+        return TagLists(np.zeros(0, np.str_), counts)
+    values = _array(flat)
+    if values.ndim != 1 or values.dtype.kind not in "Uiu":
+        raise ValueError(f"must have lists of strings or of whole numbers, got {column.type}")
+    return TagLists(values, counts)
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -10,7 +10,7 @@ from trainers.hyperparameters import join
 from trainers.values import shown
 
 INPUTS = ("x", "image", "images", "img", "pixels")
-TARGETS = ("y", "label", "labels", "target", "class", "fine_label")
+TARGETS = ("y", "label", "labels", "target", "class", "fine_label", "tags")
 
 
 def choose_columns(values: dict[str, Any], columns: Sequence[str], mask: str | None, path: str) -> None:

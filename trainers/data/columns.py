@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data.partitions import Rows
+from trainers.data.tags import TagLists
 from trainers.errors import SpecError
 from trainers.spelling import hint
 from trainers.values import shown
@@ -35,6 +36,23 @@ class Columns(Protocol):
         Args:
             name: one of `names`.
             place: dotted path of the setting that names it, for errors.
+
+        Raises:
+            SpecError: it cannot be read.
+        """
+
+
+@runtime_checkable
+class HasLists(Protocol):
+    """Columns that may be lists of different lengths, or text that is cut into lists."""
+
+    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+        """A column of lists, or of text with a separator between its parts; None for other columns.
+
+        Args:
+            name: one of `Columns.names`.
+            place: dotted path of the setting that names it, for errors.
+            separator: between the parts of a text; None leaves text to `array`.
 
         Raises:
             SpecError: it cannot be read.
@@ -123,13 +141,13 @@ class ColumnPart:
 
     Args:
         features: (examples, ...) each, finite numbers as in the data, or strings.
-        targets: (examples,) class labels, or (examples,) or (examples, outputs) finite numbers.
+        targets: (examples,) class labels, or (examples,) or (examples, outputs) finite numbers, or tags.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
         people: names of the clients, in order; empty without a client column.
     """
 
     features: tuple[NDArray[Any], ...]
-    targets: NDArray[Any]
+    targets: NDArray[Any] | TagLists
     clients: Rows | None
     people: NDArray[Any]
 
@@ -145,13 +163,20 @@ class ColumnReader:
     def __init__(self, columns: Columns, title: str) -> None:
         self.columns, self.title = columns, title
 
-    def part(self, names: Names, places: Mapping[str, str], classified: bool) -> ColumnPart:
+    def part(
+        self,
+        names: Names,
+        places: Mapping[str, str],
+        kind: Literal["classes", "numbers", "tags"],
+        separator: str | None,
+    ) -> ColumnPart:
         """The examples in these columns.
 
         Args:
             names: of the columns.
             places: "inputs", "targets", "client" -> dotted path of the setting.
-            classified: whether targets are classes.
+            kind: what the targets are.
+            separator: between the tags of a text; None without one.
 
         Raises:
             SpecError: a column is missing or invalid.
@@ -161,7 +186,11 @@ class ColumnReader:
         first = names.features[0]
         for name, column in zip(names.features, features, strict=True):
             _as_long(column, len(features[0]), name, first, places["inputs"])
-        targets = (self._classes if classified else self._numbers)(names.targets, places["targets"])
+        targets: NDArray[Any] | TagLists
+        if kind == "tags":
+            targets = self._tags(names.targets, places["targets"], separator)
+        else:
+            targets = (self._classes if kind == "classes" else self._numbers)(names.targets, places["targets"])
         _as_long(targets, len(features[0]), names.targets, first, places["targets"])
         clients, people = None, np.zeros(0, "U1")
         if names.client is not None and (names.client in self.columns.names or not names.client_optional):
@@ -254,6 +283,27 @@ class ColumnReader:
             raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {value:g}", place)
         return array.astype(np.int64)
 
+    def _tags(self, name: str, place: str, separator: str | None) -> TagLists:
+        if isinstance(self.columns, HasLists) and name in self.columns.names:
+            lists = self.columns.lists(name, place, separator)
+            if lists is not None:
+                return lists
+        array = self._numeric(name, place, "tags", _LABELS)
+        if array.dtype.kind == "U" and array.ndim == 1 and separator is None:
+            key = f"{place.rpartition('.')[0]}.separator"
+            raise SpecError(f'{key} must be given for a column of text, such as "|" for {shown("a|b")}: got none', key)
+        if array.dtype.kind == "U" and array.ndim == 1 and separator is not None:
+            return TagLists.of_texts(array, separator)
+        if array.ndim == 2 and array.dtype.kind != "U" and np.isin(array, (0, 1)).all():
+            return TagLists.of_matrix(array)
+        if array.ndim == 1 and array.dtype.kind in "iu" and separator is not None:  # every text has one tag, a number
+            return TagLists(array, np.ones(len(array), np.int64))
+        raise SpecError(
+            f"{place}: column {shown(name)} must hold lists of tags, text with a separator, or a matrix (examples, "
+            f"tags) of 0 and 1, got {_facts(array)}",
+            place,
+        )
+
     def _clients(self, name: str, place: str) -> tuple[NDArray[Any], Rows]:
         without = ' (without such an array, set client to null, partition to "iid" and clients to their number)'
         array = self._array(name, place, without)
@@ -278,7 +328,7 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
     return np.array(values[first]), places
 
 
-def _as_long(array: NDArray[Any], examples: int, name: str, other: str, place: str) -> None:
+def _as_long(array: Sized, examples: int, name: str, other: str, place: str) -> None:
     if len(array) != examples:
         raise SpecError(
             f"{place}: array {shown(name)} must have one row for each example of {other}, "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,11 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
 from trainers.problem import Examples, Problem
 from trainers.registry import model_named, models
+from trainers.target_kinds import KINDS, Kind
 from trainers.values import number, shown, step
 
-CLASSIFIED = ("test_loss", "test_accuracy")
+CLASSIFIED = KINDS["classes"].metrics
 PARTITION_DOC = f"how examples are spread over clients: natural, {FORMS}"
-_MODEL_OF = {"classes": "labelled examples", "numbers": "numbers", "tokens": "tokens"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Federated:
         central: rows of the server; None if it has none.
         metrics: metrics of an evaluation.
         shape: shape of the inputs of one example; None if unknown.
-        outputs: number of classes, or of numbers to predict for one example.
+        outputs: number of classes or tags, or of numbers to predict for one example.
         whole: whether the inputs are whole numbers, such as word ids.
         tokens: tokens to predict of an example; 0 for other targets.
         kind: what the targets are.
@@ -70,7 +70,7 @@ class Federated:
     outputs: int = 0
     whole: bool = False
     tokens: int = 0
-    kind: Literal["classes", "numbers", "tokens"] = "classes"
+    kind: Kind = "classes"
     notes: tuple[str, ...] = ()
 
     @property
@@ -159,7 +159,7 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
     return ClientRows.of(parts).within(rows), central
 
 
-def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
+def choose_model(value: Any, path: str, targets: Sequence[Kind] = ("classes",)) -> tuple[str, dict[str, Any], Any]:
     """The model that a document names: a name, or {"name": ..., settings} for a model with settings.
 
     Args:
@@ -179,8 +179,9 @@ def choose_model(value: Any, path: str, targets: Sequence[str] = ("classes",)) -
         raise SpecError(f"{join(path, 'name')} must be given: one of {', '.join(models())}", join(path, "name"))
     given.pop("name", None)
     module = models().find(name, path)
-    if targets_of(name) not in (*targets, "any"):
-        kinds = " or ".join(_MODEL_OF[target] for target in targets)
+    if not set(kinds_of(name)) & set(targets):
+        *others, last = (KINDS[target].examples for target in targets)
+        kinds = f"{', '.join(others)} or {last}" if others else last
         raise SpecError(f"{path} must be a model of {kinds}, got model={shown(name)}", path)
     train = _trained(given.pop("train", None), name, join(path, "train"))
     if module.parse is not None:
@@ -218,20 +219,23 @@ def _trained(value: Any, name: str, path: str) -> list[str]:
     return list(patterns)
 
 
-def targets_of(name: str) -> str:
-    """The targets that a model learns: "classes", "numbers", "tokens", "any" of these, or "none" without examples.
+def kinds_of(name: str) -> tuple[Kind, ...]:
+    """The kinds of targets that a model learns, its default first; () for a model without examples.
 
     Args:
         name: name of an existing model.
     """
-    return models()[name].TARGETS
+    targets = models()[name].TARGETS
+    if isinstance(targets, tuple):
+        return targets
+    return tuple(KINDS) if targets == "any" else () if targets == "none" else (targets,)
 
 
 def examples(
     parts: Sequence[Rows],
     inputs: Callable[[Rows], NDArray[Any]],
     targets: NDArray[Any],
-    kind: Literal["classes", "numbers", "tokens"] | None = None,
+    kind: Kind | None = None,
 ) -> Examples:
     """The examples of clients, concatenated.
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trainers.data.columns import Columns
+from trainers.data.columns import Columns, HasLists
+from trainers.data.tags import TagLists
 from trainers.errors import SpecError
 
 TEST = "_test"
@@ -39,6 +40,11 @@ class SideColumns:
         """A column of either side."""
         columns, plain = self._columns[name]
         return columns.array(plain, place)
+
+    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+        """A column of lists, or of text with a separator; None for other columns."""
+        columns, plain = self._columns[name]
+        return columns.lists(plain, place, separator) if isinstance(columns, HasLists) else None
 
 
 def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import class_labels
+from trainers.data import class_labels, tags
 from trainers.data.class_labels import Labels
 from trainers.data.columns import ColumnPart, Names
 from trainers.data.data_source import DataSource
 from trainers.data.features import joined
 from trainers.data.partitions import Rows
+from trainers.data.tags import TagLists, Tags
 from trainers.data.vocabulary import numbered
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
@@ -25,7 +27,8 @@ class TablePart:
 
     Args:
         inputs: (examples, ...) finite numbers as in the data.
-        targets: (examples,) class numbers, or (examples,) or (examples, outputs) finite numbers.
+        targets: (examples,) class numbers, or (examples,) or (examples, outputs) finite numbers, or (examples, tags)
+            booleans.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
         people: names of the clients, in order; empty without a client column.
     """
@@ -46,7 +49,8 @@ class Table:
         mask: (examples of main,) True for test examples; None without such a column.
         sha256: hash of the data.
         tokens: number of different tokens if inputs were strings, else 0.
-        labels: labels in the order of their class numbers; None if labels are the numbers, or targets no classes.
+        labels: labels in the order of their class numbers, or tags in that of their numbers; None if labels are the
+            numbers, or targets are numbers to predict.
         onehot: (features,) True for features that are one-hot; None if inputs come from one column.
         groups: (examples of main,) group of the example's class; None without such a column.
         lowest: smallest number of the inputs of `main`.
@@ -80,26 +84,34 @@ class Classes:
     count: int | None = None
 
 
-def read(source: DataSource, names: Names, test: Names | None, classes: Classes | None, path: str) -> Table:
+Labelling = Classes | Tags | None
+"""What a document says about its classes or its tags; None if targets are numbers to predict."""
+
+
+def read(source: DataSource, names: Names, test: Names | None, labelling: Labelling, path: str) -> Table:
     """The checked examples of a data set.
 
     Args:
         source: the data.
         names: names of the columns.
         test: names of separate columns for testing; None without them.
-        classes: None if targets are numbers to predict.
+        labelling: what the targets are.
         path: dotted path of the task.
 
     Raises:
         SpecError: the data has another format, or a column is missing or invalid.
     """
+    kind: Literal["classes", "numbers", "tags"] = "numbers"
+    if labelling is not None:
+        kind = "classes" if isinstance(labelling, Classes) else "tags"
+    separator = labelling.separator if isinstance(labelling, Tags) else None
     reader = source.reader((names,) if test is None else (names, test), path)
     keys = ("inputs", "targets", "client")
-    found = [reader.part(names, {key: join(path, key) for key in keys}, classes is not None)]
+    found = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
     mask = None
     if test is not None:
         place = join(path, "test")
-        found.append(reader.part(test, {key: join(place, key) for key in keys}, classes is not None))
+        found.append(reader.part(test, {key: join(place, key) for key in keys}, kind, separator))
         _require_alike(found[0], found[1], path, place)
     if names.mask is not None:
         mask = reader.mask(names.mask, len(found[0].targets), join(path, "test"))
@@ -107,9 +119,7 @@ def read(source: DataSource, names: Names, test: Names | None, classes: Classes 
     if names.groups is not None:
         groups = reader.groups(names.groups, len(found[0].targets), join(path, "partition.groups"))
     inputs, tokens, onehot = _inputs(found, names, join(path, "inputs"))
-    targets, labels = [part.targets for part in found], None
-    if classes is not None:
-        targets, labels = class_labels.numbered(targets, classes.labels, classes.count, path)
+    targets, labels = _targets(found, labelling, path)
     parts = [
         TablePart(one, other, part.clients, part.people)
         for one, other, part in zip(inputs, targets, found, strict=True)
@@ -117,6 +127,16 @@ def read(source: DataSource, names: Names, test: Names | None, classes: Classes 
     held_out = parts[1] if test is not None else None
     ends = float(inputs[0].min()), float(inputs[0].max())
     return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot, groups, *ends)
+
+
+def _targets(parts: list[ColumnPart], labelling: Labelling, path: str) -> tuple[Sequence[NDArray[Any]], Labels | None]:
+    """(targets of each part, labels in the order of their numbers)."""
+    if isinstance(labelling, Tags):
+        return tags.numbered([part.targets for part in parts if isinstance(part.targets, TagLists)], labelling, path)
+    arrays = [part.targets for part in parts if not isinstance(part.targets, TagLists)]
+    if labelling is None:
+        return arrays, None
+    return class_labels.numbered(arrays, labelling.labels, labelling.count, path)
 
 
 def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) -> None:
@@ -133,12 +153,10 @@ def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) ->
             f"got shapes {test.targets.shape} and {main.targets.shape}",
             f"{place}.targets",
         )
-    pairs = [("inputs", *both) for both in zip(main.features, test.features, strict=True)]
-    for key, one, other in (*pairs, ("targets", main.targets, test.targets)):
-        if (one.dtype.kind == "U") != (other.dtype.kind == "U"):
-            raise SpecError(
-                f"{place}.{key} must hold {one.dtype} as {path}.{key} does, got {other.dtype}", f"{place}.{key}"
-            )
+    pairs = [("inputs", one.dtype, other.dtype) for one, other in zip(main.features, test.features, strict=True)]
+    for key, own, tested in (*pairs, ("targets", main.targets.dtype, test.targets.dtype)):
+        if (own.kind == "U") != (tested.kind == "U"):
+            raise SpecError(f"{place}.{key} must hold {own} as {path}.{key} does, got {tested}", f"{place}.{key}")
 
 
 def _inputs(

@@ -22,7 +22,7 @@ from trainers.data import cache
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
 from trainers.data.partitions import Rows, all_in_order
-from trainers.data.table import Classes, Table, TablePart, read
+from trainers.data.table import Labelling, Table, TablePart, read
 
 _KEPT = 32 * 2**20  # bytes of files from which a table is kept
 _HELD = 64 * 2**20  # bytes of inputs that stay in memory beside the model
@@ -31,20 +31,20 @@ _FACTS = "table.json"
 _ARRAYS = ("inputs", "targets", "clients", "people")
 
 
-def load(source: DataSource, names: Names, test: Names | None, classes: Classes | None, path: str) -> Table:
+def load(source: DataSource, names: Names, test: Names | None, labelling: Labelling, path: str) -> Table:
     """The checked examples of a data set; cached while its files do not change.
 
     Args:
         source: the data.
         names: names of the columns.
         test: names of separate columns for testing; None without them.
-        classes: None if targets are numbers to predict.
+        labelling: what the targets are.
         path: dotted path of the task.
 
     Raises:
         SpecError: the data has another format, or a column is missing or invalid.
     """
-    return _load(source, source.stamp(), names, test, classes, path)
+    return _load(source, source.stamp(), names, test, labelling, path)
 
 
 def forget(table: Table) -> None:
@@ -60,14 +60,14 @@ def forget(table: Table) -> None:
 
 @lru_cache(maxsize=2)
 def _load(
-    source: DataSource, stamp: Hashable, names: Names, test: Names | None, classes: Classes | None, path: str
+    source: DataSource, stamp: Hashable, names: Names, test: Names | None, labelling: Labelling, path: str
 ) -> Table:
     if source.size < _KEPT:
-        return read(source, names, test, classes, path)
-    facts = [None if one is None else asdict(one) for one in (names, test, classes)]
+        return read(source, names, test, labelling, path)
+    facts = [None if one is None else asdict(one) for one in (names, test, labelling)]
     key = cache.key("table", source.digest(), source.name, facts, _code(getattr(source.format, "__file__", None)))
-    table = cache.entry(key, lambda folder: _write(folder, read(source, names, test, classes, path)), _read)
-    return read(source, names, test, classes, path) if table is None else replace(table, key=key)
+    table = cache.entry(key, lambda folder: _write(folder, read(source, names, test, labelling, path)), _read)
+    return read(source, names, test, labelling, path) if table is None else replace(table, key=key)
 
 
 def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray[Any]], facts: Any) -> NDArray[Any]:

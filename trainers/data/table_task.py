@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import class_labels, partition_choice, partitions
+from trainers.data import partition_choice, partitions
 from trainers.data.column_choice import choose_columns
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
 from trainers.data.federated import (
-    CLASSIFIED,
     PARTITION_DOC,
     Federated,
     FederatedKeys,
@@ -23,19 +22,28 @@ from trainers.data.federated import (
     choose_model,
     divide,
     examples,
-    targets_of,
 )
 from trainers.data.folder import VARIABLE
 from trainers.data.partitions import ClientRows, Rows
 from trainers.data.scaling import SCALES, fit
 from trainers.data.sides import TEST
-from trainers.data.table import Classes, Table, TablePart
+from trainers.data.table import Labelling, Table, TablePart
 from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
+from trainers.data.table_targets import (
+    KEYS_OF_TAGS,
+    TABLE_KINDS,
+    at_of,
+    kind_of,
+    labelling,
+    refuse_keys_of_others,
+    require_tags,
+)
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Examples, Problem
 from trainers.spelling import hint
+from trainers.target_kinds import KINDS
 from trainers.values import number, shown
 
 _CLIENT = "client"
@@ -52,8 +60,14 @@ class TableKeys(FederatedKeys):
     )
     targets: str | None = tunable(None, doc="column of labels, or of numbers for models of numbers; null is y or label")
     kind: str | None = tunable(
-        None, choices=("classes", "numbers"), doc="of the targets; null is what the model learns"
+        None,
+        choices=TABLE_KINDS,
+        doc="of the targets: classes, numbers, or tags (any number of labels an example); "
+        "null is what the model learns",
     )
+    separator: str | None = tunable(None, doc="between the tags of a text; null if they are lists or a matrix")
+    tags: int | None = tunable(None, low=1, doc="how many tags to keep, the most frequent; null is all")
+    at: int | None = tunable(None, low=1, unit="tags", doc="k of precision and recall at k; null is 5, or all if fewer")
     client: str | None = tunable(_CLIENT, doc="column that says whose each example is")
     test: Any = tunable(
         None, kind="any", doc='true/false column; or {"path": ..}, {"clients": 0.2 or names}, or names of columns'
@@ -65,7 +79,9 @@ class TableKeys(FederatedKeys):
         "none", choices=SCALES, doc="of inputs, fitted to the training clients: standardise, unit ([0, 1])"
     )
     labels: Any = tunable(
-        None, kind="any", doc="labels in the order of their classes; null is 0, 1, 2 .. as they are, others ascending"
+        None,
+        kind="any",
+        doc="labels in the order of their classes or tags; null is 0, 1, 2 .. as they are, others ascending",
     )
     classes: int | None = tunable(None, low=2, doc="number of classes; null is that of the labels")
     sha256: str | None = tunable(None, doc="of the file; another file is refused")
@@ -104,8 +120,8 @@ class TableTask(Federated):
         source: the data.
         names: names of the columns.
         test_names: names of separate columns for testing; None without them.
-        classes: number of classes; None for a regression.
-        given: what the document says about the classes; None for a regression.
+        classes: number of classes; None for other targets.
+        given: what the document says about the classes or tags; None for a regression.
         scale: how inputs are scaled.
         sha256: hash of the data.
         path: dotted path of the task.
@@ -115,7 +131,7 @@ class TableTask(Federated):
     names: Names
     test_names: Names | None
     classes: int | None
-    given: Classes | None
+    given: Labelling
     scale: str
     sha256: str
     path: str
@@ -135,14 +151,15 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     """
     without_name = {key: value for key, value in document.items() if key != "name"}
     values = check(keys, without_name, path, known=("name",))
-    model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("classes", "numbers"))
-    kind = values["kind"] = _kind(values["kind"], model, join(path, "kind"))
+    model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), TABLE_KINDS)
+    kind = values["kind"] = kind_of(values["kind"], model, join(path, "kind"))
     classified = kind == "classes"
     source = find(values["path"], _format(document), path, _test_path(document))
     if "format" in values:
         values["format"] = source.name
     names, test_names = _names(values, source, path)
-    given = Classes(class_labels.checked(values["labels"], path), values["classes"]) if classified else None
+    refuse_keys_of_others(values, kind, path)
+    given = labelling(values, kind, path)
     grouping = partition_choice.group_column(values["partition"]) if classified else None
     names = replace(names, groups=grouping)
     table = load(source, names, test_names, given, path)
@@ -152,6 +169,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     values["sha256"] = table.sha256
     classes = values["classes"] = _classes(table, values["classes"], path) if classified else None
     values["labels"] = None if table.labels is None else list(table.labels)
+    if kind != "tags":  # documents of other targets do not show them
+        values = {key: value for key, value in values.items() if key not in KEYS_OF_TAGS}
     if table.tokens and values["scale"] != "none":
         place = join(path, "scale")
         raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
@@ -162,14 +181,22 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         values["partition"] = {**values["partition"], "groups": groups}
     rows, test = _held_out(values, table, labels, path)
     parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
-    metrics = () if not test else CLASSIFIED if classified else CLASSIFIED[:1]
+    tags = table.main.targets.shape[1] if kind == "tags" else 0
+    if tags:
+        values["at"] = at_of(values["at"], tags, path)
+        require_tags(table, rows, test, path)
+    metrics = KINDS[kind].metrics if test else ()
     notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
     if classes is not None:
         notes += class_notes(table, classes, rows, test, path)
     return TableTask(
         document={"name": document["name"], **values},
         model=model,
-        model_settings={**({"vocabulary": table.tokens} if table.tokens else {}), **model_settings},
+        model_settings={
+            **({"vocabulary": table.tokens} if table.tokens else {}),
+            **({"at": values["at"]} if tags else {}),
+            **model_settings,
+        },
         parts=parts,
         test=test,
         central=central,
@@ -212,7 +239,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
     Raises:
         SpecError: the file has changed since `parse`.
     """
-    classified, title = settings.classes is not None, settings.source.path.name
+    title = settings.source.path.name
     try:
         table = load(settings.source, settings.names, settings.test_names, settings.given, settings.path)
     except OSError as error:
@@ -234,8 +261,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
         as_they_are = scale is None and (whole or part.inputs.dtype == dtype)
         change = None if as_they_are else [dtype, None if scale is None else scale.digest]
-        kind: Literal["classes", "numbers"] = "classes" if classified else "numbers"
-        return examples(groups, lambda rows: in_order(table, side, rows, some, change), part.targets, kind)
+        return examples(groups, lambda rows: in_order(table, side, rows, some, change), part.targets, settings.kind)
 
     tested = "main" if table.test is None else "test"
     problem = Problem(
@@ -252,14 +278,6 @@ def build(settings: TableTask, dtype: str) -> Problem:
 def _format(document: Mapping[str, Any]) -> Any:
     """The name of the format: that of the task, or the key, or `AUTO`."""
     return document["name"] if document["name"] in formats() else document.get("format", AUTO)
-
-
-def _kind(given: str | None, model: str, path: str) -> Literal["classes", "numbers"]:
-    """What the targets are: what the model learns; of a model that learns any, classes unless the document says so."""
-    learns = targets_of(model)
-    if given is not None and learns not in (given, "any"):
-        raise SpecError(f"{path} must be {learns} for the model {model}, got kind={shown(given)}", path)
-    return "numbers" if "numbers" in (given, learns) else "classes"
 
 
 def _test_path(document: Mapping[str, Any]) -> Any:

@@ -3,8 +3,9 @@
 They share:
 
     _network                      any torch module as a model
-    _targets                      what targets mean: classes, numbers or tokens
-    _affine                       base of softmax and linear regression
+    _problem                      what a model reads of its problem
+    _targets, _losses             what targets mean: classes, numbers, tags or tokens; the loss of each kind
+    _affine                       base of softmax, linear and logistic regression
     _by_hand, _layers             an oracle by hand for layers with ReLU between them; these layers
     _stacked                      oracles by hand for affine models: batched products
     _example_space, _first_layer  local loops on scores of examples; the same for a perceptron's first weight
@@ -13,5 +14,5 @@ They share:
     _preparation                  shapes of lazy layers, frozen parts, and what is refused without a call of a module
     _two_examples                 the examples with which it is examined
     _module_state, _generators    what a module holds; the generators of the process, seeded
-    _accuracy                     weights of examples, and the distribution of accuracy over clients
+    _evaluation, _measures        an evaluation on test examples; its measures, of all of them and of each client
 """

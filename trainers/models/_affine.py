@@ -1,4 +1,4 @@
-"""Affine models: the base of softmax regression and linear regression.
+"""Affine models: the base of softmax regression, linear regression and logistic regression.
 
 A model is one tensor "weight" (outputs, inputs + 1), with the bias in the last column and rows padded to 16 numbers.
 Inputs have a 1 in that column (with the model setting "bias" false there is no such column). So the scores, gradients
@@ -21,9 +21,11 @@ from trainers.engine.layout import Layout, aligned
 from trainers.engine.memory import native, owned
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
-from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
+from trainers.models._evaluation import Evaluation, row_weights, sampled
 from trainers.models._example_space import InnerProducts
-from trainers.models._stacked import ExampleSpace, Loss, Stacked
+from trainers.models._losses import Loss
+from trainers.models._stacked import ExampleSpace, Stacked
+from trainers.models._targets import ClassTargets, NumberTargets, targets_of
 from trainers.problem import Examples, Problem
 from trainers.trial.passes import PassEnd
 
@@ -38,8 +40,8 @@ class Affine:
         problem: a problem with Examples.
         loss: loss of the scores.
         outputs: number of scores.
-        wanted: (rows, outputs) targets of the scores, for training; or (rows,) int64 class numbers, which take less
-            memory and stand for targets of 1 for the class and 0 elsewhere.
+        wanted: (rows, outputs) targets of the scores, for training, booleans or numbers; or (rows,) int64 class
+            numbers, which take less memory and stand for targets of 1 for the class and 0 elsewhere.
         test_wanted: the same for testing; None without test examples.
         classifies: whether the largest score is a prediction of the class.
         dtype: type of all tensors.
@@ -63,6 +65,10 @@ class Affine:
         if not isinstance(train, Examples):
             raise TypeError(f"this model must get Examples, got {type(train).__name__}")
         self.loss = loss
+        kind = targets_of(problem, train)
+        if kind.classifies is not classifies:  # whole numbers may be numbers to predict
+            kind = ClassTargets(outputs) if classifies else NumberTargets(outputs)
+        self.kind = kind
         self.classifies = classifies
         self.like = torch.empty(0, dtype=dtype, device=device)
         self.features = math.prod(train.inputs.shape[1:])
@@ -119,13 +125,13 @@ class Affine:
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
     ) -> dict[str, Tensor]:
-        """test_loss over all test examples, and test_accuracy of a classifier, (T,) each.
+        """The measures of the targets' kind (`trainers.target_kinds`) over all test examples, (T,) each.
 
         If the optimum is known, the metrics are instead loss, the mean over the clients, and distance, to the optimum.
 
         Args:
             params: (T, 1, P).
-            reports: "client_accuracy" adds statistics of the accuracy over the test clients.
+            reports: those of `trainers.target_kinds.REPORTS` add their metrics.
             drawn: indices of the test clients to measure; None is all of them.
         """
         if self.optimum is not None:
@@ -137,13 +143,8 @@ class Affine:
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test_clients, drawn)
             tensors = self.test[0][rows], self.test[1][rows]
-        loss, right = self._answers(params, *tensors)
-        metrics = {"test_loss": loss.mean(1)}
-        if self.classifies:
-            metrics["test_accuracy"] = right.mean(1)
-        if "client_accuracy" in reports:
-            metrics.update(client_accuracy(client_shares(right, offsets, sizes)))
-        return metrics
+        evaluation = Evaluation(self.kind, reports)
+        return evaluation.metrics(self._columns(params, *tensors, evaluation.columns), offsets, sizes)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses.
@@ -153,23 +154,26 @@ class Affine:
             weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
-        loss, _ = self._answers(params, self.inputs, self.wanted)
+        loss = self._columns(params, self.inputs, self.wanted, ("loss",))["loss"]
         return loss.double() @ torch.as_tensor(rows, device=loss.device)
 
-    def _answers(self, params: Tensor, inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """(losses, 1 for correct predictions) of all examples, (T, rows) each; the latter is 0 for a regression."""
+    def _columns(self, params: Tensor, inputs: Tensor, wanted: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+        """Columns of measures of all examples, (T, rows) each: numbers of the models' type, others float64."""
         chunk = max(1, _EVALUATED // (params.shape[0] * self.stacked.outputs))
-        loss = params.new_empty((params.shape[0], len(inputs)))
-        right = torch.zeros_like(loss)
+        shape = (params.shape[0], len(inputs))
+        own = dict.fromkeys(("loss", "right"), params.dtype)
+        columns = {name: params.new_empty(shape, dtype=own.get(name, torch.float64)) for name in names}
         for start in range(0, len(inputs), chunk):
             some = slice(start, start + chunk)
             scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
-            loss[:, some] = self.loss.losses(scores, self._by_output(wanted[None, some])[0])
-            if self.classifies:
-                classes = wanted[some] if wanted.dim() == 1 else wanted[some].argmax(1)
-                # max, because argmax is ten times slower here
-                right[:, some] = (scores.max(1).indices == classes).to(loss.dtype)
-        return loss, right
+            targets = wanted[some]
+            if "loss" in columns:
+                columns["loss"][:, some] = self.loss.losses(scores, self._by_output(targets[None])[0])
+            if self.classifies and targets.dim() > 1:
+                targets = targets.argmax(1)
+            for name in columns.keys() - {"loss"}:
+                columns[name][:, some] = self.kind.column(name, scores.transpose(1, 2), targets)
+        return columns
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """(T, M) accuracies on batches; None for a regression."""
@@ -193,13 +197,14 @@ class Affine:
         return held
 
     def _targets(self, wanted: NDArray[Any]) -> Tensor:
-        """Targets or class numbers on the device."""
-        return torch.as_tensor(wanted, device=self.like.device) if wanted.ndim == 1 else owned(wanted, self.like)
+        """Targets or class numbers on the device; booleans stay booleans, which take less memory."""
+        as_given = wanted.ndim == 1 or wanted.dtype == np.bool_
+        return torch.as_tensor(wanted, device=self.like.device) if as_given else owned(wanted, self.like)
 
     def _by_output(self, wanted: Tensor) -> Tensor:
         """(m, outputs, examples) targets of targets (m, examples, outputs) or class numbers (m, examples)."""
         if wanted.dim() == 3:
-            return wanted.transpose(1, 2)
+            return wanted.transpose(1, 2).to(self.like.dtype)
         zeros = self.like.new_zeros(len(wanted), self.stacked.outputs, wanted.shape[1])
         return zeros.scatter_(1, wanted[:, None], 1)
 

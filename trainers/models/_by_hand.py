@@ -18,6 +18,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import Batch, Between, Group, Oracle, client_major, example_weights, replicas
 from trainers.models._dropout import Dropout
 from trainers.models._layers import Layer
+from trainers.models._losses import KindLoss
 
 _EXAMPLES = 8192  # of all clients together, computed at once
 _ALONE = 64  # of a client by itself
@@ -27,11 +28,12 @@ Tensors = list[tuple[Tensor, Tensor]]
 
 
 class ByHand(Oracle):
-    """Losses and derivatives of a classifier, by hand. ReLU follows all layers except the last.
+    """Losses and derivatives of a network, by hand. ReLU follows all layers except the last.
 
     Args:
         layout: weight and bias of each layer, in order.
         layers: the layers.
+        loss: of the scores.
         dropouts: dropout after the ReLU of each layer except the last, None for none; () is no dropout.
         rounding: type of the factors and results of all products; None is that of the models. Sums of gradients, and
             losses given the scores, have the type of the models in any case.
@@ -44,11 +46,13 @@ class ByHand(Oracle):
         self,
         layout: Layout,
         layers: Sequence[Layer],
+        loss: KindLoss,
         dropouts: Sequence[Dropout | None],
         rounding: torch.dtype | None = None,
     ) -> None:
         self.layout = layout
         self.layers = layers
+        self.loss = loss
         self.dropouts = dropouts
         self.rounding = rounding
         self.stacked = all(layer.stacked for layer in layers)
@@ -236,11 +240,11 @@ class ByHand(Oracle):
 
     def _pieces(self, group: Group, like: Tensor) -> Iterator[Piece]:
         """The examples of a group, cut into pieces of bounded size."""
-        clients, examples = group.data["targets"].shape
+        clients, examples = group.data["targets"].shape[:2]
         weights = example_weights(group, examples, like)
         size = max(1, _EXAMPLES // clients) if self.stacked else _ALONE
         for start in range(0, examples, size):
-            yield Piece(group, weights, slice(start, start + size))
+            yield Piece(group, weights, slice(start, start + size), self.loss)
 
 
 class Piece:
@@ -250,9 +254,11 @@ class Piece:
         group: the group.
         weights: (m, examples of the group) weights with sum 1 per client.
         some: slice of the examples.
+        loss: of the scores.
     """
 
-    def __init__(self, group: Group, weights: Tensor, some: slice) -> None:
+    def __init__(self, group: Group, weights: Tensor, some: slice, loss: KindLoss) -> None:
+        self.loss = loss
         self.weights = weights[:, some]
         self.inputs = group.data["inputs"][:, some]
         self.targets = group.data["targets"][:, some]
@@ -260,21 +266,19 @@ class Piece:
         self.keys = None if keys is None else keys[:, some]
 
     def mean_loss(self, scores: Tensor) -> Tensor:
-        """(m,) mean cross-entropies of scores (m, examples, classes)."""
-        logs = torch.log_softmax(scores, -1).gather(-1, self.targets[..., None])[..., 0]
-        return -(logs * self.weights).sum(-1)
+        """(m,) mean losses of scores (m, examples, outputs)."""
+        return (self.loss.losses(scores, self.targets, -1) * self.weights).sum(-1)
 
     def slopes(self, scores: Tensor, scale: float = 1.0) -> Tensor:
         """The derivatives of the mean losses with respect to the scores, times `scale`."""
-        weights = self.weights if scale == 1.0 else self.weights * scale
-        slopes = torch.softmax(scores, -1).mul_(weights[..., None])
-        return slopes.scatter_add_(-1, self.targets[..., None], -weights[..., None])
+        return self.loss.weighted_slopes(scores, self.targets, self._scaled(scale))
 
     def bends(self, scores: Tensor, along: Tensor, scale: float = 1.0) -> Tensor:
         """The second derivatives of the mean losses times a change of the scores, times `scale`."""
-        shares = torch.softmax(scores, -1)
-        weights = self.weights if scale == 1.0 else self.weights * scale
-        return shares.mul_(along - (shares * along).sum(-1, keepdim=True)).mul_(weights[..., None])
+        return self.loss.bend(scores, along, -1).mul_(self._scaled(scale)[..., None])
+
+    def _scaled(self, scale: float) -> Tensor:
+        return self.weights if scale == 1.0 else self.weights * scale
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from trainers.engine.oracles.oracle import Batch, Group, RoundBatches, unset_rep
 from trainers.models._by_hand import ByHand
 from trainers.models._example_space import InnerProducts, example_space_pays
 from trainers.models._layers import DenseLayer
+from trainers.models._losses import KindLoss
 
 
 class FirstLayerInExampleSpace(ByHand):
@@ -28,13 +29,14 @@ class FirstLayerInExampleSpace(ByHand):
 
     Args:
         layout: weight and bias of each layer, in order.
+        loss: of the scores.
         products: inner products of the inputs.
     """
 
     instead_of = "stacked"
 
-    def __init__(self, layout: Layout, products: InnerProducts) -> None:
-        super().__init__(layout, [DenseLayer()] * (len(layout.entries) // 2), ())
+    def __init__(self, layout: Layout, loss: KindLoss, products: InnerProducts) -> None:
+        super().__init__(layout, [DenseLayer()] * (len(layout.entries) // 2), loss, ())
         self.products = products
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
@@ -123,7 +125,7 @@ class GroupFrame:
         self.others = slice(others[0].offset, None), slice(self.layout.entries[1].offset, None)
         shifted = None if motion.shift is None else self._products(motion.shift)
         first = _ExampleLayer(self._products(motion.start), products, shifted)
-        descent = ByHand(self.layout, [first, *oracle.layers[1:]], ())
+        descent = ByHand(self.layout, [first, *oracle.layers[1:]], oracle.loss, ())
         shift = None if motion.shift is None else self._inside(motion.shift)
         if shift is not None:
             self.layout.views(shift)["coefficients"][..., self.examples :, :] = 1
@@ -193,7 +195,7 @@ class _PlacedExamples:
         clients: from 0.
         places: (steps, m, batch_size).
         weights: (steps, m, batch_size) of the examples; None is the plain mean.
-        targets: (m, examples).
+        targets: (m, examples, ...).
     """
 
     clients: range
@@ -204,7 +206,8 @@ class _PlacedExamples:
     def batch(self, step: int, clients: int) -> Batch:
         """The places and targets of one step for the first `clients` clients."""
         places = self.places[step, :clients]
-        data = {"inputs": places, "targets": self.targets[:clients].gather(1, places)}
+        numbers = torch.arange(clients, device=places.device)[:, None]
+        data = {"inputs": places, "targets": self.targets[numbers, places]}
         return (Group(0, clients, data, None if self.weights is None else self.weights[step, :clients]),)
 
 

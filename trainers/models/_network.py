@@ -6,8 +6,9 @@ A model is one file in trainers/models (or an installed package's entry point) w
     build(problem, dtype, device)        returns Network(problem, make, dtype, device, ...)
 
 where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores, whose shape and loss follow from the
-targets (`Examples.kind`): (examples, classes) with cross-entropy, (examples, numbers) with half the squared error, or
-(examples, positions, tokens) with the mean of the positions' cross-entropies.
+targets (`Examples.kind`): (examples, classes) with cross-entropy, (examples, numbers) with half the squared error,
+(examples, tags) with the sum of the tags' sigmoid cross-entropies, or (examples, positions, tokens) with the mean of
+the positions' cross-entropies.
 
 Gradients are computed in training mode, evaluations in evaluation mode. What a module draws in training comes from
 (seed, round, client, step): the masks of torch.nn.Dropout from each example's own key, anything else from the
@@ -24,7 +25,7 @@ trials: as `make` leaves them with seed 0. They are neither sent nor counted, no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,14 +43,13 @@ from trainers.engine.oracles.oracle import Batch, Matrices, Oracle, client_major
 from trainers.engine.oracles.vmapped import EXAMPLES as VMAP_EXAMPLES
 from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
-from trainers.hyperparameters import check, describe
-from trainers.models import _targets
-from trainers.models._accuracy import client_accuracy, client_shares, row_weights, sampled
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
+from trainers.models._evaluation import Evaluation, row_weights, sampled
 from trainers.models._examination import EXAMPLES, Examination, check_type
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.models._preparation import dense, freeze_others, give_shapes, refuse_unsuited
+from trainers.models._problem import examples_of
 from trainers.models._targets import held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
@@ -61,10 +61,6 @@ _EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = (
     8192,
     65536,
 )  # computed at once: scores are as long as a vocabulary
-
-_CHANNELS = (1, 2, 3, 4)  # of images
-
-SettingsT = TypeVar("SettingsT")
 
 
 class Network:
@@ -234,13 +230,11 @@ class Network:
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
     ) -> dict[str, Tensor]:
-        """test_loss and, of a classifier, test_accuracy over all test examples, (T,) each.
-
-        Of tokens, test_loss is in nats a token; test_perplexity and test_bits_per_byte follow from it.
+        """The measures of the targets' kind (`trainers.target_kinds`) over all test examples, (T,) each.
 
         Args:
             params: (T, 1, P).
-            reports: "client_accuracy" adds statistics of the accuracy over the test clients.
+            reports: those of `trainers.target_kinds.REPORTS` add their metrics.
             drawn: indices of the test clients to measure; None is all of them.
         """
         if self.test is None or self.held_out is None:
@@ -249,14 +243,8 @@ class Network:
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
-        loss, right = self._answers(params, *tensors)
-        mean = loss.mean(1)
-        metrics = {"test_loss": mean, **self.kind.metrics(mean)}
-        if self.classifies:
-            metrics["test_accuracy"] = right.mean(1)
-        if "client_accuracy" in reports:
-            metrics.update(client_accuracy(client_shares(right, offsets, sizes)))
-        return metrics
+        evaluation = Evaluation(self.kind, reports)
+        return evaluation.metrics(self._columns(params, *tensors, evaluation.columns), offsets, sizes)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.
@@ -266,7 +254,7 @@ class Network:
             weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
-        loss, _ = self._answers(params, self.inputs, self.targets)
+        loss = self._columns(params, self.inputs, self.targets, ("loss",))["loss"]
         return loss @ torch.as_tensor(rows, device=loss.device)
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
@@ -283,15 +271,15 @@ class Network:
                     for trial in range(params.shape[0]):
                         tensors = {name: view[place, trial] for name, view in models.items()}
                         scores = self._functional_scores(tensors, data)
-                        right = self.kind.right(scores, data["targets"], self.like)
+                        right = self.kind.column("right", scores, data["targets"]).to(self.like)
                         accuracies[trial, group.start + place] = right @ weights[place]
         return accuracies
 
-    def _answers(self, params: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(losses, shares of correct predictions) of all examples, (T, rows) float64; the latter 0 in a regression."""
+    def _columns(self, params: Tensor, inputs: Tensor, targets: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+        """Columns of measures of all examples, (T, rows) float64 each."""
         size = self._at_once(_EVALUATED, _EVALUATED_TOKENS)
-        losses = torch.empty((params.shape[0], len(inputs)), dtype=torch.float64, device=params.device)
-        right = torch.zeros_like(losses)
+        shape = (params.shape[0], len(inputs))
+        columns = {name: torch.empty(shape, dtype=torch.float64, device=params.device) for name in names}
         self.module.eval()
         with torch.no_grad():
             for trial, row in enumerate(params[:, 0]):
@@ -300,10 +288,9 @@ class Network:
                     some = slice(start, start + size)
                     scores = torch.func.functional_call(self.module, tensors, (self._shown(inputs[some]),))
                     wanted = self.kind.wanted(targets[some])
-                    losses[trial, some] = self.kind.losses(scores, wanted)
-                    if self.classifies:
-                        right[trial, some] = self.kind.right(scores, wanted, losses)
-        return losses, right
+                    for name, column in columns.items():
+                        column[trial, some] = self.kind.column(name, scores, wanted)
+        return columns
 
     def _at_once(self, examples: int, tokens: int) -> int:
         """Examples to compute at once: `examples`, or as many as have `tokens` tokens."""
@@ -402,56 +389,3 @@ class Network:
             one = channels == 1
             inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
         return inputs, self.kind.held(examples.targets, self.like)
-
-
-def examples_of(problem: Problem) -> Examples:
-    """The clients' examples of a problem; TypeError if it has none."""
-    if not isinstance(problem.train, Examples):
-        raise TypeError(f"a network must get Examples, got {type(problem.train).__name__}")
-    return problem.train
-
-
-def outputs_of(problem: Problem) -> int:
-    """Numbers that a module must return for an example, or for a position: classes, tokens, or numbers to predict."""
-    return targets_of(problem, examples_of(problem)).outputs
-
-
-def classes_of(problem: Problem) -> int:
-    """The number of classes: as given by the task, else the largest class plus one."""
-    return _targets.classes_of(problem, examples_of(problem))
-
-
-def image_shape(problem: Problem, model: str) -> tuple[int, int, int]:
-    """(channels, height, width) of the images of a problem.
-
-    Args:
-        problem: a problem with Examples.
-        model: name of the model, for the error.
-
-    Raises:
-        SpecError: the inputs are not images.
-    """
-    shape = examples_of(problem).inputs.shape[1:]
-    came = f"got inputs (examples, {', '.join(map(str, shape))})"
-    wanted = f"task.model: {model} must get images (examples, channels, height, width), {came}"
-    if len(shape) == 2:
-        advice = f"reshape images of one channel to (examples, 1, {shape[0]}, {shape[1]}), or use mlp or softmax"
-        raise SpecError(f"{wanted}: {advice}", "task.model")
-    if len(shape) != 3:
-        raise SpecError(f"{wanted}: use mlp or softmax", "task.model")
-    if shape[2] in _CHANNELS and min(shape[:2]) > max(_CHANNELS):
-        raise SpecError(f"{wanted}, channels last: save x.transpose(0, 3, 1, 2)", "task.model")
-    return (int(shape[0]), int(shape[1]), int(shape[2]))
-
-
-def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
-    """The settings of a model in a problem, with defaults filled in.
-
-    Args:
-        cls: Settings of the model's module.
-        problem: a problem whose model_settings include them.
-    """
-    kind: type = cls
-    known = {item.name for item in describe(kind)}
-    given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in known}
-    return cls(**check(cls, given, "task.model"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,22 +23,7 @@ from trainers.engine.oracles.oracle import (
     unset_replicas,
 )
 from trainers.models._example_space import InnerProducts, example_space_pays
-
-
-class Loss(Protocol):
-    """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
-
-    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
-        """The losses, without that axis."""
-        ...
-
-    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
-        """The derivatives of the losses with respect to the scores; may overwrite the scores."""
-        ...
-
-    def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """The second derivatives with respect to the scores (..., outputs, examples), times a change of the scores."""
-        ...
+from trainers.models._losses import Loss
 
 
 class Stacked(Oracle):

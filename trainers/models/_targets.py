@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.memory import owned
+from trainers.models._losses import CrossEntropy, HalfSquares, KindLoss, SigmoidCrossEntropy
+from trainers.models._measures import Measure, auc, bits_per_byte, macro_f1, mean_of, perplexity, ratio_of
 from trainers.problem import Examples, Problem
+from trainers.target_kinds import Kind
 
 _NARROW = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))
 
@@ -27,9 +31,16 @@ class ClassTargets:
     """
 
     outputs: int
+    name: ClassVar[Kind] = "classes"
     classifies = True
     positions = 0
     axes: ClassVar[tuple[str, ...]] = ("classes",)
+    loss: ClassVar[KindLoss] = CrossEntropy()
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """The measures of a model on examples, by name."""
+        return {"loss": mean_of("loss"), "accuracy": mean_of("right"), "macro_f1": macro_f1(), "auc": auc()}
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """The targets on the device of `like`, (rows, ...)."""
@@ -43,13 +54,29 @@ class ClassTargets:
         """The loss of each example."""
         return F.cross_entropy(scores, wanted, reduction="none")
 
-    def right(self, scores: Tensor, wanted: Tensor, like: Tensor) -> Tensor:
-        """The share of each example's predictions that are correct, in the type of `like`."""
-        return (scores.argmax(1) == wanted).to(like)
+    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+        """A column of a measure: a value for each example.
 
-    def metrics(self, loss: Tensor) -> dict[str, Tensor]:
-        """Further metrics, which follow from the mean test loss (T,)."""
-        return {}
+        Args:
+            name: as in `Measure.columns`.
+            scores: (..., examples, outputs); of "loss", without further axes.
+            wanted: (examples, ...).
+
+        Returns:
+            (..., examples); of "right", the share of each example's predictions that are correct.
+        """
+        match name:
+            case "loss":
+                return self.losses(scores, wanted)
+            case "right":
+                return scores.max(-1).indices == wanted
+            case "predicted":
+                return scores.max(-1).indices
+            case "class":
+                return wanted.expand(scores.shape[:-1])
+            case "margin":
+                return scores[..., 1].double() - scores[..., 0].double()
+        raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -60,8 +87,15 @@ class NumberTargets(ClassTargets):
         outputs: numbers of an example.
     """
 
+    name: ClassVar[Kind] = "numbers"
     classifies = False
     axes = ("targets",)
+    loss: ClassVar[KindLoss] = HalfSquares()
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """The loss."""
+        return {"loss": mean_of("loss")}
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """(rows, outputs)."""
@@ -69,7 +103,61 @@ class NumberTargets(ClassTargets):
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
         """Half the squared error."""
-        return 0.5 * (scores - wanted).square().sum(-1)
+        return self.loss.losses(scores, wanted, -1)
+
+
+@dataclass(frozen=True)
+class TagTargets(ClassTargets):
+    """Any number of tags of an example: scores (examples, tags), the sum of the tags' sigmoid cross-entropies.
+
+    A tag is predicted if its score is above 0. The k tags with the largest scores are those of precision and recall at
+    k; of equal scores, the first.
+
+    Args:
+        outputs: number of tags.
+        at: k; at most that number.
+    """
+
+    at: int = 1
+    name: ClassVar[Kind] = "tags"
+    classifies = False
+    axes = ("tags",)
+    loss: ClassVar[KindLoss] = SigmoidCrossEntropy()
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """Precision and recall count the tags of all examples together, as F1 does."""
+        return {
+            "loss": mean_of("loss"),
+            "precision_at_k": mean_of("share_of_first"),
+            "recall_at_k": ratio_of("hits_of_first", "tags"),
+            "micro_f1": ratio_of("twice_hits", "predicted_and_tags"),
+        }
+
+    def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
+        """(rows, outputs), True for tags of the example."""
+        return torch.as_tensor(targets, dtype=torch.bool, device=like.device)
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The sum over the tags."""
+        return self.loss.losses(scores, wanted, -1)
+
+    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+        """Numbers of tags of each example; "share_of_first" is the share of its first k that are its tags."""
+        match name:
+            case "loss":
+                return self.losses(scores, wanted)
+            case "tags":
+                return wanted.sum(-1).expand(scores.shape[:-1])
+            case "twice_hits":
+                return 2 * ((scores > 0) & wanted).sum(-1)
+            case "predicted_and_tags":
+                return (scores > 0).sum(-1) + wanted.sum(-1)
+            case "hits_of_first" | "share_of_first":
+                first = scores.sort(dim=-1, descending=True, stable=True).indices[..., : self.at]
+                hits = wanted.expand(scores.shape).gather(-1, first).sum(-1)
+                return hits if name == "hits_of_first" else hits.double() / self.at
+        raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -86,7 +174,18 @@ class TokenTargets(ClassTargets):
 
     positions: int = 1
     bytes_per_token: float = 1.0
+    name: ClassVar[Kind] = "tokens"
     axes = ("positions", "tokens")
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """bits_per_byte is what vocabularies have in common."""
+        return {
+            "loss": mean_of("loss"),
+            "accuracy": mean_of("right"),
+            "perplexity": perplexity(),
+            "bits_per_byte": bits_per_byte(self.bytes_per_token),
+        }
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """(rows, positions)."""
@@ -102,33 +201,31 @@ class TokenTargets(ClassTargets):
         each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
         return each.view(wanted.shape).mean(1)
 
-    def right(self, scores: Tensor, wanted: Tensor, like: Tensor) -> Tensor:
-        """The share of correct tokens."""
-        return (scores.argmax(2) == wanted).to(like).mean(1)
-
-    def metrics(self, loss: Tensor) -> dict[str, Tensor]:
-        """test_perplexity, and test_bits_per_byte, which vocabularies have in common."""
-        return {"test_perplexity": loss.exp(), "test_bits_per_byte": loss / (math.log(2) * self.bytes_per_token)}
+    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The loss, or "right", the share of correct tokens."""
+        if name == "loss":
+            return self.losses(scores, wanted)
+        if name != "right":
+            raise KeyError(name)
+        return (scores.argmax(2) == wanted).double().mean(1)
 
 
 def targets_of(problem: Problem, train: Examples) -> ClassTargets:
     """The targets of a problem.
 
     Args:
-        problem: the problem; "bytes_per_token" in its model_settings is 1 by default.
+        problem: the problem; in its model_settings, "bytes_per_token" is 1 by default, and "at" of tags their number.
         train: its examples.
     """
     if train.kind == "numbers":
         return NumberTargets(math.prod(train.targets.shape[1:]))
+    if train.kind == "tags":
+        tags = train.targets.shape[1]
+        return TagTargets(tags, min(int(problem.model_settings.get("at", tags)), tags))
     if train.kind == "tokens":
         bytes_per_token = float(problem.model_settings.get("bytes_per_token", 1.0))
-        return TokenTargets(classes_of(problem, train), train.targets.shape[1], bytes_per_token)
-    return ClassTargets(classes_of(problem, train))
-
-
-def classes_of(problem: Problem, train: Examples) -> int:
-    """The number of classes: as given by the task, else the largest class plus one."""
-    return int(problem.model_settings.get("classes") or train.targets.max() + 1)
+        return TokenTargets(_classes(problem, train), train.targets.shape[1], bytes_per_token)
+    return ClassTargets(_classes(problem, train))
 
 
 def held_whole(inputs: NDArray[Any], like: Tensor) -> Tensor:
@@ -140,3 +237,8 @@ def held_whole(inputs: NDArray[Any], like: Tensor) -> Tensor:
     """
     whole = inputs if inputs.dtype in _NARROW else inputs.astype(np.int64)
     return owned(whole, torch.empty(0, dtype=torch.as_tensor(whole[:0]).dtype, device=like.device))
+
+
+def _classes(problem: Problem, train: Examples) -> int:
+    """The number of classes: as given by the task, else the largest class plus one."""
+    return int(problem.model_settings.get("classes") or train.targets.max() + 1)

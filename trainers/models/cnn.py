@@ -1,4 +1,4 @@
-"""A small convolutional network: convolutions with max-pooling by 2 and ReLU, dense layers, cross-entropy.
+"""A small convolutional network: convolutions with max-pooling by 2 and ReLU, dense layers, the loss of the targets.
 
     "model": {"name": "cnn", "filters": [16, 32], "kernel": 5, "padding": "same", "pooling": "each", "groups": 0,
               "dense": [256], "dropout": [0.0], "crop": 0, "flip": false}
@@ -37,11 +37,13 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.models._by_hand import ByHand
 from trainers.models._layers import ConvolutionLayer, DenseLayer, Layer
-from trainers.models._network import Network, classes_of, image_shape, settings_from
+from trainers.models._network import Network
+from trainers.models._problem import image_shape, outputs_of, settings_from
 from trainers.problem import Problem
 from trainers.spelling import hint
 from trainers.values import shown
 
+TARGETS = ("classes", "tags", "numbers")
 PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 10_000_000
@@ -151,7 +153,7 @@ def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
-    """The model of a problem with images as inputs and class numbers as targets.
+    """The model of a problem with images as inputs.
 
     Raises:
         SpecError: the inputs are not images, or are too small.
@@ -161,8 +163,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     channels, height, width = image_shape(problem, "cnn")
     height, width = (_side(side, settings, (height, width)) for side in (height, width))
     flat = settings.filters[-1] * height * width
-    classes = classes_of(problem)
-    sizes = (flat, *settings.hidden, classes)
+    sizes = (flat, *settings.hidden, outputs_of(problem))
 
     def make() -> nn.Module:
         layers: list[nn.Module] = []
@@ -186,7 +187,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         own = iter(model.dropouts)
         dropouts = [*[None] * (len(convolutions) - 1), *(next(own) if drop else None for drop in settings.drops)]
         layers: list[Layer] = [*convolutions, *[DenseLayer()] * (len(sizes) - 1)]
-        by_hand = ByHand(model.layout, layers, dropouts if model.dropouts else [], model.rounding)
+        by_hand = ByHand(model.layout, layers, model.kind.loss, dropouts if model.dropouts else [], model.rounding)
         model.oracles = {"by_hand": by_hand, **model.oracles}
     return model
 

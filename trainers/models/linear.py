@@ -8,29 +8,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from trainers.models._affine import Affine
+from trainers.models._losses import HalfSquares
 from trainers.problem import Examples, Problem
 
 TARGETS = "numbers"
 FIXED_START = True
-
-
-class _HalfSquares:
-    """0.5 |scores - wanted|^2."""
-
-    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
-        """The losses, without the axis of the outputs."""
-        return 0.5 * (scores - wanted).square().sum(axis)
-
-    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
-        """Derivatives with respect to the scores; may overwrite the scores."""
-        return scores.sub_(wanted)
-
-    def bend(self, scores: Tensor, along: Tensor) -> Tensor:
-        """Second derivatives times a change of the scores."""
-        return along
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
@@ -40,7 +24,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
         raise TypeError(f"linear regression must get Examples, got {type(train).__name__}")
     wanted = _columns(train.targets)
     test_wanted = None if test is None else _columns(test.targets)
-    return Affine(problem, _HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
+    return Affine(problem, HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
 
 
 def _columns(targets: NDArray[np.float64]) -> NDArray[np.float64]:

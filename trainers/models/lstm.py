@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from trainers.hyperparameters import tunable
-from trainers.models._network import Network, classes_of, settings_from
+from trainers.models._network import Network
+from trainers.models._problem import classes_of, settings_from
 from trainers.problem import Problem
 
 TARGETS = "tokens"

@@ -1,4 +1,4 @@
-"""A multilayer perceptron: dense layers with ReLU between them, and cross-entropy.
+"""A multilayer perceptron: dense layers with ReLU between them, and the loss of the targets.
 
     "model": {"name": "mlp", "hidden": [256], "dropout": 0.0}
 
@@ -22,9 +22,11 @@ from trainers.models._by_hand import ByHand
 from trainers.models._example_space import InnerProducts
 from trainers.models._first_layer import FirstLayerInExampleSpace
 from trainers.models._layers import DenseLayer
-from trainers.models._network import Network, classes_of, examples_of, settings_from
+from trainers.models._network import Network
+from trainers.models._problem import examples_of, outputs_of, settings_from
 from trainers.problem import Problem
 
+TARGETS = ("classes", "tags", "numbers")
 PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 100_000_000
@@ -41,11 +43,11 @@ class Settings:
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
-    """The model of a problem with class numbers as targets."""
+    """The model of a problem."""
     settings = settings_from(Settings, problem)
     inputs = math.prod(examples_of(problem).inputs.shape[1:])
     sizes = [inputs, *settings.hidden]
-    classes = classes_of(problem)
+    outputs = outputs_of(problem)
 
     def make() -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
@@ -53,15 +55,15 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
             layers += [nn.Linear(incoming, outgoing), nn.ReLU()]
             if settings.dropout:
                 layers.append(nn.Dropout(settings.dropout))
-        return nn.Sequential(*layers, nn.Linear(sizes[-1], classes))
+        return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
 
     model = Network(problem, make, dtype, device)
     if not model.whole_trained:
         return model
-    dense = [DenseLayer()] * len(sizes)
-    by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, dense, model.dropouts, model.rounding)}
+    dense, loss = [DenseLayer()] * len(sizes), model.kind.loss
+    by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, dense, loss, model.dropouts, model.rounding)}
     if not model.dropouts and model.rounding is None:
         products = InnerProducts(model.inputs, model.offsets, model.sizes)
-        by_hand["example_space"] = FirstLayerInExampleSpace(model.layout, products)
+        by_hand["example_space"] = FirstLayerInExampleSpace(model.layout, loss, products)
     model.oracles = {**by_hand, **model.oracles}
     return model

@@ -4,10 +4,10 @@
     "model": {"module": "mypackage.net:make", "width": 64}
 
 The function, or class, returns a new torch.nn.Module from inputs (examples, ...) to scores (examples, classes), to
-(examples, numbers) if the targets are numbers, or to (examples, positions, tokens). Other keys are its arguments;
-`arguments: {...}` holds those that have the name of a key. A function that has parameters `classes` or `outputs` (of
-the scores), `shape` (of an example's inputs) or `vocabulary` gets those from the task. What a module may do is that of
-`trainers.models._network`.
+(examples, numbers) or (examples, tags) if the targets are these, or to (examples, positions, tokens). Other keys are
+its arguments; `arguments: {...}` holds those that have the name of a key. A function that has parameters `classes` or
+`outputs` (of the scores), `shape` (of an example's inputs) or `vocabulary` gets those from the task. What a module may
+do is that of `trainers.models._network`.
 
 A file is found beside the study's file or in the current directory, a package where it is installed. `sha256` is the
 digest of the code, which studies and checkpoints keep: other code is refused.
@@ -26,7 +26,8 @@ from torch import nn
 from trainers.engine.memory import ran_out
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
-from trainers.models._network import Network, classes_of, examples_of, outputs_of
+from trainers.models._network import Network
+from trainers.models._problem import classes_of, examples_of, outputs_of
 from trainers.own_function import beside, checked_arguments, digest, load, said, source_of
 from trainers.problem import Problem
 from trainers.values import shown

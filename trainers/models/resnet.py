@@ -1,4 +1,6 @@
-"""A residual network with group normalisation for small images: ResNet-18 as used for CIFAR, cross-entropy.
+"""A residual network with group normalisation for small images: ResNet-18 as used for CIFAR.
+
+The loss is that of the targets.
 
     "model": {"name": "resnet", "blocks": [2, 2, 2, 2], "width": 64, "groups": 2, "crop": 0, "flip": false}
 
@@ -21,9 +23,11 @@ from torch import Tensor, nn
 
 from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
-from trainers.models._network import Network, classes_of, image_shape, settings_from
+from trainers.models._network import Network
+from trainers.models._problem import image_shape, outputs_of, settings_from
 from trainers.problem import Problem
 
+TARGETS = ("classes", "tags", "numbers")
 PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 
@@ -66,7 +70,7 @@ class _ResidualBlock(nn.Module):
 class _Residual(nn.Module):
     """Scores of images."""
 
-    def __init__(self, settings: Settings, channels: int, classes: int) -> None:
+    def __init__(self, settings: Settings, channels: int, outputs: int) -> None:
         super().__init__()
         self.first = nn.Sequential(
             nn.Conv2d(channels, settings.width, 3, 1, 1, bias=False), nn.GroupNorm(settings.groups, settings.width)
@@ -79,21 +83,21 @@ class _Residual(nn.Module):
                 stages.append(_ResidualBlock(incoming, outgoing, stride, settings.groups))
                 incoming = outgoing
         self.stages = nn.Sequential(*stages)
-        self.last = nn.Linear(incoming, classes)
+        self.last = nn.Linear(incoming, outputs)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(examples, classes)."""
+        """(examples, outputs)."""
         scores: Tensor = self.last(self.stages(F.relu(self.first(images))).mean((2, 3)))
         return scores
 
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
-    """The model of a problem with images as inputs and class numbers as targets.
+    """The model of a problem with images as inputs.
 
     Raises:
         SpecError: the inputs are not images, or the groups do not divide the channels.
     """
-    settings, classes = settings_from(Settings, problem), classes_of(problem)
+    settings, outputs = settings_from(Settings, problem), outputs_of(problem)
     channels, _, _ = image_shape(problem, "resnet")
     if settings.width % settings.groups:
         raise SpecError(
@@ -102,6 +106,6 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         )
 
     def make() -> nn.Module:
-        return _Residual(settings, channels, classes)
+        return _Residual(settings, channels, outputs)
 
     return Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)

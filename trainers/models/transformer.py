@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
-from trainers.models._network import Network, classes_of, examples_of, settings_from
+from trainers.models._network import Network
+from trainers.models._problem import classes_of, examples_of, settings_from
 from trainers.problem import Problem
 
 TARGETS = "tokens"

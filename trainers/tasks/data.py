@@ -13,7 +13,8 @@ A folder with `train` and `test`, as folders or in the files' names, brings its 
 
 `inputs` names a column, or a list of columns: numbers stay as they are, categories become one-hot. A string alone is
 replaced by the numbers of its characters, a list of strings by those of its tokens: places in the sorted vocabulary.
-`targets` names labels of any kind, or numbers for models of numbers. The rest is as in the task npz.
+`targets` names labels of any kind, numbers for models of numbers, or tags for models of tags: lists, or text with a
+`separator`. The rest is as in the task npz.
 """
 
 from __future__ import annotations

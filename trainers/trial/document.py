@@ -29,7 +29,8 @@ from trainers.hyperparameters import Hyperparameter, check, describe, tunable
 from trainers.problem import Task, TaskSettings
 from trainers.registry import methods, models, reports, tasks
 from trainers.spelling import hint
-from trainers.trial import adaptation, client_weighting, held_out_sample, sizes
+from trainers.target_kinds import REPORTS
+from trainers.trial import adaptation, client_weighting, held_out_sample, model_reports, sizes
 from trainers.trial.adaptation import Adaptation
 from trainers.trial.held_out_sample import HeldOutSample
 from trainers.trial.members import Parts, canonical_parts, parse_parts
@@ -38,10 +39,7 @@ from trainers.trial.roles import ROLES
 from trainers.trial.warnings import warnings
 from trainers.values import number, shown
 
-_MODELS_OWN = {  # reports without a module in trainers/reports, with their metrics
-    "params": (),
-    "client_accuracy": tuple(f"client_accuracy_{what}" for what in ("mean", "std", "p10", "p50", "p90")),
-}
+_MODELS_OWN = {"params": (), **REPORTS}  # reports without a module in trainers/reports, with their metrics
 
 
 _resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionary()
@@ -402,12 +400,9 @@ def _check_together(
             "method.local_epochs must be left out for a task without countable examples: give local_steps",
             "method.local_epochs",
         )
-    lacking = "test_accuracy" not in _metrics(task, module) or len(task.test or ()) < 2
-    if "client_accuracy" in values["report"] and lacking:
-        raise SpecError(
-            "report must not contain client_accuracy: it needs a task with test_accuracy and at least two test clients",
-            "report",
-        )
+    for name in values["report"]:
+        if name in REPORTS and (need := model_reports.lacking(name, task, _metrics(task, module))) is not None:
+            raise SpecError(f"report must not contain {name}: it needs {need}", "report")
     for index, name in enumerate(values["report"]):
         if name in _MODELS_OWN:
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,6 +17,7 @@ from trainers.contracts import Method
 from trainers.errors import SpecError
 from trainers.problem import Examples, Problem
 from trainers.registry import models
+from trainers.target_kinds import Kind
 from trainers.trial.parts import Part
 
 MOST_NUMBERS = 2**35
@@ -98,20 +99,21 @@ def parameters(task: Any) -> int | None:
 
 
 def kind_of(task: Any) -> str:
-    """What the targets of a task's examples are, or "none": what its model learns, unless that learns any."""
+    """What the targets of a task's examples are, or "none": what its model learns, unless that learns several kinds."""
     learns = models()[task.model].TARGETS
-    return getattr(task, "kind", "classes") if learns == "any" else learns
+    return getattr(task, "kind", "classes") if learns == "any" or isinstance(learns, tuple) else learns
 
 
 def _built_without_memory(task: Any) -> int | None:
     import torch  # imported here: documents of other tasks are read without torch
 
     kind = kind_of(task)
-    shape = {"numbers": (1, task.outputs), "tokens": (1, *task.shape)}.get(kind, (1,))
+    shape = {"numbers": (1, task.outputs), "tags": (1, task.outputs), "tokens": (1, *task.shape)}.get(kind, (1,))
     targets = np.zeros(shape, np.float64 if kind == "numbers" else np.int64)
     inputs = np.zeros((1, *task.shape), np.int64 if getattr(task, "whole", False) else np.float32)
-    one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64), "tokens" if kind == "tokens" else None)
-    settings = {**({} if kind == "numbers" else {"classes": task.outputs}), **task.model_settings}
+    own = cast(Kind, kind) if kind in ("tags", "tokens") else None
+    one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64), own)
+    settings = {**({} if kind in ("numbers", "tags") else {"classes": task.outputs}), **task.model_settings}
     try:
         with torch.device("meta"):
             problem = Problem(task.model, one, model_settings=settings)

@@ -18,6 +18,7 @@ from trainers.engine.evaluation.client_chunks import client_chunks
 from trainers.engine.oracles.oracle import Model, Oracle
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
+from trainers.errors import SpecError
 
 if TYPE_CHECKING:
     from trainers.contracts import Method
@@ -57,6 +58,23 @@ class ModelView:
     def full_loss(self) -> Tensor:
         """(T,) weighted mean over all clients of their losses on all their data."""
         return self.model.full_loss(self.params, self.weights)
+
+    @cached_property
+    def train_accuracy(self) -> Tensor:
+        """(T,) weighted mean over all clients of their accuracies on all their data.
+
+        Raises:
+            SpecError: the model has no accuracy.
+        """
+        total = torch.zeros_like(self.params[:, 0, 0], dtype=torch.float64)
+        source = self.model.source(0, None, "with_replacement")
+        for clients in self._chunks():
+            batches = source.round(0, clients)
+            accuracy = self.model.accuracy(self.params, batches.full())
+            if accuracy is None:
+                raise SpecError("report must not contain train_accuracy: the model has no accuracy", "report")
+            total = total + accuracy.double() @ torch.as_tensor(self.weights[batches.clients], device=total.device)
+        return total
 
     @cached_property
     def spread(self) -> Spread:

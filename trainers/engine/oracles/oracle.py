@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainers.engine.layout import Layout
 from trainers.problem import Problem
+from trainers.target_kinds import Kind
 from trainers.trial.passes import PassEnd
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ class Model(Protocol):
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
     ) -> dict[str, Tensor]:
-        """Metrics (T,) of broadcast models (T, 1, P); "client_accuracy" in `reports` adds those of test clients.
+        """Metrics (T,) of broadcast models (T, 1, P): those of the task, and of `reports` in `target_kinds.REPORTS`.
 
         Args:
             params: (T, 1, P).
@@ -345,8 +346,8 @@ class ModelBuilder(Protocol):
     Attributes:
         Settings: dataclass of the model's settings in a trial document, besides its name; None if it has none.
         parse: checks these settings, given with their dotted path, in place of the dataclass; returns all of them.
-        TARGETS: kind of targets that it learns: "classes", "numbers", "tokens", "any" of these, or "none" (it learns
-            from no examples).
+        TARGETS: kind of targets that it learns: "classes", "numbers", "tags", "tokens", several of these, the first
+            of which is what it learns by default, "any", or "none" (it learns from no examples).
         DTYPES: values of a trial's dtype that it takes.
         PARTS: a document may have parts of it trained alone, by the names of its parameters (`train`).
         FIXED_START: its parameters start from the same numbers, whatever the seed.
@@ -354,7 +355,7 @@ class ModelBuilder(Protocol):
 
     Settings: type[Any] | None = None
     parse: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
-    TARGETS: Literal["classes", "numbers", "tokens", "any", "none"] = "classes"
+    TARGETS: Kind | Literal["any", "none"] | tuple[Kind, ...] = "classes"
     DTYPES: tuple[str, ...] = ("float32", "float64")
     PARTS: bool = False
     FIXED_START: bool = False

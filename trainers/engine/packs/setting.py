@@ -26,6 +26,7 @@ from trainers.engine.packs.plan import Plan, fastest_oracle
 from trainers.engine.rounds.round_context import Draw
 from trainers.errors import SpecError
 from trainers.registry import reports
+from trainers.target_kinds import REPORTS
 from trainers.trial.document import TrialSpec
 from trainers.values import shown
 
@@ -124,10 +125,17 @@ class PackSetting:
         """
         spec = self.spec
         if spec.evaluation is None:
-            return self.model.evaluate(params, spec.report)
-        sample = spec.evaluation.clients
-        drawn = randomness.cohort(spec.seed, number, len(spec.task.test or ()), sample, randomness.Purpose.HELD_OUT)
-        return self.model.evaluate(params, spec.report, drawn)
+            metrics = self.model.evaluate(params, spec.report)
+        else:
+            sample, purpose = spec.evaluation.clients, randomness.Purpose.HELD_OUT
+            drawn = randomness.cohort(spec.seed, number, len(spec.task.test or ()), sample, purpose)
+            metrics = self.model.evaluate(params, spec.report, drawn)
+        for report in spec.report:
+            if not set(REPORTS.get(report, ())) <= metrics.keys():  # a model of another package may not know it
+                raise SpecError(
+                    f"report must not contain {report}: the model {self._name} does not report it", "report"
+                )
+        return metrics
 
     def _decide(self) -> Plan:
         spec = self.spec

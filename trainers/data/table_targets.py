@@ -1,0 +1,73 @@
+"""The targets of a user's data: their kind, and the keys of a document that only one kind has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from trainers.data import class_labels
+from trainers.data.federated import kinds_of
+from trainers.data.partitions import Rows
+from trainers.data.table import Classes, Labelling, Table
+from trainers.data.tags import Tags
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+from trainers.values import shown
+
+TableKind = Literal["classes", "numbers", "tags"]
+
+TABLE_KINDS: tuple[TableKind, ...] = ("classes", "numbers", "tags")
+KEYS_OF_TAGS = ("separator", "tags", "at")
+_AT = 5  # the figure of Reddi and others 2021
+
+
+def kind_of(given: str | None, model: str, path: str) -> TableKind:
+    """What the targets are: the first kind that the model learns, unless the document says another one."""
+    learns = [kind for kind in TABLE_KINDS if kind in kinds_of(model)]
+    for kind in learns:
+        if given in (None, kind):
+            return kind
+    raise SpecError(f"{path} must be {' or '.join(learns)} for the model {model}, got kind={shown(given)}", path)
+
+
+def refuse_keys_of_others(values: Mapping[str, Any], kind: str, path: str) -> None:
+    """Raises a SpecError for a key that only another kind of targets has."""
+    for key in ("classes",) if kind == "tags" else KEYS_OF_TAGS:
+        if values[key] is not None:
+            place = join(path, key)
+            advice = "give tags" if kind == "tags" else "they need kind: tags"
+            raise SpecError(f"{place} must be left out for {kind}, got {key}={shown(values[key])}: {advice}", place)
+
+
+def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
+    """What the document says about its classes or tags."""
+    if kind == "numbers":
+        return None
+    labels = class_labels.checked(values["labels"], path)
+    if kind == "classes":
+        return Classes(labels, values["classes"])
+    if values["separator"] == "":
+        place = join(path, "separator")
+        raise SpecError(f'{place} must be a string such as "|", got an empty one', place)
+    return Tags(labels, values["tags"], values["separator"])
+
+
+def at_of(given: int | None, tags: int, path: str) -> int:
+    """The k of precision and recall at k."""
+    if given is not None and given > tags:
+        place = join(path, "at")
+        raise SpecError(f"{place} must be at most {tags}, the number of tags, got at={given}", place)
+    return min(_AT, tags) if given is None else given
+
+
+def require_tags(table: Table, rows: Rows, test: Sequence[Rows], path: str) -> None:
+    """Raises a SpecError if no training example, or no test example, has a tag: recall would have no value."""
+    held_out = table.main if table.test is None else table.test
+    parts = [("targets", table.main.targets[rows])]
+    parts += [("test", held_out.targets[np.concatenate(test)])] if len(test) else []
+    for key, targets in parts:
+        if not targets.any():
+            place = join(path, key)
+            raise SpecError(f"{place} must have examples with tags, got none in {len(targets)} examples", place)

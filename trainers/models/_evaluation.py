@@ -1,0 +1,84 @@
+"""An evaluation on test examples: its measures, and which examples count how much."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainers.models._measures import ByClient, Columns, Everything, over_clients
+from trainers.models._targets import ClassTargets
+from trainers.problem import Examples
+from trainers.target_kinds import KINDS, REPORTS, is_per_client, measure_of
+
+
+class Evaluation:
+    """The measures of an evaluation on test examples.
+
+    Args:
+        kind: what the targets are.
+        reports: of the trial; those of `REPORTS` that the kind has count.
+    """
+
+    def __init__(self, kind: ClassTargets, reports: Collection[str]) -> None:
+        self._kind = kind
+        self._reports = [report for report in reports if report in REPORTS and measure_of(report) in kind.measures]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the measures need."""
+        names = (*KINDS[self._kind.name].measures, *map(measure_of, self._reports))
+        return tuple(dict.fromkeys(column for name in names for column in self._kind.measures[name].columns))
+
+    def metrics(self, columns: Columns, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> dict[str, Tensor]:
+        """The metrics, (T,) each.
+
+        Args:
+            columns: name -> (T, examples).
+            offsets: (clients,) first example of each test client.
+            sizes: (clients,) examples of each test client.
+        """
+        measures, everything, clients = self._kind.measures, Everything(), ByClient(offsets, sizes)
+        asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
+        metrics = {}
+        for name in (*KINDS[self._kind.name].measures, *asked):
+            metrics[f"test_{name}"] = measures[name].of(columns, everything)[:, 0]
+        for report in filter(is_per_client, self._reports):
+            name = measure_of(report)
+            metrics.update(over_clients(name, measures[name].of(columns, clients).double()))
+        return metrics
+
+
+def row_weights(
+    rows: int, offsets: NDArray[np.int64], sizes: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The weight of each example in the weighted mean of the clients' mean losses.
+
+    Args:
+        rows: number of examples.
+        offsets: (clients,) first row of each client.
+        sizes: (clients,) rows of each client.
+        weights: (clients,).
+
+    Returns:
+        (rows,) weights[client] / sizes[client].
+    """
+    by_row = np.zeros(rows)
+    for offset, size, weight in zip(offsets.tolist(), sizes.tolist(), weights.tolist(), strict=True):
+        by_row[offset : offset + size] += weight / size
+    return by_row
+
+
+def sampled(test: Examples, clients: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
+    """(rows of some test clients, and the offsets and sizes of these clients within the rows).
+
+    Args:
+        test: the test examples.
+        clients: indices of the clients.
+    """
+    sizes = test.sizes[clients]
+    rows = np.concatenate([test.offsets[client] + np.arange(test.sizes[client]) for client in clients.tolist()])
+    return torch.as_tensor(rows), np.cumsum(sizes) - sizes, sizes

@@ -1,0 +1,80 @@
+"""What the targets of examples can be, and which metrics follow: one table for tasks, models, reports and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["classes", "numbers", "tags", "tokens"]
+
+STATISTICS = ("mean", "std", *(f"p{percent}" for percent in range(10, 100, 10)), "worst")
+"""Of a measure over the test clients, which have equal weight: deviation, deciles, and the worst client's."""
+
+RISING = frozenset({"accuracy", "macro_f1", "auc", "precision_at_k", "recall_at_k", "micro_f1"})
+"""Measures of which more is better; of the others less is."""
+
+_CLIENT = "client_"
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """One kind of targets.
+
+    Args:
+        examples: what such examples are called in errors.
+        measures: of every evaluation on test examples; "loss" is the metric test_loss.
+        on_demand: further measures, which `report` of a trial asks for by name.
+        per_client: measures whose distribution over test clients `report` asks for, as "client_loss".
+    """
+
+    examples: str
+    measures: tuple[str, ...]
+    on_demand: tuple[str, ...]
+    per_client: tuple[str, ...]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of every evaluation on test examples."""
+        return tuple(f"test_{measure}" for measure in self.measures)
+
+
+KINDS: Mapping[Kind, TargetKind] = {
+    "classes": TargetKind(
+        "labelled examples", ("loss", "accuracy"), ("macro_f1", "auc"), ("loss", "accuracy", "macro_f1", "auc")
+    ),
+    "numbers": TargetKind("numbers", ("loss",), (), ("loss",)),
+    "tags": TargetKind(
+        "tags",
+        ("loss", "precision_at_k", "recall_at_k", "micro_f1"),
+        (),
+        ("loss", "precision_at_k", "recall_at_k", "micro_f1"),
+    ),
+    "tokens": TargetKind(
+        "tokens", ("loss", "accuracy", "perplexity", "bits_per_byte"), (), ("loss", "accuracy", "perplexity")
+    ),
+}
+
+
+def _reports() -> dict[str, tuple[str, ...]]:
+    reports: dict[str, tuple[str, ...]] = {}
+    for kind in KINDS.values():
+        reports |= {name: (f"test_{name}",) for name in kind.on_demand}
+        reports |= {
+            f"{_CLIENT}{name}": tuple(f"{_CLIENT}{name}_{what}" for what in STATISTICS) for name in kind.per_client
+        }
+    return reports
+
+
+REPORTS: Mapping[str, tuple[str, ...]] = _reports()
+"""Reports that models make of test examples, with their metrics."""
+
+
+def measure_of(report: str) -> str:
+    """The measure that a report of `REPORTS` is about: "loss" of "client_loss"."""
+    return report.removeprefix(_CLIENT)
+
+
+def is_per_client(report: str) -> bool:
+    """Whether a report of `REPORTS` is the distribution of a measure over the test clients."""
+    return report.startswith(_CLIENT)

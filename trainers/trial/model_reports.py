@@ -1,0 +1,30 @@
+"""Reports that models make of test examples (`trainers.target_kinds.REPORTS`): which tasks can have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainers.problem import TaskSettings
+from trainers.registry import models
+from trainers.target_kinds import KINDS, is_per_client, measure_of
+from trainers.trial import sizes
+
+
+def lacking(report: str, task: TaskSettings, metrics: Sequence[str]) -> str | None:
+    """What a task needs for a report on test examples and does not have; None if it has everything.
+
+    Args:
+        report: name of the report.
+        task: settings of the task.
+        metrics: the task's metrics.
+    """
+    measure, model = measure_of(report), getattr(task, "model", None)
+    kind = sizes.kind_of(task) if isinstance(model, str) and model in models() else None
+    on_demand = [name for name in KINDS if measure in KINDS[name].on_demand]
+    need = "test_accuracy" if on_demand else f"test_{measure}"
+    clients = is_per_client(report)
+    if need not in metrics or (on_demand and kind not in on_demand) or (clients and len(task.test or ()) < 2):
+        return f"a task with {need}" + (" and at least two test clients" if clients else "")
+    if measure == "auc" and (classes := getattr(task, "outputs", 2)) != 2:
+        return f"a task with two classes, got {classes}"
+    return None
