@@ -56,6 +56,17 @@ class ApiClient(Connection):
         self._unanswered.pop(body, None)
         return made
 
+    def put_archive(self, digest: str, archive: bytes) -> None:
+        """Sends the packed files of a program, for studies that name their digest; may be repeated.
+
+        Raises:
+            InvalidSpec: The service runs no programs.
+            QuotaExceeded: The project has too many of them.
+            NotFound: The service is too old for programs.
+        """
+        headers = {"Content-Type": "application/octet-stream"}
+        self._request("PUT", f"/v1/archives/{digest}", content=archive, headers=headers)
+
     def validate(self, study: Mapping[str, Any]) -> CheckedStudy:
         """Checks a study without storing it, and estimates its cost.
 

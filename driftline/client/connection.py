@@ -139,7 +139,7 @@ class Connection:
         """What this connection's token allows."""
         return self._get("/v1/whoami", Whoami)
 
-    def _request(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, *, content: str | bytes | None = None, **options: Any) -> httpx.Response:
         with self._announced():
             return self._repeated(method, path, content=content, **options)
 
@@ -162,10 +162,12 @@ class Connection:
         if on_wait is not None:
             on_wait(self.url)
 
-    def _repeated(self, method: str, path: str, *, content: str | None = None, **options: Any) -> httpx.Response:
+    def _repeated(
+        self, method: str, path: str, *, content: str | bytes | None = None, **options: Any
+    ) -> httpx.Response:
         headers = dict(options.pop("headers", {}))
         if content is not None:
-            headers["Content-Type"] = "application/json"
+            headers.setdefault("Content-Type", "application/json")
         deadline = time.monotonic() + self._patience_s
         arrived = False
         for pause in self._pauses():

@@ -82,6 +82,14 @@ class DriverClient(ApiClient):
         """
         return self._post(study_path(study_id, "/driver:acquire"), Acquire(holder=holder), Lease)
 
+    def archive(self, study_id: str) -> bytes:
+        """The packed files of the study's program.
+
+        Raises:
+            NotFound: It has none.
+        """
+        return self._request("GET", study_path(study_id, "/archive")).content
+
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
         """Renews the lease; returns what the study's owner wants the driver to do."""
         path = study_path(study_id, "/driver:heartbeat")

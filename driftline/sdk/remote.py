@@ -12,6 +12,7 @@ import httpx
 from driftline.client.api_client import ApiClient
 from driftline.errors import NotFound
 from driftline.sdk.job import Job
+from driftline.study.program_sources import served
 from driftline.study.spec import Study
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.records import StudyRecord
@@ -45,11 +46,15 @@ class RemoteStudies:
 
     def submit(self, study: Study, key: str | None = None, *, out: str | Path | None = None) -> Job:
         """Submits a study; see `driftline.Client.submit`. `out` is ignored, because the service keeps the files."""
-        return Job(self._api, self._api.create(study.to_json(), key).id)
+        document, archive = served(study)
+        if archive is not None:
+            with contextlib.suppress(NotFound):  # an older service, which refuses the study itself
+                self._api.put_archive(document["program"]["archive"], archive)
+        return Job(self._api, self._api.create(document, key).id)
 
     def validate(self, study: Study, *, estimate: bool = True) -> CheckedStudy:
         """Asks the service to check a study; see `driftline.Client.validate`."""
-        checked = self._api.validate(study.to_json())
+        checked = self._api.validate(served(study)[0])
         return checked if estimate else checked.model_copy(update={"estimate": None})
 
     def job(self, study: str) -> Job:

@@ -2,6 +2,7 @@
 
     spec, entries              `Study`, and its entries: methods, optimizers and schedules with their search spaces
     trial_settings             settings that a study gives its trials, and those of an entry's own
+    program_sources            the files of such a program, and how they travel to a service
     program, program_function  a training program in place of a task; a Python function as such a program
     task_facts                 what the plug-ins of a task's document say of themselves
     sampler, starting_points   the keys ``sampler`` of a study and ``start`` of an entry

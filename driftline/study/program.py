@@ -85,6 +85,7 @@ class Program(Section):
             service.
         function: A Python function in place of a command, pickled; made by ``Study(program=train)``.
         source: Text of that function.
+        archive: Digest of `files` as they were packed for a service; clients add it.
     """
 
     command: Annotated[list[str], AfterValidator(_command)]
@@ -98,6 +99,7 @@ class Program(Section):
     folder: str
     function: str | None = None
     source: str | None = None
+    archive: str | None = Key(default=None, pattern="^[0-9a-f]{64}$")
 
     @model_validator(mode="after")
     def _names(self) -> Self:
@@ -129,7 +131,14 @@ class Program(Section):
 
     def to_json(self) -> dict[str, Any]:
         """The program as JSON, without what is not given."""
-        optional: dict[str, Any] = {"costs": [], "files": [], "env": {}, "function": None, "source": None}
+        optional: dict[str, Any] = {
+            "costs": [],
+            "files": [],
+            "env": {},
+            "function": None,
+            "source": None,
+            "archive": None,
+        }
         document = self.model_dump(mode="json")
         return {key: value for key, value in document.items() if key not in optional or value != optional[key]}
 

@@ -63,6 +63,18 @@ class StudyEstimate(Record):
     rests_on: list[str] = Field(default_factory=list)
 
 
+class StoredArchive(Record):
+    """The packed files of a program, as they are stored.
+
+    Attributes:
+        digest: SHA-256 of the tar in the archive.
+        size: Bytes of the archive.
+    """
+
+    digest: str
+    size: int
+
+
 class CheckedStudy(Record):
     """A valid study that was checked but not stored.
 

@@ -25,6 +25,16 @@ class AllowedPrograms:
 
     enabled: bool = False
 
+    def require(self) -> None:
+        """Refuses programs unless they are allowed.
+
+        Raises:
+            InvalidSpec: They are not.
+        """
+        if not self.enabled:
+            problem = "this service runs no programs (studies.programs in its chart, DRIFTLINE_PROGRAMS otherwise)"
+            raise InvalidSpec("program", f"{problem}: run the study on your own computer, with `driftline run`")
+
     def before(self, check: Check) -> Check:
         """Returns a check of studies that first looks at their programs.
 
@@ -36,12 +46,11 @@ class AllowedPrograms:
             program = body.get("program")
             if program is None:
                 return check(body)
-            if not self.enabled:
-                problem = "this service runs no programs (studies.programs in its chart, DRIFTLINE_PROGRAMS otherwise)"
-                raise InvalidSpec("program", f"{problem}: run the study on your own computer, with `driftline run`")
+            self.require()
             if isinstance(program, Mapping):
-                if program.get("files"):
-                    raise InvalidSpec("program.files", "must be left out: files do not travel to a service")
+                if bool(program.get("files")) != (program.get("archive") is not None):
+                    problem = "must travel with the study, and have a digest: submit it with `driftline submit`"
+                    raise InvalidSpec("program.files", problem)
                 body = {**body, "program": {**program, "folder": SERVED}}
             return check(body)
 

@@ -21,7 +21,7 @@ from service.api.metrics import Counted, Metrics
 from service.api.rate_limits import Checking, Limits, Rates, Threads
 from service.api.request_bodies import BodyLimit
 from service.api.response_cache import Bodies
-from service.api.routes import access, driver, events, health, logs, studies, trials
+from service.api.routes import access, driver, events, health, logs, studies, trials, uploads
 from service.store.store import Store
 
 FAILURES_A_MINUTE = 10.0
@@ -86,6 +86,7 @@ def create_app(
         frontier=frontier or partial(computed_frontier, store),
         page=page or partial(computed_page, store),
         check=check if programs is None else programs.before(check),
+        programs=programs,
         stopping=stopping,
         streams=Streams(
             store,
@@ -108,8 +109,8 @@ def create_app(
         metrics=metrics,
         bodies=Bodies(),
     )
-    routers = [module.ROUTER for module in (studies, trials, events, logs, driver, access, health)]
-    for router in (studies.SUBMISSIONS, *routers):
+    routers = [module.ROUTER for module in (studies, trials, events, logs, driver, uploads, access, health)]
+    for router in (studies.SUBMISSIONS, uploads.UPLOADS, *routers):
         app.include_router(router, dependencies=[Depends(known_parameters)])
     error_responses.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)

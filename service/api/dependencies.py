@@ -15,6 +15,7 @@ from driftline.wire.access import Quota
 from driftline.wire.budgets import CheckedStudy
 from driftline.wire.driver_messages import NONCE_HEADER
 from driftline.wire.records import STUDY_FINISHED
+from service.api.allowed_programs import AllowedPrograms
 from service.api.auth.tokens import Access, Scope, Tokens
 from service.api.event_streams import Streams
 from service.api.metrics import Metrics
@@ -37,6 +38,7 @@ class Context:
         frontier: Computes the frontiers of a study, as a JSON value or `Body`.
         page: Computes the frontier.html of a study.
         check: Checks a study's document.
+        programs: What the service allows to the programs of studies; None checks nothing.
         stopping: Set when the server is about to stop; ends event streams.
         streams: The open event streams.
         wake: Called after an owner's request was stored.
@@ -57,6 +59,7 @@ class Context:
     frontier: Callable[[str], Any]
     page: Callable[[str], str]
     check: Callable[[Mapping[str, Any]], CheckedStudy]
+    programs: AllowedPrograms | None
     stopping: Event
     streams: Streams
     wake: Callable[[], None]

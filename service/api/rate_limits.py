@@ -38,6 +38,7 @@ class Limits(Section):
         gpu_hours: Default quota: GPU-hours used in total.
         gpu_hours_pause: Default quota: whether studies are paused when the GPU-hours are used up.
         retention_days: Default quota: days after which a finished study is deleted.
+        archive_bytes: Packed files of the programs of a project's studies, in bytes.
     """
 
     body_bytes: int = Field(default=64 * 2**20, ge=1024)
@@ -49,6 +50,7 @@ class Limits(Section):
     gpu_hours: float | None = Field(default=None, ge=0)
     gpu_hours_pause: bool = False
     retention_days: float | None = Field(default=None, gt=0, le=36_500)
+    archive_bytes: int | None = Field(default=2**30, ge=0)
 
     def quota(self) -> Quota:
         """The default quota of a project."""

@@ -152,7 +152,7 @@ class CheckedRoute(APIRoute):
     """A route with `CheckedRequest`s that checks the token before it reads the body.
 
     Attributes:
-        scope: Scope that the token needs before the body of a POST is read; None leaves the check to the route.
+        scope: Scope that the token needs before the body of a POST or PUT is read; None leaves the check to the route.
     """
 
     scope: Scope | None = None
@@ -163,7 +163,7 @@ class CheckedRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             allowed = await authenticate(request)
-            if self.scope is not None and request.method == "POST":
+            if self.scope is not None and request.method in ("POST", "PUT"):
                 allowed.require(self.scope, request.path_params.get("study_id"))
             asked = context(request)
             limit_body(request, *self.most_bytes(asked.limits))

@@ -32,7 +32,9 @@ class PackJob:
         gpus: GPUs it may use, below 1 a share of one.
         place: For a program: path of its trial's log and working files, without their endings; "" takes a new folder
             of the node, which is removed with the trial.
-        files: For a program: folder with the copy of its files; "" starts it in its own folder.
+        files: For a program: folder with the copy of its files; "" starts it in its own folder. With `archive`, path or
+            URL of that.
+        archive: For a program of a service: digest of the archive with its files; "" if it has none.
         chunk_seconds: Duration of a step.
         checkpoint_seconds: Time between checkpoints.
     """
@@ -53,6 +55,7 @@ class PackJob:
     gpus: float = 0.0
     place: str = ""
     files: str = ""
+    archive: str = ""
     chunk_seconds: float = 2.0
     checkpoint_seconds: float = 30.0
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from driftline.errors import InvalidSpec
 from driftline.study.program import Program
-from trainers import shown
+from driftline.study.program_sources import program_archive, program_sources
 
 FILES = "program"
 """The folder with the copy, in an output folder."""
@@ -21,8 +20,6 @@ TRIALS = "trials"
 MOST_BYTES = 32 * 2**20
 """Most bytes of a program's files."""
 
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".git", ".venv")
-
 
 def keep_files(program: Program, folder: Path) -> None:
     """Copies a program's files into an output folder, or checks that the copy there is the same.
@@ -32,10 +29,12 @@ def keep_files(program: Program, folder: Path) -> None:
     """
     if not program.files:
         return
-    sources = dict(_sources(program))
+    sources = program_sources(program)
     if (size := sum(path.stat().st_size for path in sources.values())) > MOST_BYTES:
         most, came = f"{MOST_BYTES / 2**20:g} MiB", f"{size / 2**20:.1f} MiB"
         raise InvalidSpec("program.files", f"must have at most {most}, got {came}: leave data out")
+    if program.archive not in (None, program_archive(program)[1]):
+        raise InvalidSpec("program.files", f"must be those whose digest the study names, {program.archive}")
     copy = folder / FILES
     if copy.is_dir():
         for name, path in sources.items():
@@ -73,28 +72,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sources(program: Program) -> Iterator[tuple[str, Path]]:
-    """Every file by its path below the program's folder."""
-    root = Path(program.folder)
-    for name in program.files:
-        path = root / name
-        if path.is_file():
-            yield os.path.normpath(name), path
-        elif path.is_dir():
-            for inside, folders, files in os.walk(path):
-                left_out = _LEFT_OUT(inside, [*folders, *files])
-                folders[:] = sorted(set(folders) - left_out)
-                for place in [Path(inside, name) for name in (*folders, *sorted(set(files) - left_out))]:
-                    shown_path = shown(os.path.relpath(place, root))
-                    if place.is_dir() and place.is_symlink():
-                        problem = f"must hold no links to folders, got {shown_path}: name what it leads to"
-                        raise InvalidSpec("program.files", problem)
-                    if not (place.is_file() or place.is_dir()):
-                        came = f"got {shown_path}, which leads nowhere, or is a pipe, socket or device"
-                        raise InvalidSpec("program.files", f"must be files and folders, {came}")
-                    if place.is_file():
-                        yield os.path.relpath(place, root), place
-        else:
-            raise InvalidSpec("program.files", f"must exist in {root}, got {shown(name)}")

@@ -96,6 +96,7 @@ class Cleanup:
         self._clock_ahead = ahead
         if now >= max(self._expire_at, self._trust_clock_at):
             self._expire_at = now + SWEEP_S
+            self._store.archives.remove_unused()
             for study_id in self._store.deletions.expire(self._quota, EXPIRED):
                 _LOG.info("study %s was deleted: the retention time of its project is over", study_id)
         deadline = time.monotonic() + TURN_S

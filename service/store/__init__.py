@@ -17,7 +17,7 @@
     locks, facts                   locks between processes; facts about the database
     recorder_state                 what the recorder has written to MLflow
     progress, stats                counts of a study's trials by label; counts over the whole store
-    sizes                          sizes of stored curves
+    sizes, archives                sizes of stored curves; packed files of programs
 
 No other package of the service uses SQL.
 """

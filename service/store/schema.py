@@ -76,6 +76,25 @@ DELETIONS = Table(  # deleted studies of which something outside the database re
     Column("mlflow", Boolean, nullable=False),  # whether runs in MLflow remain
 )
 
+ARCHIVES = Table(  # the files of programs
+    "archives",
+    METADATA,
+    Column("project", String(64), primary_key=True),
+    Column("digest", String(64), primary_key=True),  # SHA-256 of the tar in `content`
+    Column("size", BigInteger, nullable=False),
+    Column("used_at", Double, nullable=False),  # when it was sent, or a study submitted, last
+    Column("content", LargeBinary, nullable=False),
+)
+
+STUDY_ARCHIVES = Table(  # the archive that a study needs
+    "study_archives",
+    METADATA,
+    Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
+    Column("project", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Index("ix_study_archives_project_digest", "project", "digest"),
+)
+
 PAST_USE = Table(  # GPU-time of deleted studies: deleting gives none back
     "past_use",
     METADATA,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from service.store.archives import Archives
 from service.store.audit import AuditTrail
 from service.store.curves import Curves
 from service.store.database import Database
@@ -55,6 +56,7 @@ class Store:
         self.idempotency = IdempotencyKeys(session)
         self.quotas = Quotas(session)
         self.studies = StoredStudies(session, self.quotas, self.idempotency)
+        self.archives = Archives(session)
         self.deletions = Deletions(session)
         self.trials = Trials(session)
         self.curves = Curves(session)

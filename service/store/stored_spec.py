@@ -38,6 +38,11 @@ class StoredSpec:
         return {str(entry["label"]): str(entry.get("name", PROGRAM)) for entry in self.entries}
 
     @property
+    def archive(self) -> str | None:
+        """Digest of the program's packed files; None without any."""
+        return (self.document.get("program") or {}).get("archive")
+
+    @property
     def sampler(self) -> Any:
         """The sampler's name, or its document."""
         return self.document.get("sampler", "tpe")

@@ -10,7 +10,7 @@ from driftline.errors import Conflict
 from driftline.wire.access import Quota
 from driftline.wire.ids import new_study_id
 from driftline.wire.records import STUDY_FINISHED, LabelProgress, StudyRecord, StudyState
-from service.store import plans, progress, trial_rows
+from service.store import archives, plans, progress, trial_rows
 from service.store.idempotency import IdempotencyKeys
 from service.store.quotas import Quotas
 from service.store.schema import DRIVERS, STUDIES
@@ -63,7 +63,7 @@ class StoredStudies:
             limits: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
-            InvalidSpec: The key was used for another request.
+            InvalidSpec: The key was used for another request, or the files of the study's program are missing.
             QuotaExceeded: The project would exceed its quota; nothing is stored.
         """
         now = self._session.clock()
@@ -89,6 +89,8 @@ class StoredStudies:
                 "updated_at": now,
             }
             connection.execute(_INSERT, row)
+            if (digest := StoredSpec(spec).archive) is not None:
+                archives.use(connection, study_id, project, digest, now)
             self._idempotency.add(connection, project, key, request_hash, study_id, now)
             self._session.event(connection, study_id, "state", {"state": "PENDING", "reason": ""})
             self._session.audit(connection, actor, "study.submit", study_id, project, {"name": row["name"]})

@@ -1,17 +1,21 @@
 """Programs of people's own on a service, from the submission to the result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import yaml
 from click.testing import Result
 
 import driftline
 from driftline import Client, Study
 from driftline.errors import InvalidSpec
+from driftline.sdk.job import Job
 from service.server.compose import Service
+from service.store.schema import ARCHIVES
+from service.store.store import Store
 
 Run = Callable[..., Result]
 
@@ -74,6 +78,76 @@ def test_a_program_and_a_function_give_the_same_trials(service: Service) -> None
     studies = [Study.from_json(STUDY), Study(program=train, objective={"quality": "loss"}, methods=entries, **keys)]
     with Client() as client:
         jobs = [client.submit(study) for study in studies]
-        curves = [[curve["loss"] for curve in job.wait(timeout_s=120).curves().values()] for job in jobs]
+        curves = [losses(job.wait(timeout_s=120)) for job in jobs]
     assert curves[0] == curves[1]
     assert [len(curve) for curve in curves[0]] == [3, 3, 3, 3]
+
+
+@pytest.fixture
+def with_files(tmp_path: Path) -> Path:
+    """A study whose program consists of files."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("START = 4.0\n")
+    (tmp_path / "train.py").write_text("from package import START\n" + DESCENT.replace("4.0", "START"))
+    command = {"command": ["python", "train.py"], "files": ["train.py", "package"]}
+    file = tmp_path / "files.yaml"
+    file.write_text(yaml.safe_dump({**STUDY, "program": {**STUDY["program"], **command}}))
+    return file
+
+
+def test_files_travel_to_a_service_and_are_removed_with_the_study(
+    service: Service, run: Run, with_files: Path, study_file: Path, store: Store, tmp_path: Path
+) -> None:
+    assert run("validate", with_files).exit_code == 0
+    assert archives(store) == [], "validate sends nothing"
+    for name in (with_files, study_file):
+        done = run("submit", name, "--wait")
+        assert done.exit_code == 0, done.output
+    assert run("submit", with_files).exit_code == 0
+    with Client() as client:
+        again, plain, first = client.jobs()
+        assert losses(first) == losses(plain)
+        assert first.record().fingerprint == again.record().fingerprint
+        assert len(archives(store)) == 1, "they are stored once"
+        folder = tmp_path / "checkpoints" / first.id
+        assert [path.name for path in folder.iterdir()] == ["files.1.0.00000000.ckpt"]
+
+        (tmp_path / "package" / "__init__.py").write_text("START = 5.0\n")
+        changed = client.submit(Study.from_yaml(with_files))
+        assert changed.record().fingerprint != first.record().fingerprint
+        assert len(archives(store)) == 2
+        spec = changed.record().spec
+        with pytest.raises(InvalidSpec, match=r"^program\.files: must be sent before the study, got bbb"):
+            client.submit(Study.from_json({**spec, "program": {**spec["program"], "archive": "b" * 64}}))
+        (tmp_path / "package" / "link").symlink_to("/etc")
+        with pytest.raises(InvalidSpec, match=r"^program\.files: must hold no links to folders"):
+            client.submit(Study.from_yaml(with_files))
+        (tmp_path / "package" / "link").unlink()
+        for job, left in ((first, 2), (again, 1)):
+            job.wait(timeout_s=120).delete()
+            while store.deletions.purge():
+                pass
+            if left == 2:
+                assert store.archives.remove_unused() == 0, "another study may be about to come"
+            with store.session.write() as connection:
+                connection.execute(sa.update(ARCHIVES).values(used_at=0.0))
+            store.archives.remove_unused()
+            assert len(archives(store)) == left
+        assert archives(store) == [spec["program"]["archive"]]
+        changed.wait(timeout_s=120)
+
+
+def archives(store: Store) -> list[str]:
+    with store.session.read() as connection:
+        return [*connection.execute(sa.select(ARCHIVES.c.digest)).scalars()]
+
+
+def losses(job: Job) -> list[list[float]]:
+    return [curve["loss"] for curve in job.curves().values()]
+
+
+@pytest.fixture
+def store(service: Service, tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "home" / "driftline.db")
+    yield opened
+    opened.close()

@@ -37,7 +37,9 @@ def filled(new_url: str) -> Iterator[Store]:
     """A store with something in every table."""
     store = Store(new_url)
     actor = Actor("t1", "ann")
-    study = store.studies.create(SPEC, "f" * 64, key="k", actor=actor).id
+    store.archives.put("default", "a" * 64, b"files", None)
+    spec = {**SPEC, "program": {"archive": "a" * 64}}
+    study = store.studies.create(spec, "f" * 64, key="k", actor=actor).id
     attempt = store.leases.acquire(study, holder()).attempt
     trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 2))]
     store.trials.start_pack(study, attempt, "p", trials, gpus=0.5)

@@ -5,6 +5,7 @@
     driver    what a study's driver asks and reports
     events    a study's events, as server-sent events
     logs      logs of a study's drivers
+    uploads   packed files of programs
     access    tokens, quotas and the audit trail
     health    liveness, readiness and metrics of the process; without a token
 

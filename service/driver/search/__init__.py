@@ -8,6 +8,7 @@
     rungs, ladder      which trials continue beyond a rung (pure); values and checkpoints at rungs
     rules, forecast    the rules for that (pure); what a trial may still reach
     outcome            how trials and studies end
+    archive_copy       the files of a study's program, copied to where workers read them
 
 Imports `service.samplers` and pure functions of driftline.results, and never `service.driver.ray`.
 """

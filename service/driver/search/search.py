@@ -23,6 +23,7 @@ from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import PackJob
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
+from service.driver.search.archive_copy import archive_copy
 from service.driver.search.chosen import Chosen
 from service.driver.search.ladder import Ladder
 from service.driver.search.outcome import needed, outcome, trial_result
@@ -107,6 +108,9 @@ class Search:
         Raises:
             StaleDriver: Another driver has taken over.
         """
+        program = self._study.program
+        if program is not None and not self._trials:
+            self._options |= archive_copy(self._client, self._study_id, program, self.folder, self._attempt)
         records = self._client.trials(self._study_id)
         self.table.put(records)
         begun = [record.id for record in records if not record.finished and record.pack]
