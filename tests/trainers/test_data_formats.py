@@ -242,6 +242,14 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
+def resident(*, begin: bool = False) -> int:
+    """Peak of this process's memory since `begin`, in KiB: that of libraries, too, which tracemalloc does not see."""
+    if begin:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_one_line_and_bounded_memory(kind: str, own: Callable[[str], Path]) -> None:
     """Files are cut, or bytes changed; what is read all the same is read in no more memory than the whole file."""
@@ -257,12 +265,14 @@ def test_a_damaged_file_is_one_line_and_bounded_memory(kind: str, own: Callable[
         changed = bytes(generator.integers(0, 256, 4, dtype=np.uint8))
         file.write_bytes(whole[:place] if number % 2 else whole[:place] + changed + whole[place + 4 :])
         os.utime(file, ns=(number, number))
+        before = resident(begin=True)
         tracemalloc.start()
         try:
             message = refusal(path, format=name, **keys)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
+        assert resident() - before < 32_000, "a length in the file is believed"
         refused += bool(message)
         assert message.startswith("task") or not message
         assert "\n" not in message
@@ -341,6 +351,34 @@ def test_an_image_of_another_size_is_named(own: Callable[[str], Path]) -> None:
     (path / "train/ann/class 1/99.png").unlink()
     Image.new("L", (5, 4)).save(path / "train/ann/odd.png")
     assert "must all be in CLASS/image.png or all in CLIENT/CLASS/image.png, got train/ann/odd.png" in refusal(path)
+
+
+RAGGED: dict[str, tuple[str, str]] = {
+    "own.jsonl": (
+        '{"x": [1, 2], "y": 0, "client": 1}\n{"x": [1], "y": 1, "client": 2}\n',
+        'task.inputs: column "x" must have lists of one length, got 2 values in row 0 and 1 in row 1',
+    ),
+    "own.csv": ("x,y,client\n1,0,1\n2,1\n", "Expected 3 columns, got 2"),
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_ragged_rows_are_named(name: str, tmp_path: Path) -> None:
+    content, message = RAGGED[name]
+    (tmp_path / name).write_text(content)
+    assert message in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "hdf5"])
+def test_a_client_of_both_sides_is_one_of_each(
+    kind: str, own: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name says nothing about the other side: the client trains on its training rows, and is tested on its others."""
+    monkeypatch.setattr(sys.modules[__name__], "PEOPLE", np.array(["ann", "bob"])[np.arange(EXAMPLES) % 2])
+    monkeypatch.setitem(TABLE, "client", np.array(["ann", "bob"])[np.arange(EXAMPLES) % 2])
+    settings = parsed(own(kind))
+    assert settings.examples.tolist() == [15, 15]
+    assert [len(rows) for rows in settings.test] == [5, 5]
 
 
 def test_images_as_datasets_stores_them(tmp_path: Path) -> None:

@@ -378,6 +378,21 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     assert npz.build(settings, "float32").train.inputs.tolist() == problem.train.inputs.tolist()
 
 
+@pytest.mark.parametrize("names", ["numbers", "strings"])
+def test_a_million_clients(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    order = np.random.default_rng(0).permutation(1_000_000)
+    clients = order if names == "numbers" else np.char.zfill(np.sort(order).astype("U7"), 7)
+    file = tmp_path / "x.npz"
+    np.savez(file, x=order[:, None].astype(np.float32), y=order % 2, client=clients)
+    settings = npz.parse({"name": "npz", "path": str(file), "test_fraction": 0}, "task")
+    assert settings.clients == 1_000_000
+    problem = npz.build(settings, "float32")
+    assert problem.train.sizes.max() == 1
+    if names == "numbers":
+        assert np.array_equal(problem.train.inputs[:, 0], np.arange(1_000_000, dtype=np.float32))
+
+
 X, CLIENT = np.zeros((60, 2, 2)), arrays()["client"]
 
 
