@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--sampler", default="random")
     parser.add_argument("--rungs", default="auto", help="auto, or rounds such as 11,33")
-    parser.add_argument("--rule", default="halving", help="halving or extrapolation")
+    parser.add_argument("--rule", default="halving", help="halving, extrapolation or forecast")
     parser.add_argument("--thirds", action="store_true", help="what changes by thirds of the cost")
     parser.add_argument("--train", action="store_true", help="train three searches with and without rungs")
     given = parser.parse_args()

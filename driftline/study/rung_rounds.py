@@ -34,11 +34,11 @@ class RungsByRule(Section):
 
     Attributes:
         at: The rungs: "auto", or increasing rounds.
-        rule: Decides which trials continue: "halving" or "extrapolation".
+        rule: Decides which trials continue: "halving", "extrapolation" or "forecast".
     """
 
     at: Annotated[Literal["auto"] | list[int], BeforeValidator(_places)] = "auto"
-    rule: Literal["halving", "extrapolation"] = "halving"
+    rule: Literal["halving", "extrapolation", "forecast"] = "halving"
 
 
 def read_rungs(value: Any) -> Any:

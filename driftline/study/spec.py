@@ -127,8 +127,8 @@ class Budget(Section):
         trials_per_method: Configurations searched for each entry.
         rounds: Server updates of a trial, unless its entry has its own.
         rungs: Rounds at which search trials are compared; about a third of them continue. "auto" takes a ninth and a
-            third of `rounds`. None trains every trial to the end. ``{"at": "auto", "rule": "extrapolation"}`` chooses
-            another rule. See `driftline.study.rung_rounds`.
+            third of `rounds`. None trains every trial to the end. ``{"at": [60], "rule": "forecast"}`` chooses another
+            rule. See `driftline.study.rung_rounds`.
         seeds: Fresh seeds on which chosen configurations are confirmed; with 0, results come from the search. 6 by
             default, the fewest that allow a verdict; 0 where nothing in the study is random.
         confirm: How many configurations of each entry are run again, on fresh seeds.

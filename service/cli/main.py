@@ -306,7 +306,7 @@ def replay(
     rungs: Annotated[
         str | None, typer.Option(metavar="auto|ROUND,...", help="Rounds after which search trials may be stopped.")
     ] = None,
-    rule: Annotated[str | None, typer.Option(help="Which continue: halving, or extrapolation of their curves.")] = None,
+    rule: Annotated[str | None, typer.Option(help="Which continue: halving, extrapolation or forecast.")] = None,
     sampler: Annotated[str, typer.Option(help="random, tpe, ...; proposals move to recorded rows.")] = "random",
     studies: Annotated[int, typer.Option(min=1, help="How many studies to simulate.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first study; the others count on.")] = 0,

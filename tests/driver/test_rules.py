@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.driver.search.forecast import Prospect
-from service.driver.search.rules import RULES, Arrival, Extrapolation, Halving
+from service.driver.search.rules import RULES, Arrival, Extrapolation, Forecast, Halving
 from tests.driver.test_rungs import PLACES, every_rule, prospects
 
 COSTS = (1.0, 10.0, 100.0)
@@ -34,7 +34,7 @@ def test_diverged_trials_never_continue_even_alone(rule):
 
 
 def test_a_rule_has_a_name():
-    assert {"halving": Halving, "extrapolation": Extrapolation} == RULES
+    assert {"halving": Halving, "extrapolation": Extrapolation, "forecast": Forecast} == RULES
 
 
 def test_extrapolation_continues_what_may_end_best_though_it_is_no_better_yet():
@@ -43,6 +43,13 @@ def test_extrapolation_continues_what_may_end_best_though_it_is_no_better_yet():
     arrived |= {3: arrival((2.5, 2.5), 0.5)}
     assert Extrapolation().promoted(arrived, [0, 1, 2, 3]) == {0, 2}
     assert Halving().promoted(arrived, [0, 1, 2, 3]) == {0, 3}
+
+
+def test_forecast_gives_two_places_of_three_to_what_may_end_best():
+    rising = {number: arrival((float(number), float(number)), 1 - number / 8) for number in range(8)}
+    assert Forecast().promoted(rising, list(rising)) == {7, 0, 1}, "the end of the Pareto set, then by forecast"
+    more = rising | {8: arrival((9.0, 9.0), 0.5)}
+    assert Forecast().promoted(more, list(rising)) == {0, 1, 7}, "the end is of an earlier generation: the best by rank"
 
 
 def test_what_is_less_certain_continues():

@@ -239,7 +239,7 @@ BAD = [
     (
         "rounds: 200",
         "rounds: 200, rungs: {rule: best}",
-        'budget.rungs.rule: must be halving or extrapolation, got rule="best"',
+        'budget.rungs.rule: must be halving, extrapolation or forecast, got rule="best"',
     ),
     ("rounds: 200", "rounds: 200, rungs: {att: auto}", "budget.rungs.att: unknown key: did you mean at?"),
     ("rounds: 200", "rounds: 200, rungs: {at: 3}", "budget.rungs.at: must be auto or a list of increasing rounds"),

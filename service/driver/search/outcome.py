@@ -12,13 +12,14 @@ from driftline.study.spec import Study
 from driftline.wire.driver_messages import Released, TrialResult
 from driftline.wire.records import Values
 from service.driver.search.forecast import RATES
+from service.driver.search.rules import RULES
 from service.driver.search.study_rows import Row
 from trainers import cost_named
 
 
 def needed(study: Study) -> frozenset[str]:
     """The columns from which `trial_result` and prospects at rungs are computed."""
-    forecast = RATES if study.budget.rung_rule == "extrapolation" else ()
+    forecast = RATES if RULES[study.budget.rung_rule].looks_ahead else ()
     counters = cost_named(study.objective.cost).counters
     return frozenset({"round", "diverged", study.objective.quality, *counters, *forecast})
 

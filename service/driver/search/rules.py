@@ -1,6 +1,6 @@
 """The rules that decide which trials continue beyond a rung, as pure functions of the trials that have arrived there.
 
-*Halving* compares trials as they are, *extrapolation* what they may become (`forecast`).
+*Halving* compares trials as they are, *extrapolation* and *forecast* what they may become (forecast.py).
 """
 
 from __future__ import annotations
@@ -118,7 +118,45 @@ class Extrapolation:
         return at_ends | {number for share, number in ranked[:room] if -share >= self.least}
 
 
-RULES: dict[str, type[Halving] | type[Extrapolation]] = {"halving": Halving, "extrapolation": Extrapolation}
+@dataclass(frozen=True)
+class Forecast:
+    """Promotes a fixed share of each generation, rounded up: two thirds of it by final quality, the rest as halving.
+
+    The ends of the Pareto set come first, even beyond this share. Then come those whose curves are expected to end
+    best, then the best by their rank among all that have arrived. Trials that diverged or failed are never promoted.
+
+    Attributes:
+        factor: One trial in so many is promoted.
+    """
+
+    looks_ahead: ClassVar[bool] = True
+    factor: int = FACTOR
+
+    def promoted(self, arrived: Mapping[int, Arrival | None], own: Sequence[int]) -> set[int]:
+        """The ends of the Pareto set, those of the generation that are expected to end best, and the best by rank."""
+        finite = {number: arrival for number, arrival in sorted(arrived.items()) if arrival is not None}
+        numbers, members = list(finite), set(own)
+        places = -(-len(members) // self.factor)
+        some = _comparable(tuple(arrival.prospect for arrival in finite.values() if arrival.prospect is not None))
+        merits = {number: each.merits[-1] for number, each in zip(numbers, some, strict=True)}
+        ahead = sorted(
+            (number for number in numbers if number in members), key=lambda number: (-merits[number], number)
+        )
+        ranked, at_ends = _ranked(tuple(arrival.values for arrival in finite.values()))
+        extreme = {numbers[index] for index in at_ends} & members
+        order = [
+            *ahead[: max(1, round(2 * places / 3))],
+            *(numbers[index] for index in ranked if numbers[index] in members),
+        ]
+        others = [number for number in dict.fromkeys(order) if number not in extreme]
+        return {*extreme, *others[: max(places - len(extreme), 0)]}
+
+
+RULES: dict[str, type[Halving] | type[Extrapolation] | type[Forecast]] = {
+    "halving": Halving,
+    "extrapolation": Extrapolation,
+    "forecast": Forecast,
+}
 """The rules by name, as a study chooses one."""
 
 
@@ -142,6 +180,11 @@ def _ranked(values: tuple[Values, ...]) -> tuple[list[int], list[int]]:
     return select(values, len(values)), ends(values)
 
 
+def _comparable(prospects: tuple[Prospect, ...]) -> tuple[Prospect, ...]:
+    """These prospects on one scale."""
+    return prospects if all(each.logarithmic for each in prospects) else tuple(each.linear() for each in prospects)
+
+
 @lru_cache(maxsize=256)
 def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
     """Of each trial, the share of the expected frontier's area that it is expected to add. Needed again and again."""
@@ -149,7 +192,7 @@ def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
         return ()
     from scipy.special import ndtr  # slow to import
 
-    some = prospects if all(each.logarithmic for each in prospects) else tuple(each.linear() for each in prospects)
+    some = _comparable(prospects)
     first = min(each.costs[0] for each in some)
     grid = np.geomspace(first, max(each.costs[-1] for each in some), GRID)
     merits = np.stack([_at(grid, each.costs, each.merits, each.start) for each in some])
