@@ -27,6 +27,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 WORDS, VOCABULARY, TAGS = 20, 10_000, 500
+SETTLED_S = 3.0  # after which the checksum of a file is remembered
 FEW = 1000  # clients to compare a round with
 MODULE = f"""
 from torch import nn
@@ -68,51 +69,72 @@ class Peak:
             time.sleep(0.02)
 
 
-def start(path: str, rounds: int) -> dict[str, float]:
-    """One start in this process: processor seconds until the examples are there, until the model is, and of a round."""
-    import torch
-
-    from trainers.engine.packs.pack import Pack
-    from trainers.tasks import data
-    from trainers.trial.document import parse
-
-    torch.set_num_threads(1)
-    peak = Peak()
-    task = {
+def document(path: str) -> dict[str, Any]:
+    """The task."""
+    return {
         "name": "data",
         "path": path,
         "test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"},
         "classes": TAGS,
         "model": {"module": f"{Path(path).parent / 'tags.py'}:make"},
     }
-    began = time.process_time()
-    data.build(data.parse(task, "task"), "float32")
-    read = time.process_time()
+
+
+def pack(path: str) -> Any:
+    """A trial on the data, after its first round."""
+    from trainers.engine.packs.pack import Pack
+    from trainers.trial.document import parse
+
     trial = {
-        "task": task,
+        "task": document(path),
         "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 1.0, "local_steps": 10},
-        "rounds": rounds + 1,
+        "rounds": 10**4,
         "clients_per_round": 50,
         "batch_size": 16,
         "eval_every": 10**6,
     }
-    pack = Pack.from_spec(parse(trial), device="cpu")
-    ready = time.process_time()
-    pack.advance(1)
-    warm = time.process_time()
-    pack.advance(rounds)
-    return {
-        "read": read - began,
-        "model": ready - read,
-        "round": (time.process_time() - warm) / rounds,
-        "mib": peak.kib / 1024,
-    }
+    result = Pack.from_spec(parse(trial), device="cpu")
+    result.advance(1)
+    return result
 
 
-def measured(path: Path, cache: Path, rounds: int) -> dict[str, float]:
-    """`start` in a process of its own."""
-    command = [sys.executable, __file__, "--start", str(path), "--rounds", str(rounds)]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+def start(path: str) -> dict[str, float]:
+    """One start in this process: processor seconds until the examples are there, and until the first round is over."""
+    import torch
+
+    from trainers.tasks import data
+
+    torch.set_num_threads(1)
+    peak = Peak()
+    began = time.process_time()
+    data.build(data.parse(document(path), "task"), "float32")
+    read = time.process_time()
+    pack(path)
+    return {"read": read - began, "round": time.process_time() - read, "mib": peak.kib / 1024}
+
+
+def compare(paths: list[str], repeats: int) -> dict[str, float]:
+    """Rounds on the second data to those on the first, which take turns in this process: quartiles of the ratio."""
+    import torch
+
+    torch.set_num_threads(1)
+    packs = [pack(path) for path in paths]
+    ratios = []
+    for _ in range(repeats):
+        seconds = []
+        for one in packs:
+            began = time.process_time()
+            one.advance(2)
+            seconds.append(time.process_time() - began)
+        ratios.append(seconds[1] / seconds[0])
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
+    return {"low": low, "middle": middle, "high": high}
+
+
+def measured(folder: Path, *arguments: str) -> dict[str, float]:
+    """What a process of its own answers."""
+    command = [sys.executable, __file__, *arguments]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     answer: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
     return answer
@@ -123,27 +145,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--sentences", type=int, default=100, help="of each client")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=15, help="of the comparison of rounds")
     parser.add_argument("--folder", type=Path, help="for the data and the cache; default: a temporary one")
     parser.add_argument("--start", help=argparse.SUPPRESS)
+    parser.add_argument("--compare", nargs=2, help=argparse.SUPPRESS)
     given: Any = parser.parse_args()
-    if given.start:
-        print(json.dumps(start(given.start, given.rounds)))
+    if given.start or given.compare:
+        print(json.dumps(start(given.start) if given.start else compare(given.compare, given.repeats)))
         return
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         (folder / "tags.py").write_text(MODULE)
-        print("| clients | start | data s | model s | round ms | allocated MiB |\n|---|---|---|---|---|---|")
-        for clients in (FEW, given.clients):
-            path = folder / f"{clients}.npz"
-            write(path, clients, given.sentences)
+        print(
+            "| clients | start | data, CPU-s | model and first round, CPU-s | allocated, MiB |\n|---|---|---|---|---|"
+        )
+        paths = {clients: str(folder / f"{clients}.npz") for clients in (FEW, given.clients)}
+        for clients, path in paths.items():
+            write(Path(path), clients, given.sentences)
+            time.sleep(SETTLED_S)
             for which in ("first", "second"):
-                row = measured(path, folder / "cache", given.rounds)
-                print(
-                    f"| {clients} | {which} | {row['read']:.2f} | {row['model']:.2f} | {1000 * row['round']:.1f} "
-                    f"| {row['mib']:.0f} |",
-                    flush=True,
-                )
+                row = measured(folder, "--start", path)
+                cells = f"{row['read']:.2f} | {row['round']:.2f} | {row['mib']:.0f}"
+                print(f"| {clients:,} | {which} | {cells} |", flush=True)
+        ratio = measured(folder, "--repeats", str(given.repeats), "--compare", *paths.values())
+        print(f"\nround, of {given.clients:,} clients to {FEW:,}: {ratio['middle']:.3f}", end=" ")
+        print(f"(quartiles {ratio['low']:.3f} to {ratio['high']:.3f})")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pickle
 import struct
 import sys
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
+from trainers.data import table_cache, table_files
 from trainers.data.data_source import formats
 from trainers.data.formats.cifar_pickles import read as read_pickles
 from trainers.data.table_task import TableTask
@@ -242,6 +243,41 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather", "datasets"])
+def test_large_tables_are_read_chunk_by_chunk(
+    kind: str, own: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = own(kind)
+    whole = data.build(parsed(path), "float64")
+    table_cache._load.cache_clear()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(table_files, "_LARGE", 0)
+    read: list[Sequence[str]] = []
+
+    def noted(side: Any, names: Any, path: Path, place: str, wanted: Sequence[str]) -> Any:
+        read.append(wanted)
+        return original(side, names, path, place, wanted)
+
+    files = sys.modules[f"trainers.data.formats.{KINDS[kind][0]}"]._FILES
+    original = files._whole
+    monkeypatch.setattr(files, "_whole", noted)
+    streamed = data.build(parsed(path), "float64")
+    assert read == [["client"], ["client"]], "strings only"
+    for side in ("train", "test"):
+        for name in ("inputs", "targets", "offsets"):
+            np.testing.assert_array_equal(getattr(getattr(whole, side), name), getattr(getattr(streamed, side), name))
+    assert not list((tmp_path / "cache").rglob("*.*"))
+
+
+def test_a_missing_value_of_a_large_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "_LARGE", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    columns = pa.table({"x": [1.0] * 70_000 + [None], "label": [0, 1] * 35_000 + [0], "client": [1] * 70_001})
+    parquet.write_table(columns, tmp_path / "own.parquet")
+    message = refusal(tmp_path / "own.parquet", inputs=["x"])
+    assert 'column "x" must have a value in every row, got none in 1 of 70001 rows, first in row 70000' in message
+
+
 def resident(*, begin: bool = False) -> int:
     """Peak of this process's memory since `begin`, in KiB: that of libraries, too, which tracemalloc does not see."""
     if begin:
@@ -250,9 +286,15 @@ def resident(*, begin: bool = False) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_file_is_one_line_and_bounded_memory(kind: str, own: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "parquet streamed", "feather streamed", "datasets streamed"])
+def test_a_damaged_file_is_one_line_and_bounded_memory(
+    kind: str, own: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files are cut, or bytes changed; what is read all the same is read in no more memory than the whole file."""
+    kind, _, streamed = kind.partition(" ")
+    if streamed:
+        monkeypatch.setattr(table_files, "_LARGE", 0)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     name, _, _, keys = KINDS[kind]
     path = own(kind)
     settings = parsed(path, **keys)

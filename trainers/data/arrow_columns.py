@@ -50,6 +50,26 @@ class ArrowColumns:
             raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
 
 
+def array_of(chunk: Any) -> NDArray[Any]:
+    """A `pyarrow.Array` as an array.
+
+    Raises:
+        ValueError: it has missing values, or lists of different lengths.
+    """
+    import pyarrow as pa
+
+    return _array(pa.chunked_array([chunk]))
+
+
+def is_numeric(kind: Any) -> bool:
+    """Whether a type of Arrow is that of numbers, or of lists of them."""
+    import pyarrow as pa
+
+    while _is_list(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
 def block_size(path: Path) -> int:
     """Bytes of a text file, perhaps gzipped, that are parsed at once; a row must fit."""
     return min(_BLOCK, max(1, path.stat().st_size) * (_RATIO if path.suffix == ".gz" else 1) + 1)

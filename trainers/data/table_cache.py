@@ -65,7 +65,8 @@ def _load(
     if source.size < _KEPT:
         return read(source, names, test, labelling, path)
     facts = [None if one is None else asdict(one) for one in (names, test, labelling)]
-    key = cache.key("table", source.digest(), source.name, facts, _code(getattr(source.format, "__file__", None)))
+    code = _code(getattr(source.format, "__file__", None))
+    key = cache.key("table", source.digest(), source.name, type(labelling).__name__, facts, code)
     table = cache.entry(key, lambda folder: _write(folder, read(source, names, test, labelling, path)), _read)
     return read(source, names, test, labelling, path) if table is None else replace(table, key=key)
 

@@ -10,6 +10,9 @@ from trainers.data.arrow_columns import ArrowColumns, require_names, together
 from trainers.data.columns import Columns
 from trainers.data.damage import reading
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.data.streamed_columns import Chunks, StreamedColumns
+
+_LARGE = 32 * 2**20  # bytes of files of a side
 
 
 class TableFiles:
@@ -19,6 +22,7 @@ class TableFiles:
         endings: of the files' names.
         header: maps a file to the names of its columns.
         table: maps a file and the names of the columns to read to a `pyarrow.Table`.
+        chunks: reads a column chunk by chunk; None reads all files whole, however large.
     """
 
     def __init__(
@@ -26,8 +30,9 @@ class TableFiles:
         endings: tuple[str, ...],
         header: Callable[[Path], Sequence[str]],
         table: Callable[[Path, Sequence[str]], Any],
+        chunks: Chunks | None = None,
     ) -> None:
-        self.endings, self._header, self._table = endings, header, table
+        self.endings, self._header, self._table, self._chunks = endings, header, table, chunks
 
     def recognises(self, path: Path) -> bool:
         """Whether it is a file with such an ending, or a folder of them."""
@@ -54,15 +59,30 @@ class TableFiles:
         columns: dict[str, Columns] = {}
         for ending, side in found.items():
             plain = [name.removesuffix(ending) for name in wanted if name.endswith(ending)]
-            names, tables = self._names(side[0], path, place), []
-            for file in side:
-                with reading(title(file, path), place, _arrow().ArrowException):
-                    table = self._table(file, [name for name in names if name in plain])
-                    table.validate(full=True)
-                    tables.append(table)
-            with reading(path.name, place, _arrow().ArrowException):
-                columns[ending] = ArrowColumns(together(tables), names)
+            names = self._names(side[0], path, place)
+            if self._chunks is not None and sum(file.stat().st_size for file in side) >= _LARGE:
+                columns[ending] = self._streamed(side, names, path, place, self._chunks)
+            else:
+                columns[ending] = self._whole(side, names, path, place, [name for name in names if name in plain])
         return SideColumns(columns)
+
+    def _streamed(
+        self, side: Sequence[Path], names: Sequence[str], path: Path, place: str, chunks: Chunks
+    ) -> StreamedColumns:
+        _arrow()  # sets its allocator
+        return StreamedColumns(side, names, chunks, lambda name: self._whole(side, names, path, place, [name]))
+
+    def _whole(
+        self, side: Sequence[Path], names: Sequence[str], path: Path, place: str, wanted: Sequence[str]
+    ) -> ArrowColumns:
+        tables = []
+        for file in side:
+            with reading(title(file, path), place, _arrow().ArrowException):
+                table = self._table(file, wanted)
+                table.validate(full=True)
+                tables.append(table)
+        with reading(path.name, place, _arrow().ArrowException):
+            return ArrowColumns(together(tables), names)
 
     def _belongs(self, file: Path) -> bool:
         return file.name.endswith(self.endings)

@@ -39,7 +39,14 @@ def _table(path: Path, names: Sequence[str]) -> Any:
         return reader.read_all().select(list(names))
 
 
-_FILES = TableFiles((".arrow", ".feather"), _names, _table)
+def _chunks(path: Path, name: str) -> Iterator[Any]:
+    with _opened(path) as reader:
+        count = getattr(reader, "num_record_batches", None)  # of a file; a stream is iterated
+        for batch in reader if count is None else map(reader.get_batch, range(count)):
+            yield batch.column(name)
+
+
+_FILES = TableFiles((".arrow", ".feather"), _names, _table, _chunks)
 recognises = _FILES.recognises
 files = _FILES.files
 has_test = _FILES.has_test

@@ -5,7 +5,7 @@ Columns are numbers, strings, lists of one length, or images as the library data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,15 @@ def _table(path: Path, names: Sequence[str]) -> Any:
         return file.read(list(names), use_threads=False)
 
 
-_FILES = TableFiles((".parquet",), _names, _table)
+def _chunks(path: Path, name: str) -> Iterator[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=[name], use_threads=False):
+            yield batch.column(name)
+
+
+_FILES = TableFiles((".parquet",), _names, _table, _chunks)
 recognises = _FILES.recognises
 files = _FILES.files
 has_test = _FILES.has_test

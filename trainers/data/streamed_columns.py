@@ -1,0 +1,77 @@
+"""Columns of large files of tables, read chunk by chunk into a file in memory's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import cache
+from trainers.data.arrow_columns import ArrowColumns, array_of, is_numeric
+from trainers.data.damage import DAMAGE
+from trainers.data.tags import TagLists
+
+Chunks = Callable[[Path, str], Iterator[Any]]
+"""Maps a file and a column to its `pyarrow.Array`s, one after another."""
+
+
+class StreamedColumns:
+    """The columns of several files: numbers, and lists of them, never in memory as a whole.
+
+    A column of another type, that differs from file to file or is invalid is read whole, which also says what is wrong.
+
+    Args:
+        files: in order.
+        names: all columns.
+        chunks: reads a column of a file.
+        whole: maps a column to columns that hold it, read whole.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], names: Sequence[str], chunks: Chunks, whole: Callable[[str], ArrowColumns]
+    ) -> None:
+        self.names = names
+        self._files, self._chunks, self._whole = files, chunks, whole
+
+    def array(self, name: str, place: str) -> NDArray[Any]:
+        """A column."""
+        import pyarrow as pa
+
+        file = cache.unnamed()
+        if file is not None:
+            with file:
+                try:
+                    streamed = self._streamed(name, file)
+                except (*DAMAGE, pa.ArrowException):
+                    streamed = None
+            if streamed is not None:
+                return streamed
+        return self._whole(name).array(name, place)
+
+    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+        """A column of lists, or of text with a separator between its parts; None for other columns."""
+        return self._whole(name).lists(name, place, separator)
+
+    def _streamed(self, name: str, file: IO[bytes]) -> NDArray[Any] | None:
+        first: NDArray[Any] | None = None
+        rows = 0
+        for path in self._files:
+            for chunk in self._chunks(path, name):
+                if not is_numeric(chunk.type):
+                    return None
+                if not len(chunk):
+                    continue
+                chunk.validate(full=True)
+                array = array_of(chunk)
+                first = array[:1] if first is None else first
+                if array.dtype != first.dtype or array.shape[1:] != first.shape[1:]:
+                    return None
+                file.write(np.ascontiguousarray(array).data)
+                rows += len(array)
+        if first is None or not first.size:
+            return None
+        file.flush()
+        return np.memmap(file, first.dtype, "r", shape=(rows, *first.shape[1:]))
