@@ -8,7 +8,9 @@ import pytest
 import driftline
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
 from service.driver.job import PackJob
+from service.driver.programs.program_pack import ProgramPack
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import LocalStudies
 from tests.conftest import TESTS
@@ -87,6 +89,27 @@ def test_a_plain_torch_loop_is_tuned_as_a_function(tmp_path: Path, monkeypatch: 
     best = frontier.best()
     assert (best.label, best.hyperparameters["local_steps"]) == ("fedavg", 1)
     assert best.quality < 2.302
+
+
+def test_diloco_under_torchrun_goes_on_from_a_rung_to_the_bit(tmp_path: Path) -> None:
+    """Two processes that talk by gloo."""
+    study = Study.from_yaml(EXAMPLES / "diloco_torchrun.yaml")
+    values = {"inner_lr": 0.01, "outer_lr": 0.7, "outer_momentum": 0.9, "local_steps": 2}
+    document = trial_document(study, "diloco", [values], 0) | {"rounds": 3}
+
+    def run(name: str, saved: bytes | None = None, until: int | None = None) -> ProgramPack:
+        return ProgramPack(PackJob("pack", document, "", until=until, cpus=2, place=str(tmp_path / name)), saved)
+
+    whole, first = run("whole"), run("parts", until=1)
+    curve = [(line["round"], line["test_loss"]) for line in whole.advance()]
+    begun = first.advance()
+    second = run("parts", first.to_bytes())
+    assert [(line["round"], line["test_loss"]) for line in [*begun, *second.advance()]] == curve
+    assert [number for number, _ in curve] == [1, 2, 3]
+    assert curve[-1][1] < curve[0][1]
+    for pack in (whole, first, second):
+        assert pack.remark is None
+        pack.close()
 
 
 COUNTED = """
