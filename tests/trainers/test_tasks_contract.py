@@ -17,6 +17,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "digits": {"clients": 3, "partition": {"classes_per_client": 4}},
     "fashion": {"clients": 3, "partition": "by_label"},
     "mnist_by_writer": {"writers": 3, "test_writers": 2},
+    "omniglot": {"clients": 3, "episodes": {"ways": 2, "queries": 2, "test_clients": 2}, "model": "softmax"},
+    "sinusoids": {"clients": 3, "test_clients": 2},
     "linear_regression": {"clients": 3, "examples": [20, 30, 10], "dimension": 4},
     "text": {
         "sources": 3,
@@ -30,6 +32,7 @@ FILES = {
     "cifar": "cifar10_subset/cifar10_subset.npz",
     "fashion": "fashion_mnist_900/fashion_mnist_900.npz",
     "mnist_by_writer": "mnist_by_writer/mnist_by_writer.npz",
+    "omniglot": "omniglot/images_evaluation.npz",
     "text": "shakespeare/shakespeare_speeches.jsonl.gz",
 }
 MODELS: dict[str, Any] = {

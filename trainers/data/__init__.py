@@ -3,6 +3,8 @@
     federated, partitions  splits examples among clients; the partitions to choose from, by `partition_choice`
     client_shares          shares of the examples that clients get
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
+    table_split            which examples train and which test
+    episodes               few-shot tasks; `table_episodes` makes them from a user's data
     data_source, formats/  where the data are; one module for each format
     columns, table         columns of a format, checked; the examples in them; `column_choice` if none are named
     table_cache, cache     large tables, converted once and mapped; entries on disk that are made once

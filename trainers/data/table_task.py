@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import partition_choice, partitions
+from trainers.data import episodes, partition_choice, table_episodes
 from trainers.data.column_choice import choose_columns
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
+from trainers.data.episodes import Episodes
 from trainers.data.federated import (
     PARTITION_DOC,
     Federated,
@@ -27,9 +28,10 @@ from trainers.data.folder import VARIABLE
 from trainers.data.partitions import ClientRows, Rows
 from trainers.data.scaling import SCALES, fit
 from trainers.data.sides import TEST
-from trainers.data.table import Labelling, Table, TablePart
+from trainers.data.table import Labelling, Table
 from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
+from trainers.data.table_split import held_out_clients
 from trainers.data.table_targets import (
     KEYS_OF_TAGS,
     TABLE_KINDS,
@@ -42,12 +44,10 @@ from trainers.data.table_targets import (
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Examples, Problem
-from trainers.spelling import hint
 from trainers.target_kinds import KINDS
-from trainers.values import number, shown
+from trainers.values import shown
 
 _CLIENT = "client"
-_TEST_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,9 @@ class TableKeys(FederatedKeys):
     sha256: str | None = tunable(None, doc="of the file; another file is refused")
     clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is the natural one")
     partition: Any = tunable("natural", kind="any", doc=PARTITION_DOC)
+    episodes: Any = tunable(
+        None, kind="any", doc='{"ways": 5, "shots": 1, "queries": 15}: clients are few-shot tasks, drawn by split_seed'
+    )
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,13 @@ class _TestClientsKeys:
     clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
 
 
+@dataclass(frozen=True)
+class _TestClassesKeys:
+    """Classes for testing, beside episodes."""
+
+    classes: Any = tunable(kind="any", doc="labels of the held-out classes")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableTask(Federated):
     """A checked task.
@@ -125,6 +135,7 @@ class TableTask(Federated):
         scale: how inputs are scaled.
         sha256: hash of the data.
         path: dotted path of the task.
+        episodes: how classes become clients; None without few-shot tasks.
     """
 
     source: DataSource
@@ -135,6 +146,7 @@ class TableTask(Federated):
     scale: str
     sha256: str
     path: str
+    episodes: Episodes | None = None
 
 
 def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> TableTask:
@@ -157,6 +169,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     source = find(values["path"], _format(document), path, _test_path(document))
     if "format" in values:
         values["format"] = source.name
+    wanted = table_episodes.asked(values, document, kind, path)
     names, test_names = _names(values, source, path)
     refuse_keys_of_others(values, kind, path)
     given = labelling(values, kind, path)
@@ -169,25 +182,28 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     values["sha256"] = table.sha256
     classes = values["classes"] = _classes(table, values["classes"], path) if classified else None
     values["labels"] = None if table.labels is None else list(table.labels)
+    if wanted is None:
+        del values["episodes"]
     if kind != "tags":  # documents of other targets do not show them
         values = {key: value for key, value in values.items() if key not in KEYS_OF_TAGS}
     if table.tokens and values["scale"] != "none":
         place = join(path, "scale")
         raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
     labels = table.main.targets if classified else None
-    owners = table.main.clients
     if table.groups is not None:
         groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
         values["partition"] = {**values["partition"], "groups": groups}
-    rows, test = _held_out(values, table, labels, path)
-    parts, central = divide(values, Pool(labels, rows, owners, unnatural="data without a client column"), path)
+    parts, test, central = _clients(values, table, wanted, labels, path)
     tags = table.main.targets.shape[1] if kind == "tags" else 0
     if tags:
         values["at"] = at_of(values["at"], tags, path)
-        require_tags(table, rows, test, path)
+        require_tags(table, ClientRows.of(parts).rows, test, path)
     metrics = KINDS[kind].metrics if test else ()
     notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
-    if classes is not None:
+    if wanted is not None:
+        notes += table_episodes.notes(table, wanted, path)
+    elif classes is not None:
+        rows = parts.rows if central is None else np.concatenate([parts.rows, central])
         notes += class_notes(table, classes, rows, test, path)
     return TableTask(
         document={"name": document["name"], **values},
@@ -205,7 +221,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         whole=values["scale"] == "none" and table.main.inputs.dtype.kind in WHOLE,
         notes=tuple(notes),
         kind=kind,
-        outputs=classes or math.prod(table.main.targets.shape[1:]),
+        outputs=wanted.ways if wanted is not None else classes or math.prod(table.main.targets.shape[1:]),
         source=source,
         names=names,
         test_names=test_names,
@@ -214,6 +230,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         scale=values["scale"],
         sha256=table.sha256,
         path=path,
+        episodes=wanted,
     )
 
 
@@ -247,7 +264,8 @@ def build(settings: TableTask, dtype: str) -> Problem:
     if table.sha256 != settings.sha256:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
     held_out = table.main if table.test is None else table.test
-    counts = {name: count for name, count in (("classes", settings.classes), ("vocabulary", table.tokens)) if count}
+    classes = settings.classes if settings.episodes is None else settings.episodes.ways
+    counts = {name: count for name, count in (("classes", classes), ("vocabulary", table.tokens)) if count}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
     def of(side: str, groups: Sequence[Rows]) -> Examples:
@@ -261,7 +279,13 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
         as_they_are = scale is None and (whole or part.inputs.dtype == dtype)
         change = None if as_they_are else [dtype, None if scale is None else scale.digest]
-        return examples(groups, lambda rows: in_order(table, side, rows, some, change), part.targets, settings.kind)
+
+        def inputs(rows: Rows) -> NDArray[Any]:
+            return in_order(table, side, rows, some, change)
+
+        if settings.episodes is not None:
+            return episodes.examples(groups, inputs, settings.episodes)
+        return examples(groups, inputs, part.targets, settings.kind)
 
     tested = "main" if table.test is None else "test"
     problem = Problem(
@@ -273,6 +297,18 @@ def build(settings: TableTask, dtype: str) -> Problem:
     )
     forget(table)
     return problem
+
+
+def _clients(
+    values: dict[str, Any], table: Table, wanted: Episodes | None, labels: Rows | None, path: str
+) -> tuple[ClientRows, Sequence[Rows], Rows | None]:
+    """(rows of each client, rows of each test client, rows of the server or None)."""
+    if wanted is not None:
+        return *table_episodes.split(values, table, wanted, path), None
+    rows, test = held_out_clients(values, table, labels, path)
+    pool = Pool(labels, rows, table.main.clients, unnatural="data without a client column")
+    parts, central = divide(values, pool, path)
+    return parts, test, central
 
 
 def _format(document: Mapping[str, Any]) -> Any:
@@ -306,6 +342,9 @@ def _names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names
     if not isinstance(test, Mapping):
         raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
     names = Names(inputs, values["targets"], client, optional)
+    if "classes" in test and values["episodes"] is not None:
+        values["test"] = check(_TestClassesKeys, test, place)
+        return names, None
     if "clients" in test:
         values["test"] = check(_TestClientsKeys, test, place)
         return names, None
@@ -344,66 +383,3 @@ def _classes(table: Table, given: int | None, path: str) -> int:
         place = join(path, "targets")
         raise SpecError(f"{place} must hold at least two classes, got one: give classes if there are more", place)
     return largest + 1
-
-
-def _held_out(values: dict[str, Any], table: Table, labels: Rows | None, path: str) -> tuple[Rows, Sequence[Rows]]:
-    """(rows for training, rows of each test client)."""
-    owners, everything = table.main.clients, np.arange(len(table.main.targets))
-    if table.test is not None:
-        return everything, _grouped(np.arange(len(table.test.targets)), table.test.clients)
-    if table.mask is not None:
-        return everything[~table.mask], _grouped(everything[table.mask], owners)
-    if isinstance(values["test"], Mapping):
-        held_out = _test_clients(
-            values["test"]["clients"], table.main, values["split_seed"], join(path, "test.clients")
-        )
-        return everything[~held_out], _grouped(everything[held_out], owners)
-    fraction = values["test_fraction"]
-    if fraction is None:
-        fraction = values["test_fraction"] = _TEST_FRACTION
-    if not fraction:
-        return everything, ()
-    seed = values["split_seed"]
-    if values["partition"] == "natural" and owners is not None:
-        test, rest = partitions.of_each(owners, fraction, seed)
-    else:
-        groups = np.zeros(len(everything), np.int64) if labels is None else labels
-        test, rest = partitions.stratified(groups, fraction, seed)
-    if not len(test) or not len(rest):
-        place = join(path, "test_fraction")
-        raise SpecError(
-            f"{place} must set an example aside and leave one, got test_fraction={shown(fraction)} of "
-            f"{len(everything)} examples (each client keeps at least one)",
-            place,
-        )
-    return rest, _grouped(test, owners)
-
-
-def _test_clients(wanted: Any, part: TablePart, seed: int, place: str) -> NDArray[np.bool_]:
-    """(examples,) True for the examples of the clients for testing."""
-    if part.clients is None:
-        raise SpecError(f"{place} must be left out of data without a client column, got clients={shown(wanted)}", place)
-    people = len(part.people)
-    if isinstance(wanted, list | tuple):
-        names = [str(name) for name in wanted]
-        known = part.people.astype(str)
-        for name in names:
-            if name not in known:
-                raise SpecError(f"{place}: no client {shown(name)}: {hint(name, known.tolist())}", place)
-        chosen = np.flatnonzero(np.isin(known, names))
-    else:
-        fraction = number(wanted, place)
-        if not 0 < fraction < 1:
-            raise SpecError(f"{place} must be in (0, 1), or a list of names, got clients={shown(wanted)}", place)
-        chosen = partitions.choose(np.arange(people), round(fraction * people), seed)
-    if not 0 < len(chosen) < people:
-        raise SpecError(
-            f"{place} must set a client aside and leave one, got clients={shown(wanted)} of {people}", place
-        )
-    return np.isin(part.clients, chosen)
-
-
-def _grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:
-    if owners is None:
-        return (rows,)
-    return partitions.natural(owners[rows]).within(rows)

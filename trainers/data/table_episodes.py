@@ -1,0 +1,115 @@
+"""Few-shot tasks from a user's data: which keys go with them, which classes are held out, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainers.data import episodes, partitions
+from trainers.data.episodes import CLIENTS, Episodes
+from trainers.data.partitions import ClientRows, Rows
+from trainers.data.table import Table
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+from trainers.values import shown
+
+_TEST_FRACTION = 0.2
+
+
+def asked(values: dict[str, Any], document: Mapping[str, Any], kind: str, path: str) -> Episodes | None:
+    """The episodes that a document asks for, with the keys that they determine filled in; None without them.
+
+    Raises:
+        SpecError: they are invalid, or do not go with other keys.
+    """
+    place = join(path, "episodes")
+    if values["episodes"] is None:
+        return None
+    if kind != "classes":
+        raise SpecError(f"{place} must be left out for {kind}: tasks are made of classes", place)
+    wanted = episodes.checked(values["episodes"], place)
+    for key, allowed in (("client", (None, "client")), ("partition", ("natural",)), ("central", (None,))):
+        if key in document and values[key] not in allowed:
+            own = join(path, key)
+            raise SpecError(f"{own} must be left out beside episodes, whose clients are tasks, got {key}", own)
+    values["episodes"], values["client"] = wanted.to_json(), None
+    values["clients"] = values["clients"] or CLIENTS
+    return wanted
+
+
+def split(values: dict[str, Any], table: Table, wanted: Episodes, path: str) -> tuple[ClientRows, Sequence[Rows]]:
+    """(rows of each training task, rows of each test task), of different classes.
+
+    Args:
+        values: checked values of the document; test_fraction and test are overwritten with their resolved values.
+        table: the examples.
+        wanted: what a task is made of.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: there are too few classes, or a class is on both sides.
+    """
+    episodes.require_room(wanted, values["clients"], table.main.inputs.shape[1:], path)
+    place, seed = join(path, "episodes"), values["split_seed"]
+    labels, everything = table.main.targets, np.arange(len(table.main.targets))
+    tested, train, test = labels, everything, everything[:0]
+    if table.test is not None:
+        tested, test = table.test.targets, np.arange(len(table.test.targets))
+    elif table.mask is not None:
+        train, test = everything[~table.mask], everything[table.mask]
+    else:
+        held_out = np.isin(labels, _classes(values, table, path))
+        train, test = everything[~held_out], everything[held_out]
+    if len(both := np.intersect1d(labels[train], tested[test])):
+        own = join(path, "test")
+        raise SpecError(f"{own} must have other classes than training, got class {_named(table, int(both[0]))}", own)
+    own_seed, test_seed = episodes.seeds(seed)
+    parts = episodes.draw(labels, train, wanted, values["clients"], own_seed, place)
+    if not len(test):
+        return parts, ()
+    return parts, episodes.draw(tested, test, wanted, wanted.test_clients, test_seed, join(path, "test"))
+
+
+def notes(table: Table, wanted: Episodes, path: str) -> Iterator[str]:
+    """Classes that have too few examples."""
+    sides = [("targets", table.main), *([] if table.test is None else [("test", table.test)])]
+    for key, part in sides:
+        if few := episodes.left_out(part.targets, np.arange(len(part.targets)), wanted):
+            yield (
+                f"{join(path, key)}: {few} classes have fewer than shots + queries = {wanted.each} examples: no task "
+                "has them"
+            )
+
+
+def _classes(values: dict[str, Any], table: Table, path: str) -> Rows:
+    """The class numbers that are held out of one set of examples."""
+    present = np.unique(table.main.targets)
+    test, place = values["test"], join(path, "test")
+    if test is not None:
+        if "classes" not in test:
+            raise SpecError(
+                f'{place} must hold out classes beside episodes, as {{"classes": [..]}}, got test={shown(test)}', place
+            )
+        place = join(place, "classes")
+        given = test["classes"]
+        if not isinstance(given, list | tuple) or not given:
+            raise SpecError(f"{place} must be a list of labels, got classes={shown(given)}", place)
+        numbers = {_label(table, int(number)): int(number) for number in present}
+        for label in given:
+            if type(label) not in (str, int) or label not in numbers:
+                raise SpecError(f"{place}: no class {shown(label)} in the data", place)
+        return np.unique([numbers[label] for label in given])
+    fraction = values["test_fraction"]
+    if fraction is None:
+        fraction = values["test_fraction"] = _TEST_FRACTION
+    return partitions.choose(present, round(fraction * len(present)), values["split_seed"])
+
+
+def _label(table: Table, number: int) -> Any:
+    return number if table.labels is None else table.labels[number]
+
+
+def _named(table: Table, number: int) -> str:
+    return shown(_label(table, number))

@@ -1,0 +1,94 @@
+"""Which of a user's examples are for training, and which test clients have the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import partitions
+from trainers.data.partitions import Rows
+from trainers.data.table import Table, TablePart
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+from trainers.spelling import hint
+from trainers.values import number, shown
+
+_TEST_FRACTION = 0.2
+
+
+def held_out_clients(
+    values: dict[str, Any], table: Table, labels: Rows | None, path: str
+) -> tuple[Rows, Sequence[Rows]]:
+    """(rows for training, rows of each test client).
+
+    Args:
+        values: checked values of the document; test_fraction is overwritten with its resolved value.
+        table: the examples.
+        labels: (examples of table.main,) their classes; None for other targets.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: nothing would be left for training or for testing, or there are no such clients.
+    """
+    owners, everything = table.main.clients, np.arange(len(table.main.targets))
+    if table.test is not None:
+        return everything, _grouped(np.arange(len(table.test.targets)), table.test.clients)
+    if table.mask is not None:
+        return everything[~table.mask], _grouped(everything[table.mask], owners)
+    if isinstance(values["test"], Mapping):
+        held_out = _test_clients(
+            values["test"]["clients"], table.main, values["split_seed"], join(path, "test.clients")
+        )
+        return everything[~held_out], _grouped(everything[held_out], owners)
+    fraction = values["test_fraction"]
+    if fraction is None:
+        fraction = values["test_fraction"] = _TEST_FRACTION
+    if not fraction:
+        return everything, ()
+    seed = values["split_seed"]
+    if values["partition"] == "natural" and owners is not None:
+        test, rest = partitions.of_each(owners, fraction, seed)
+    else:
+        groups = np.zeros(len(everything), np.int64) if labels is None else labels
+        test, rest = partitions.stratified(groups, fraction, seed)
+    if not len(test) or not len(rest):
+        place = join(path, "test_fraction")
+        raise SpecError(
+            f"{place} must set an example aside and leave one, got test_fraction={shown(fraction)} of "
+            f"{len(everything)} examples (each client keeps at least one)",
+            place,
+        )
+    return rest, _grouped(test, owners)
+
+
+def _test_clients(wanted: Any, part: TablePart, seed: int, place: str) -> NDArray[np.bool_]:
+    """(examples,) True for the examples of the clients for testing."""
+    if part.clients is None:
+        raise SpecError(f"{place} must be left out of data without a client column, got clients={shown(wanted)}", place)
+    people = len(part.people)
+    if isinstance(wanted, list | tuple):
+        names = [str(name) for name in wanted]
+        known = part.people.astype(str)
+        for name in names:
+            if name not in known:
+                raise SpecError(f"{place}: no client {shown(name)}: {hint(name, known.tolist())}", place)
+        chosen = np.flatnonzero(np.isin(known, names))
+    else:
+        fraction = number(wanted, place)
+        if not 0 < fraction < 1:
+            raise SpecError(f"{place} must be in (0, 1), or a list of names, got clients={shown(wanted)}", place)
+        chosen = partitions.choose(np.arange(people), round(fraction * people), seed)
+    if not 0 < len(chosen) < people:
+        raise SpecError(
+            f"{place} must set a client aside and leave one, got clients={shown(wanted)} of {people}", place
+        )
+    return np.isin(part.clients, chosen)
+
+
+def _grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:
+    if owners is None:
+        return (rows,)
+    return partitions.natural(owners[rows]).within(rows)
