@@ -7,6 +7,7 @@
     central_data    the server's own loss, for mixed federated learning
     central_branch  the server's branch of a round, and the merge of both branches
     role_optimizer  an optimizer with its settings, in a role of the trial
+    quantised       what clients return, in whole numbers of few bits
     counters        counts communication and gradients
 
 Imports local, batches and oracles.
