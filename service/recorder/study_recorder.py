@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from driftline.backoff import pauses
@@ -27,7 +27,7 @@ from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
 from driftline.wire.ids import holder
-from driftline.wire.records import StudyRecord, TrialRecord
+from driftline.wire.records import TRIAL_FINISHED, StudyRecord, TrialRecord
 from service.recorder.bulk_runs import WholeRun
 from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view, trials_view
 from service.recorder.curve_rows import metric_name, rows, totals
@@ -49,7 +49,7 @@ from service.recorder.run_contents import (
 from service.recorder.study_artifacts import StudyArtifacts, first_line
 from service.recorder.tracking import Row, Tracking, connect
 from service.sqlite_address import shown_address
-from service.store.recorder_state import Recorded
+from service.store.recorder_state import Recorded, Unrecorded
 from service.store.store import Store
 from service.store.stored_studies import Glance
 
@@ -64,6 +64,7 @@ KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Tag of experiments with which MLflow leaves out pages that are not for training."""
 
 _CURVES_AT_ONCE = 50
+_BEGUN = "begun"  # kind of what is recorded before anything is in MLflow
 _STATUS = {**dict.fromkeys(("COMPLETE", "STOPPED", "DIVERGED"), "FINISHED"), "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 
@@ -182,7 +183,7 @@ class Recorder:
     def files(self) -> dict[str, bytes]:
         """The study's result files, by name; made once for each version of the study."""
         study = self._store.studies.get(self._study_id)
-        return self._files(self._result(study, self._store.trials.find(self._study_id)))
+        return self._files(self._result(study))
 
     def link(self) -> MlflowLink | None:
         """How to open the study in MLflow; None until it is there."""
@@ -192,44 +193,48 @@ class Recorder:
         return None
 
     def _write(self, study: StudyRecord) -> bool:
-        trials = self._store.trials.find(self._study_id)
-        known = {(entry.kind, entry.key): entry for entry in self._store.recorder_state.read(self._study_id)}
-        if not known:  # from now on MLflow may have something to delete with the study
-            self._store.recorder_state.write(self._study_id, Recorded("begun", "", ""))
+        state = self._store.recorder_state
+        if not state.read(self._study_id, _BEGUN):  # from now on MLflow may have something to delete with the study
+            state.write(self._study_id, Recorded(_BEGUN, "", ""))
         labels, runs = self._open(study)
-        if not any(runs.has(entry.run_id) or labels.has(entry.run_id) for entry in known.values()):
-            known = {}  # MLflow's database is new: write everything again
+        known = {(entry.kind, entry.key): entry for entry in state.read(self._study_id, but="trial")}
         if ("experiment", "trials") not in known:
             entries = (("labels", labels.experiment_id), ("trials", runs.experiment_id))
-            self._store.recorder_state.write(
-                self._study_id, *(Recorded("experiment", key, number) for key, number in entries)
-            )
+            state.write(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
         self._tell_link(study, labels)
         wrote = 0
-        due = [trial for trial in trials if self._due(trial, known.get(("trial", trial.id)))]
+        due = [trial for trial in state.unrecorded(self._study_id) if self._due(trial)]
         for start in range(0, len(due), _CURVES_AT_ONCE):
             part = due[start : start + _CURVES_AT_ONCE]
-            written = self._some(runs, study, part, known)
+            written = self._some(runs, study, {trial.trial: trial.entry for trial in part})
             wrote += written
             if written < len(part):
                 return wrote > 0
-        refresh = not labels.shows(study_key(study)) or self._refresh_due(study, trials, known)
+        refresh = not labels.shows(study_key(study)) or self._refresh_due(study, known)
         if refresh and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
             return wrote > 0  # a refresh costs as much as dozens of trials
         if refresh:
-            self._refresh(labels, runs, study, trials)
+            self._refresh(labels, runs, study)
             wrote += 1
         self._written = (study.version, study.state)
-        if self._artifacts.put(labels, lambda: self._files(self._result(study, trials))):
+        if self._artifacts.put(labels, lambda: self._files(self._result(study))):
             self._shown = self._written
+            if not study.finished:  # the next result is computed from everything again
+                self._latest = None
         return wrote > 0
 
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
         if self._labels is None or self._trials is None:
             client, (labels, trials) = self._connect(self._uri), experiments(study.name, study.id)
             tags = {STUDY_TAG: study.id, **KIND}
-            self._labels = Tracking(client, labels, self._artifact_root, tags)
-            self._trials = Tracking(client, trials, self._artifact_root, tags)
+            opened = (
+                Tracking(client, labels, self._artifact_root, tags),
+                Tracking(client, trials, self._artifact_root, tags),
+            )
+            entries = self._store.recorder_state.read(self._study_id)
+            if not any(tracking.has(entry.run_id) for entry in entries for tracking in opened):
+                self._store.recorder_state.clear(self._study_id, {_BEGUN})  # MLflow's database is new: write all again
+            self._labels, self._trials = opened
         return self._labels, self._trials
 
     def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
@@ -239,23 +244,24 @@ class Recorder:
         if study.mlflow_url != url:
             self._store.studies.set_mlflow_url(self._study_id, url)
 
-    def _due(self, trial: TrialRecord, entry: Recorded | None) -> bool:
+    def _due(self, trial: Unrecorded) -> bool:
         """Whether a trial has something new to show: it has ended (again), or done twice the rounds shown."""
-        if trial.finished:
-            return entry is None or entry.version != _end(trial)
+        if trial.ended:
+            return True
         now = time.monotonic()
-        since = self._touched.setdefault(trial.id, now)
-        shown = entry.rounds if entry is not None else 0
+        since = self._touched.setdefault(trial.trial, now)
+        shown = trial.entry.rounds if trial.entry is not None else 0
         return trial.rounds_done >= max(2 * shown, 1) and now - since >= LIVE_AFTER_S
 
-    def _some(
-        self,
-        runs: Tracking,
-        study: StudyRecord,
-        trials: Sequence[TrialRecord],
-        known: Mapping[tuple[str, str], Recorded],
-    ) -> int:
-        """Write these trials; returns how many were written, fewer than all if the lease was lost."""
+    def _some(self, runs: Tracking, study: StudyRecord, entries: Mapping[str, Recorded | None]) -> int:
+        """Write some trials; returns how many were written, fewer than all if the lease was lost.
+
+        Args:
+            runs: The experiment of the trials.
+            study: The study.
+            entries: What was recorded about each of them, by trial id.
+        """
+        trials = self._store.trials.find(self._study_id, ids=list(entries))
         curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
         read = {trial.id: TrialCurve.from_record(trial, curves[trial.id]) for trial in trials}
         objective = study.study.objective
@@ -274,7 +280,7 @@ class Recorder:
                     continue
                 if not self._lease():
                     break
-                shown.append(self._trial(runs, study, trial, read[trial.id], known.get(("trial", trial.id))))
+                shown.append(self._trial(runs, study, trial, read[trial.id], entries[trial.id]))
                 self._touched[trial.id] = time.monotonic()
         finally:
             if shown:
@@ -308,18 +314,16 @@ class Recorder:
             status=_STATUS[trial.state],
         )
 
-    def _refresh_due(
-        self, study: StudyRecord, trials: Sequence[TrialRecord], known: Mapping[tuple[str, str], Recorded]
-    ) -> bool:
+    def _refresh_due(self, study: StudyRecord, known: Mapping[tuple[str, str], Recorded]) -> bool:
         """Whether to write labels and artifacts: at first, when the finished trials have doubled, and at the end."""
         if study.finished:
             ended = known.get(("ended", ""))
             return ended is None or ended.version != study.version
         entry = known.get(("study", ""))
-        return entry is None or sum(trial.finished for trial in trials) >= max(2 * entry.rounds, 1)
+        return entry is None or _finished(study) >= max(2 * entry.rounds, 1)
 
-    def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
-        result = self._result(study, trials)
+    def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord) -> None:
+        result = self._result(study)
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
         key = study_key(study)
@@ -354,7 +358,7 @@ class Recorder:
             labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
             for experiment in (labels, runs):
                 experiment.keep_one_each()
-        finished = sum(trial.finished for trial in trials)
+        finished = _finished(study)
         entries = [Recorded("study", "", study_run, study.version, finished)]
         if study.finished:
             entries.append(Recorded("ended", "", study_run, study.version, finished))
@@ -363,9 +367,11 @@ class Recorder:
         self._store.recorder_state.write(self._study_id, *entries)
         self._refreshed = time.monotonic()
 
-    def _result(self, study: StudyRecord, trials: Sequence[TrialRecord]) -> StudyResult:
+    def _result(self, study: StudyRecord) -> StudyResult:
         """The result of this version of the study."""
         if self._latest is None or self._latest[:2] != (study.version, study.state):
+            self._latest = None  # two results of a large study would take the memory twice
+            trials = self._store.trials.find(self._study_id)
             result = study_result(study, trials, self._store.curves.arrays(self._study_id))
             self._latest = (study.version, study.state, result, {})
         return self._latest[2]
@@ -447,6 +453,12 @@ def _recorded(trial: TrialRecord, run_id: str, curve: TrialCurve) -> Recorded:
 def _end(trial: TrialRecord) -> int:
     """Which end of a trial this is: its attempt, which is larger when a retried trial ends again."""
     return max(trial.attempt, 1)
+
+
+def _finished(study: StudyRecord) -> int:
+    """How many trials of a study have ended."""
+    counts = [count for label in study.progress.values() for count in (label.search, label.confirmation)]
+    return sum(number for count in counts for state, number in count.items() if state in TRIAL_FINISHED)
 
 
 def _milliseconds(moment: Any) -> int:

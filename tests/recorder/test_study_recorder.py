@@ -212,9 +212,7 @@ def test_marks_of_the_frontier_follow_it_and_only_changes_are_written(client: An
         assert {key for key in ids if client.get_run(ids[key]).data.metrics.get("on_frontier", 0) > 0} == set(keys)
 
 
-def test_repeating_changes_nothing(
-    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
     writer = recorder(store, study, uri, tmp_path)
     assert writer.sync()
@@ -222,7 +220,7 @@ def test_repeating_changes_nothing(
     assert not writer.sync()
     assert recorder(store, study, uri, tmp_path).finish()
     assert shown(client) == before
-    monkeypatch.setattr(store.recorder_state, "read", lambda *_: [])  # what has been written is forgotten
+    store.recorder_state.clear(study.id, ())  # what has been written is forgotten
     assert recorder(store, study, uri, tmp_path).sync()  # it writes all of it again
     assert shown(client) == before
 
@@ -453,6 +451,8 @@ def test_a_new_mlflow_database_is_filled_again(store: Store, uri: str, tmp_path:
     shutil.copy(migrated, tmp_path / "other.db")
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert recorder(store, study, other, tmp_path).finish()
+    (labels,) = (entry.run_id for entry in store.recorder_state.read(study.id, "experiment") if entry.key == "labels")
+    assert connect(other).get_experiment(labels).name == f"digits {study.id[-6:]}"
     assert len(shown(connect(other))[f"digits {study.id[-6:]} trials"][1]) == 6
     tags = {name: kinds for name, (kinds, _) in shown(connect(uri)).items()}
     assert {name: kinds for name, (kinds, _) in shown(connect(other)).items()} == tags

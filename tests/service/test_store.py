@@ -8,12 +8,12 @@ import pytest
 from driftline.errors import InvalidSpec, NotFound
 from driftline.wire.access import Quota
 from driftline.wire.driver_messages import NewTrial, TrialResult
-from service.store.recorder_state import Recorded
+from service.store.recorder_state import Recorded, Unrecorded
 from service.store.store import Store
 from tests.waiting import together
 
 from .conftest import Clock, new_trials
-from .store_setup import driven, make, report
+from .store_setup import complete, driven, make, report
 
 
 def test_recorder_state(store: Store) -> None:
@@ -26,8 +26,29 @@ def test_recorder_state(store: Store) -> None:
     ]
     assert store.recorder_state.read(study, "study") == [Recorded("study", "", "run-0", 3, 0)]
     assert store.recorder_state.read(other) == []
-    with pytest.raises(NotFound):
-        store.recorder_state.write("no", Recorded("study", "", "r"))
+    assert store.recorder_state.read(study, but="study") == [Recorded("trial", "a", "run-1", 5, 20)]
+    store.recorder_state.clear(study, {"study"})
+    assert store.recorder_state.read(study) == [Recorded("study", "", "run-0", 3, 0)]
+    for change in (
+        lambda: store.recorder_state.write("no", Recorded("study", "", "r")),
+        lambda: store.recorder_state.clear("no", ()),
+    ):
+        with pytest.raises(NotFound):
+            change()
+
+
+def test_unrecorded_trials_run_or_ended_otherwise_than_recorded(store: Store) -> None:
+    study, attempt, (first, second, _) = driven(store, 3)
+    state = store.recorder_state
+    assert state.unrecorded(study) == []
+    store.trials.start_pack(study, attempt, "p1", [first, second])
+    store.curves.report(study, report(attempt, first, range(4)))
+    assert state.unrecorded(study) == [Unrecorded(first, False, 3, None), Unrecorded(second, False, 3, None)]
+    store.trials.finish(study, attempt, [complete(first)])
+    state.write(study, entry := Recorded("trial", first, "run-1", 0, 2))  # it ran when it was recorded
+    assert state.unrecorded(study)[0] == Unrecorded(first, True, 3, entry)
+    state.write(study, Recorded("trial", first, "run-1", store.trials.get(study, first).attempt, 3))
+    assert [one.trial for one in state.unrecorded(study)] == [second]
 
 
 def test_locks_expire_and_are_renewed(store: Store, clock: Clock) -> None:
