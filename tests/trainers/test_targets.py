@@ -294,6 +294,12 @@ def test_all_oracles_train_the_same_model(tmp_path: Path, model: Any, kind: str,
         }
 
 
+def test_tag_regression_for_stack_overflow_has_the_published_number_of_parameters() -> None:
+    """Of Reddi et al. 2021: 10,000 words, 500 tags."""
+    few = Examples(np.zeros((2, 10_000), np.float32), np.zeros((2, 500), bool), np.array([0]), np.array([2]), "tags")
+    assert models()["logistic"].build(Problem("", few), torch.float32, torch.device("cpu")).layout.count == 5_000_500
+
+
 def test_train_accuracy_is_that_of_all_training_data() -> None:
     task = {"name": "digits", "clients": 5, "model": "softmax"}
     lines = lines_of(trial(task, report=["train_accuracy", "macro_f1"], batch_size=20))

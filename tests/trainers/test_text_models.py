@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ CPU = torch.device("cpu")
 TOKENS, CONTEXT = 23, 12
 MODELS: dict[str, tuple[Any, dict[str, int]]] = {
     "transformer": (transformer, {"width": 16, "depth": 2, "heads": 2}),
-    "lstm": (lstm, {"embedding": 5, "width": 12, "depth": 2}),
+    "lstm": (lstm, {"embedding": 5, "width": 12, "depth": 2, "projection": 7}),
 }
 # torch has no batching rule for these on a CPU, and says so
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -49,9 +50,24 @@ def test_parameters_of_transformers(width: int, depth: int, heads: int) -> None:
 
 @pytest.mark.parametrize(("embedding", "width", "depth"), [(5, 12, 1), (8, 256, 2), (3, 7, 3)])
 def test_parameters_of_lstms(embedding: int, width: int, depth: int) -> None:
-    count = network("lstm", embedding=embedding, width=width, depth=depth).layout.count
+    count = network("lstm", embedding=embedding, width=width, depth=depth, projection=0).layout.count
     layers = 4 * width * (embedding + width + 2) + (depth - 1) * 4 * width * (2 * width + 2)
     assert count == TOKENS * embedding + layers + TOKENS * (width + 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "classes", "published", "second_biases"),
+    [
+        ({}, 90, 820_522, 2 * 4 * 256),  # Shakespeare, Reddi et al. 2021; TensorFlow has one bias a gate
+        ({"embedding": 96, "width": 670, "depth": 1, "projection": 96}, 10_004, 4_050_748, 4 * 670),  # Stack Overflow
+    ],
+)
+def test_lstms_of_papers_have_their_numbers_of_parameters(
+    settings: dict[str, int], classes: int, published: int, second_biases: int
+) -> None:
+    given = replace(problem(), model_settings={"classes": classes, **settings})
+    with torch.device("meta"):
+        assert lstm.build(given, torch.float32, torch.device("meta")).layout.count == published + second_biases
 
 
 @pytest.mark.parametrize("name", MODELS)
