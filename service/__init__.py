@@ -25,6 +25,7 @@ changes that study's trials, and it talks only to the API, with a token for that
     child_environment     the environment of child processes, without secrets
     code_digest           whether processes run the same code
     known_versions        versions of libraries that shortcuts through their private parts know
+    name_patterns         names that an operator allows
     cores                 how many CPU cores a process may use
     confined              runs code of plug-ins without access to files, sockets and processes
     garbage               how often Python looks for garbage

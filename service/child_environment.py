@@ -6,6 +6,10 @@ A list of what is kept cannot forget a secret that somebody puts into the servic
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
+
+SECRET = "DRIFTLINE_SECRET_"
+"""Begins the names under which a service gives workers the secrets of its studies' programs."""
 
 _KEPT = frozenset(
     {
@@ -33,3 +37,18 @@ def child_environment(environ: Mapping[str, str], *, more: Collection[str] = ())
     families = (*_FAMILIES, *(name for name in more if name.endswith("_")))
     kept = _KEPT.union(more)
     return {name: value for name, value in environ.items() if name in kept or name.startswith(families)}
+
+
+def program_environment(program: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a study's program: without tokens of Driftline, Ray or a storage.
+
+    Args:
+        program: The program, as in a study's document. Without a folder of its own it is that of a service, where its
+            secrets are all variables that begin with `SECRET`.
+        environ: The environment of the worker.
+    """
+    named = {name: name for name in program.get("secrets", ()) if name in environ}
+    if not program["folder"]:
+        named = {name.removeprefix(SECRET): name for name in environ if name.startswith(SECRET)}
+    secrets = {name: environ[source] for name, source in named.items()}
+    return {**child_environment(environ), **secrets, **program.get("env", {})}

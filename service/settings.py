@@ -38,8 +38,12 @@ def _switch(text: str) -> bool:
     return text == "true"
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def _networks(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = _words(text)
     for name in names:
         try:
             ipaddress.ip_network(name)
@@ -126,6 +130,16 @@ class ServiceSettings(BaseModel):
     )
     programs: Annotated[bool, BeforeValidator(_switch)] = Field(
         False, description="whether studies may have [programs of their own](programs.md#on-a-service): true or false"
+    )
+    program_secrets: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        (),
+        description="patterns of the [secrets](programs.md#secrets) that programs may name, separated by commas: "
+        "`WANDB_*`; none by default",
+    )
+    program_images: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        (),
+        description="patterns of the [images](programs.md#images-on-kubernetes) in which programs may run, separated "
+        "by commas: `ghcr.io/team/*`; none but Driftline's own by default",
     )
     silent_seconds: Annotated[float, BeforeValidator(_seconds)] = Field(
         SILENT_S, description="seconds for which a live driver may be silent beyond its lease before it is replaced; 60"

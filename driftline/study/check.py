@@ -122,6 +122,7 @@ def _checked_program(study: Study, program: Program) -> list[str]:
     _check_sizes(study)
     if program.folder != SERVED:
         errors.add_all(_missing_here(program))
+        remarks += ["program.image: ignored, the program runs on this computer"] if program.image else []
     for index in range(len(study.methods)):
         with errors.collected():
             _check_constraints(study, index)
@@ -141,6 +142,9 @@ def _missing_here(program: Program) -> Iterator[InvalidSpec]:
     if shutil.which(program.command[0], path=_search_path(program)) is None:
         problem = f"must begin with a program that can be started, got {shown(program.command[0])}"
         yield InvalidSpec("program.command", problem)
+    for name in program.secrets:
+        if name not in os.environ:
+            yield InvalidSpec("program.secrets", f"must be variables of this environment, got {shown(name)}")
 
 
 def _search_path(program: Program) -> str:

@@ -43,6 +43,8 @@ MOST_NAMES = 200
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@/-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+_OURS = ("DRIFTLINE_", "RAY_")
 _COUNTED = ("rounds", "seconds")
 _RESERVED = ("round", "rounds", "seconds", "time", "wall_seconds", "diverged")
 _ENTRY_KEYS = ("label", "fixed", "space", "constraints", "start", "prior")
@@ -64,6 +66,12 @@ def _file(value: str) -> str:
     return value
 
 
+def _secret(value: str) -> str:
+    if not _SECRET.fullmatch(value) or value.startswith(_OURS):
+        raise ValueError(f"must be the name of a variable that is not Driftline's or Ray's, got {shown(value)}")
+    return value
+
+
 class ProgramCost(str):
     """The name of a cost in a study of a program, which may count costs of its own."""
 
@@ -79,6 +87,9 @@ class Program(Section):
         files: Files and folders that are copied into the output folder when the study begins; the program then starts
             in the copy. Without any it starts in `folder`.
         env: Variables that are added to its environment.
+        secrets: Names of what else is added: variables of this environment, or on a service those or the Secrets of
+            Kubernetes that its operator allows.
+        image: Image of the workers, on a service that allows it.
         silence: Seconds without a report line after which it is ended.
         grace: Seconds that it gets between SIGTERM and SIGKILL; a stop of its study waits for 120 s in all.
         folder: Folder that `files` are relative to: that of the study's file, or the working directory; `SERVED` on a
@@ -94,6 +105,8 @@ class Program(Section):
     checkpoints: bool = False
     files: list[Annotated[str, AfterValidator(_file)]] = Key(default_factory=list, max_length=MOST_NAMES)
     env: dict[str, str] = Key(default_factory=dict, max_length=MOST_NAMES)
+    secrets: list[Annotated[str, AfterValidator(_secret)]] = Key(default_factory=list, max_length=MOST_NAMES)
+    image: str | None = Key(default=None, pattern="^[a-z0-9][A-Za-z0-9._:/@-]{0,499}$")
     silence: Real = Key(default=600.0, gt=0, le=1e6)
     grace: Real = Key(default=30.0, gt=0, le=100)
     folder: str
@@ -117,7 +130,7 @@ class Program(Section):
         if "bytes" in self.costs and {"bytes_up", "bytes_down"} & {*self.costs, *self.metrics}:
             errors.add(InvalidSpec("costs", "must be bytes, or bytes_up and bytes_down, not both"))
         for name in self.env:
-            if not _VARIABLE.fullmatch(name) or name.startswith(("DRIFTLINE_", "RAY_")):
+            if not _VARIABLE.fullmatch(name) or name.startswith(_OURS):
                 problem = "must be the name of a variable that is not Driftline's or Ray's"
                 errors.add(InvalidSpec(f"env.{step(name)}", problem))
         errors.raise_any()
@@ -131,14 +144,8 @@ class Program(Section):
 
     def to_json(self) -> dict[str, Any]:
         """The program as JSON, without what is not given."""
-        optional: dict[str, Any] = {
-            "costs": [],
-            "files": [],
-            "env": {},
-            "function": None,
-            "source": None,
-            "archive": None,
-        }
+        optional: dict[str, Any] = {name: [] for name in ("costs", "files", "secrets")} | {"env": {}}
+        optional |= dict.fromkeys(("image", "function", "source", "archive"))
         document = self.model_dump(mode="json")
         return {key: value for key, value in document.items() if key not in optional or value != optional[key]}
 

@@ -5,7 +5,7 @@ A program may do whatever its driver's workers may do. It is refused before anyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from driftline.errors import InvalidSpec
 from driftline.study.program import SERVED
 from driftline.wire.budgets import CheckedStudy
 from service.api.allowed_files import Check
+from service.name_patterns import matches
+from trainers import shown
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,13 @@ class AllowedPrograms:
 
     Attributes:
         enabled: Whether it runs programs at all.
+        secrets: Patterns of the names of secrets that they may have.
+        images: Patterns of the images in which they may run; Driftline's own needs none.
     """
 
     enabled: bool = False
+    secrets: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
     def require(self) -> None:
         """Refuses programs unless they are allowed.
@@ -51,7 +57,18 @@ class AllowedPrograms:
                 if bool(program.get("files")) != (program.get("archive") is not None):
                     problem = "must travel with the study, and have a digest: submit it with `driftline submit`"
                     raise InvalidSpec("program.files", problem)
+                secrets = program.get("secrets")
+                _require_allowed("secrets", secrets if isinstance(secrets, list) else [], self.secrets)
+                image = program.get("image")
+                _require_allowed("image", [] if image is None else [image], self.images)
                 body = {**body, "program": {**program, "folder": SERVED}}
             return check(body)
 
         return checked
+
+
+def _require_allowed(key: str, names: Sequence[Any], patterns: Sequence[str]) -> None:
+    for name in names:
+        if not matches(str(name), patterns):
+            allowed = f"must match what this service allows: {', '.join(patterns) or 'none'}"
+            raise InvalidSpec(f"program.{key}", f"{allowed}, got {shown(name)}")

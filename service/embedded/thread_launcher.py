@@ -25,6 +25,9 @@ class ThreadLauncher(Launcher):
         stop_s: Seconds that a driver gets to write its checkpoints and end Ray, before it is left behind.
     """
 
+    secrets = True  # programs take them from the environment of this process
+    images = True  # which are ignored, as a remark says
+
     def __init__(
         self, connect: Callable[[str], DriverClient], drive: Callable[[DriverClient, str, threading.Event], object]
     ) -> None:

@@ -28,6 +28,8 @@ class Launch:
         cpus: CPU cores that a pack needs, above 0.
         gpus: GPUs that a pack needs, below 1 a share of one; None ("auto") uses one if there is one.
         pool: The pool of workers that the study names; None leaves it to the launcher.
+        secrets: Names of the secrets of its program, which the service allows.
+        image: Image of the workers that its program names, which the service allows; None is Driftline's own.
     """
 
     study_id: str
@@ -38,6 +40,8 @@ class Launch:
     cpus: float = 1.0
     gpus: float | None = None
     pool: str | None = None
+    secrets: tuple[str, ...] = ()
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,16 @@ class Launcher(Protocol):
         own_cluster: Whether every study has its own Ray cluster, so that studies do not wait for one another.
         start_seconds: How long a driver may take to acquire its study.
         pools: The pools of workers that studies may name; without any, what a study names is ignored.
+        secrets: Whether it gives `Launch.secrets` to workers, as variables whose names begin with
+            `service.child_environment.SECRET`. Studies with secrets are refused otherwise.
+        images: Whether its workers run in `Launch.image`. Studies with an image are refused otherwise.
     """
 
     own_cluster: bool = False
     start_seconds: float = 600.0
     pools: WorkerPools = WorkerPools()
+    secrets: bool = False
+    images: bool = False
 
     @abstractmethod
     def start(self, launch: Launch) -> None:

@@ -321,7 +321,15 @@ class Scheduler:
             )
 
     def _launch(self, study: Driven, attempt: int) -> Launch:
-        resources = self._store.studies.get(study.id).study.resources
+        document = self._store.studies.get(study.id).study
+        resources, program = document.resources, document.program
+        secrets = () if program is None else tuple(program.secrets)
+        image = None if program is None else program.image
+        rule = "must be left out: this service's launcher has none for programs"
+        if secrets and not self._launcher.secrets:
+            raise InvalidSpec("program.secrets", rule)
+        if image is not None and not self._launcher.images:
+            raise InvalidSpec("program.image", rule)
         return Launch(
             study_id=study.id,
             name=study.name,
@@ -331,6 +339,8 @@ class Scheduler:
             cpus=resources.cpus,
             gpus=None if resources.gpu == "auto" else resources.gpu,
             pool=resources.pool,
+            secrets=secrets,
+            image=image,
         )
 
     def _collect(self) -> None:

@@ -149,7 +149,9 @@ class Service:
             check=check_processes(
                 (data_dir(),), self._settings.secret_files
             ),  # submitted studies may read no other files
-            programs=AllowedPrograms(enabled=self._settings.programs),
+            programs=AllowedPrograms(
+                self._settings.programs, self._settings.program_secrets, self._settings.program_images
+            ),
             wake=lambda: wake(woken),
         )
         add_pages(app)

@@ -30,16 +30,6 @@ def test_its_lines_are_those_of_a_trial(started: Started) -> None:
     assert (pack.round, pack.done) == (2, True)
 
 
-def test_its_environment_has_no_secrets(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DRIFTLINE_TOKEN", "RAY_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "secret")
-    lines_of(started(f"env > {tmp_path / 'env'}; {GOOD}", env={"MINE": "kept"}))
-    text = (tmp_path / "env").read_text()
-    assert "secret" not in text
-    assert "MINE=kept" in text
-    assert "OMP_NUM_THREADS=1" in text
-
-
 def test_it_goes_on_from_a_checkpoint_that_it_wrote(started: Started) -> None:
     save = 'mkdir "$saved/draft"; echo state > "$saved/draft/model"; mv "$saved/draft" "$saved/1"'
     script = f"""
@@ -334,3 +324,39 @@ def test_a_program_that_calls_the_engine_gives_the_engines_trials_to_the_bit(
     for part, (engines, programs) in enumerate(zip(*told, strict=True)):
         assert engines == programs, part
     assert {trial[4] for trial in told[0][0]} >= {"COMPLETE", "STOPPED"}
+
+
+TOKENS = {
+    "DRIFTLINE_TOKEN": "token-of-the-driver",
+    "DRIFTLINE_ADMIN_TOKEN": "token-of-the-api",
+    "DRIFTLINE_DATABASE_URL": "postgresql://tuner:token-of-the-database@db/tuner",
+    "RAY_AUTH_TOKEN": "token-of-ray",
+    "AWS_SECRET_ACCESS_KEY": "token-of-the-storage",
+    "MLFLOW_TRACKING_PASSWORD": "token-of-mlflow",
+    "WANDB_API_KEY": "token-of-the-person",
+    "DRIFTLINE_SECRET_HF_KEY": "token-of-the-program",
+}
+
+
+@pytest.mark.parametrize(("where", "secret"), [("at home", "WANDB_API_KEY"), ("on a service", "HF_KEY")])
+def test_its_environment_has_no_token_but_its_own_secrets(
+    where: str, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, token in TOKENS.items():
+        monkeypatch.setenv(name, token)
+    keys: dict[str, Any] = {"secrets": ["WANDB_API_KEY"], "env": {"LEVEL": "3"}}
+    document = trial_of(f"env > {tmp_path}/printed; {GOOD}", tmp_path, **keys)
+    place = str(tmp_path / "trial")
+    if where == "on a service":
+        document["program"]["folder"] = ""
+    pack = ProgramPack(PackJob("pack", document, "", place=place, files=str(tmp_path)))
+    try:
+        assert len(lines_of(pack)) == 2
+    finally:
+        pack.close()
+    printed = (tmp_path / "printed").read_text()
+    seen = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
+    token = TOKENS.get(secret, TOKENS["DRIFTLINE_SECRET_HF_KEY"])
+    assert (seen[secret], seen["LEVEL"]) == (token, "3")
+    assert printed.count("token-of-") == 1
+    assert {name for name in seen if name.startswith(("DRIFTLINE_", "RAY_"))} == {"DRIFTLINE_TRIAL"}

@@ -13,6 +13,7 @@ from driftline import __version__
 from service.launchers.kubernetes.config import Config, Workers
 from service.launchers.kubernetes.naming import OWN_POLICY
 from service.launchers.kubernetes.pod_patch import patched
+from service.settings import read_service
 
 from .chart_readme import CHART, described, readme
 from .conftest import LOADER
@@ -196,6 +197,24 @@ def test_a_gpu_pool_reaches_the_launcher(rendered):
     assert read.priority_class == "ns.r-driftline-studies"
     assert {mount["mountPath"] for mount in read.volume_mounts} == {"/dev/shm", "/checkpoints", "/data"}
     assert read.labels == {"cost-centre": "research", "team": "federated"}
+
+
+def test_what_programs_may_bring_reaches_the_api_and_the_launcher(rendered):
+    def api_of(name):
+        (container,) = rendered[name]["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]["containers"]
+        given = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+        return read_service({key: value for key, value in given.items() if key.startswith("DRIFTLINE_PROGRAM")})
+
+    def launcher_of(name):
+        return Config.from_json(yaml.load(rendered[name]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+
+    images, secrets = ("ghcr.io/team/*", "quay.io/a/b:1"), ("wandb-*", "hf")
+    api, launcher = api_of("gpu"), launcher_of("gpu")
+    assert (api.programs, api.program_images, api.program_secrets) == (True, images, secrets)
+    assert (launcher.images, launcher.images_pull_secrets, launcher.secrets) == (images, ("ghcr",), secrets)
+    api, launcher = api_of("projects"), launcher_of("projects")
+    assert (api.programs, api.program_images, api.program_secrets) == (False, (), ())
+    assert (launcher.images, launcher.images_pull_secrets, launcher.secrets) == ((), (), ())
 
 
 def test_pools_reach_the_launcher(rendered):

@@ -437,3 +437,39 @@ def test_in_the_schedulers_pod_the_launchers_own_settings_count(cluster, tmp_pat
 def test_a_manifest_that_is_not_there(cluster):
     done = CliRunner().invoke(app, ["doctor", "kubernetes", "/nonexistent"])
     assert isinstance(done.exception, NotFound)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "status", "text"),
+    [
+        (["ghcr.io/team/*", "quay.io/a/train:1"], "ok", "studies may bring ghcr.io/team/*, quay.io/a/train:1"),
+        (["quay.io/a/train:*"], "ok", "quay.io/a/train:*"),
+        (["*"], "problem", "* also allows images of other registries or owners"),
+        (["ghcr.io/team*"], "problem", "ghcr.io/team* also allows"),
+        (["ghcr.io*"], "problem", "ghcr.io* also allows"),
+    ],
+)
+def test_patterns_of_images_must_be_narrow(patterns, status, text):
+    finding = one("images of studies", of=release(images=patterns))
+    assert (finding.status, text in finding.text) == (status, True)
+    assert bool(finding.advice) == (status == "problem")
+
+
+def test_secrets_that_pull_images_of_studies_must_be_there():
+    of = release(images=["ghcr.io/team/*"], images_pull_secrets=["ghcr"])
+    there = "/api/v1/namespaces/studies/secrets/ghcr"
+    assert [finding.status for finding in findings({there: {}}, of)["images of studies"]] == ["ok"]
+    missing = findings(of=of)["images of studies"][1]
+    assert (missing.status, missing.text) == (
+        "problem",
+        "there is no Secret ghcr in studies, to pull images of studies",
+    )
+    hidden = findings({there: Forbidden("403 no")}, of)["images of studies"][1]
+    assert (hidden.status, hidden.text) == ("unknown", "403 no")
+
+
+@pytest.mark.parametrize(("patterns", "status"), [(["wandb-*"], "ok"), (["*"], "problem"), (["*-store"], "problem")])
+def test_patterns_of_secrets_must_not_reach_those_of_pods(patterns, status):
+    of = release(secrets=patterns, env_from=[{"secretRef": {"name": "object-store"}}])
+    assert one("secrets of programs", of=of).status == status
+    assert "secrets of programs" not in findings()

@@ -433,3 +433,41 @@ def test_a_pack_that_fits_no_worker_is_refused_before_anything_starts(asked, sai
     with pytest.raises(InvalidSpec) as caught:
         manifests.check(config(), launch(**asked))
     assert str(caught.value) == said
+
+
+BROUGHT = {"images": ["ghcr.io/team/*"], "images_pull_secrets": ["ghcr"], "secrets": ["wandb-*", "driftline-*"]}
+
+
+def test_what_a_study_brings_reaches_its_workers_alone(schema):
+    asked = launch(image="ghcr.io/team/train:1", secrets=("wandb-team",))
+    manifests.check(Config.from_json({**FULL, **BROUGHT}), launch(image="ghcr.io/team/a/b:1", gpus=1))
+    job = made({**FULL, **BROUGHT}, asked)
+    schema.validate(job)
+    head, worker = templates(job)
+    plain_head, plain_worker = templates(made({**FULL, **BROUGHT}))
+    assert head == plain_head
+    (container,) = worker["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("ghcr.io/team/train:1", "Always")
+    assert worker["imagePullSecrets"] == [{"name": "registry"}, {"name": "ghcr"}]
+    secret = {"prefix": "DRIFTLINE_SECRET_", "secretRef": {"name": "wandb-team"}}
+    assert container["envFrom"] == [*FULL["env_from"], secret]
+    changed = {key for key in container if container[key] != plain_worker["containers"][0][key]}
+    assert changed == {"image", "imagePullPolicy", "envFrom"} - {"imagePullPolicy"}  # which is Always here anyway
+    assert {key for key in worker if worker[key] != plain_worker[key]} == {"containers", "imagePullSecrets"}
+
+
+@pytest.mark.parametrize(
+    ("brought", "said"),
+    [
+        ({"image": "ghcr.io/team-of-others/x"}, "program.image: must match what this service allows: ghcr.io/team/*"),
+        ({"image": "evil.example/ghcr.io/team/x"}, "program.image: must match"),
+        ({"secrets": ("object-store",)}, "program.secrets: must match what this service allows: wandb-*, driftline-*"),
+        ({"secrets": (job_name("0" * 26, 3),)}, "program.secrets: must match"),  # the tokens of another study
+    ],
+)
+def test_what_is_not_allowed_is_refused_before_anything_starts(brought, said):
+    with pytest.raises(InvalidSpec) as caught:
+        manifests.check(config(**BROUGHT), launch(**brought))
+    assert str(caught.value).startswith(said)
+    with pytest.raises(InvalidSpec, match="allows: none, got"):
+        manifests.check(config(), launch(**brought))

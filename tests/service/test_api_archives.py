@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,3 +82,27 @@ def test_what_may_not_be_stored_is_refused(serving: Service, files: tuple[bytes,
         pytest.raises(InvalidSpec, match=r"^program: this service runs no programs"),
     ):
         client.put_archive(digest, data)
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad", "said"),
+    [
+        (
+            "secrets",
+            ["WANDB_KEY"],
+            ["WANDB_KEY", "AWS_KEY"],
+            'must match what this service allows: WANDB_*, got "AWS_KEY"',
+        ),
+        ("image", "ghcr.io/team/a:1", "ghcr.io/team2/a:1", "must match what this service allows: ghcr.io/team/*, got"),
+    ],
+)
+def test_secrets_and_images_must_match_what_the_operator_allows(key: str, good: Any, bad: Any, said: str) -> None:
+    def body(value: Any) -> dict[str, Any]:
+        return {"name": "own", "program": {"command": ["train"], key: value}}
+
+    checked = AllowedPrograms(True, ("WANDB_*",), ("ghcr.io/team/*",)).before(check)
+    assert checked(body(good)).spec == {"name": "own", "program": {"command": ["train"], key: good, "folder": ""}}
+    for allowed, words in ((checked, said), (AllowedPrograms(True).before(check), "allows: none, got")):
+        with pytest.raises(InvalidSpec, match=f"^program.{key}: ") as caught:
+            allowed(body(bad))
+        assert words in str(caught.value)

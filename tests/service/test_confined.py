@@ -150,7 +150,11 @@ def test_a_driver_on_this_machine_reaches_the_token_of_its_study_only(
         checkpoints=str(home / "checkpoints"),
         logs=home / "logs",
     )
-    launcher.start(Launch("one", "small", "default", "token-of-one", attempt=1))
+    with pytest.raises(
+        InvalidSpec, match=r"^program\.secrets: must be variables of the service, which has none named K"
+    ):
+        launcher.start(Launch("two", "small", "default", "token-of-two", attempt=1, secrets=("KEY",)))
+    launcher.start(Launch("one", "small", "default", "token-of-one", attempt=1, secrets=("RAY_FILES",)))
     try:
         until(lambda: (home / "logs" / "one.log").read_text().count("REPORT") == 2, 60)
     finally:
@@ -159,6 +163,7 @@ def test_a_driver_on_this_machine_reaches_the_token_of_its_study_only(
     assert report["read"] == [str(home / "checkpoints" / "mine"), str(tmp_path / "data.txt")]
     environment = report["environment"]
     assert environment["DRIFTLINE_TOKEN"] == "token-of-one"
+    assert environment["DRIFTLINE_SECRET_RAY_FILES"] == environment["RAY_FILES"]
     assert set(environment) & {*SECRETS, "DRIFTLINE_DATABASE_URL"} == {"PGPASSWORD"}  # which the operator passes on
 
 

@@ -84,6 +84,31 @@ def test_a_launch_says_what_the_study_needs_and_collect_which_there_are(store: S
     assert launcher.known == {with_gpu}
 
 
+def test_what_a_program_brings_is_launched_or_refused_in_one_line(store: Store, clock: Clock) -> None:
+    class Able(FakeLauncher):
+        secrets = images = True
+
+    class Unable(FakeLauncher):
+        secrets = images = False
+
+    program = {"command": ["train"], "metrics": {"loss": "falls"}, "folder": ""}
+    for brought in ({"secrets": ["wandb"]}, {"image": "ghcr.io/team/train:1"}):
+        spec = {"name": "own", "methods": [{"label": "mine", "space": {}}], "program": {**program, **brought}}
+        spec["budget"] = {"trials_per_method": 1, "rounds": 1, "seeds": 0}
+        study = store.studies.create(spec, "f" * 64).id
+        clock.now += 60  # the last scheduler's lock has expired
+        launcher = Able()
+        scheduler(store, launcher, cluster=lambda one: None).step()
+        (launch,) = [launch for launch in launcher.launches if launch.study_id == study]
+        assert (launch.secrets, launch.image) == (tuple(brought.get("secrets", ())), brought.get("image"))
+        study = store.studies.create(spec, "f" * 64).id
+        clock.now += 60
+        scheduler(store, Unable(), cluster=lambda one: None).step()
+        record = store.studies.get(study)
+        assert record.state == "FAILED"
+        assert record.reason.startswith(f"program.{next(iter(brought))}: must be left out: this service's launcher")
+
+
 def test_what_a_paused_study_keeps_is_given_up_when_it_is_cancelled(store: Store, clock: Clock) -> None:
     kept, paused = make(store, clock), make(store, clock)
     store.studies.intend(paused, "pause")

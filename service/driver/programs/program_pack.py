@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from service.child_environment import child_environment
+from service.child_environment import program_environment
 from service.driver.job import PackJob
 from service.driver.programs.process import VARIABLE, Process
 from service.driver.programs.report_lines import LONGEST, SECONDS, LineError, ProgramError, ReportLines
@@ -271,7 +271,7 @@ class ProgramPack:
         text = json.dumps(told, ensure_ascii=False)  # paths as they are, for programs that do not parse JSON
         file.write_text(text, encoding="utf-8", errors="surrogateescape")
         threads = {"OMP_NUM_THREADS": str(max(1, int(job.cpus)))}
-        environment = {**child_environment(os.environ), **threads, **program.get("env", {}), VARIABLE: str(file)}
+        environment = {**threads, **program_environment(program, os.environ), VARIABLE: str(file)}
         name, *arguments = program["command"]
         command = [sys.executable if name == PYTHON else name, *arguments]
         return Process(command, job.files or program["folder"], environment, self._log)

@@ -196,6 +196,9 @@ class Config(Section):
 
     Attributes:
         image: Image of head and workers: Driftline's own, or one derived from it with your methods and tasks.
+        images: Patterns of images that studies may bring for the workers of their programs.
+        images_pull_secrets: Names of further Secrets with credentials for these.
+        secrets: Patterns of names of Secrets that studies may name for their programs.
         image_pull_policy: Always, IfNotPresent or Never.
         image_pull_secrets: Names of Secrets with registry credentials.
         namespace: Namespace of the RayJobs; None is the namespace of this pod, or of the kubeconfig.
@@ -235,6 +238,9 @@ class Config(Section):
     """
 
     image: str = Field(min_length=1)
+    images: tuple[str, ...] = ()
+    images_pull_secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     namespace: Name | None = None
@@ -312,6 +318,16 @@ class Config(Section):
                     f"must have min equal to max in a queue without the annotation {kueue.ELASTIC}: true, got {got}",
                 )
         return self
+
+    def bringing(self, image: str) -> Config:
+        """The settings for workers in an image that a study brings.
+
+        It is pulled each time, so that the registry decides each time who may have it.
+        """
+        pull_secrets = (*self.image_pull_secrets, *self.images_pull_secrets)
+        return self.model_copy(
+            update={"image": image, "image_pull_policy": "Always", "image_pull_secrets": pull_secrets}
+        )
 
     def worker_pools(self) -> WorkerPools:
         """The pools among which studies choose."""

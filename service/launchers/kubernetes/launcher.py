@@ -71,6 +71,8 @@ class KubernetesLauncher(Launcher):
     """
 
     own_cluster = True
+    secrets = True
+    images = True
 
     def __init__(self, config: Config, api: Api, *, url: str, folder: str) -> None:
         self.pools = config.worker_pools()

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftline.errors import InvalidSpec
+from service.child_environment import SECRET
 from service.launchers.base import Launch
 from service.launchers.kubernetes import kueue
 from service.launchers.kubernetes.config import Autoscaler, Config, Head, Placement, Workers
-from service.launchers.kubernetes.naming import ATTEMPT, OWN_POLICY, STUDY, common_labels, job_name
+from service.launchers.kubernetes.naming import ATTEMPT, OWN_POLICY, STUDY, common_labels, is_job_name, job_name
 from service.launchers.kubernetes.pod_patch import patched
+from service.name_patterns import matches
 
 RAY_KEY = "auth_token"
 """The key under which KubeRay looks for Ray's token in a Secret."""
@@ -42,11 +44,17 @@ def labels(config: Config, launch: Launch) -> dict[str, str]:
 
 
 def check(config: Config, launch: Launch, worker: str = "a worker") -> None:
-    """Checks that a pack of the study fits a worker, which messages call `worker`.
+    """Checks that a pack of the study fits a worker, which messages call `worker`, and what its program brings.
 
     Raises:
-        InvalidSpec: It does not fit; the message says what a worker has.
+        InvalidSpec: It does not fit; the message says what a worker has. Or its image or a Secret is not allowed.
     """
+    images = () if launch.image is None else (launch.image,)
+    for key, names, patterns in (("secrets", launch.secrets, config.secrets), ("image", images, config.images)):
+        for name in names:
+            if not matches(name, patterns) or is_job_name(name):
+                rule = f"must match what this service allows: {', '.join(patterns) or 'none'}"
+                raise InvalidSpec(f"program.{key}", f"{rule}, got {name}")
     workers = config.workers
     if launch.cpus > workers.cores:
         raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what {worker} has, got {launch.cpus:g}")
@@ -59,7 +67,8 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
 
     The head trains nothing (num-cpus 0); the workers share their GPUs between packs. KubeRay submits the driver itself
     (HTTPMode), so that no third kind of pod is needed, and submits it again to a head that had to be replaced. Only the
-    Secret contains tokens, and only the head gets the driver's token.
+    Secret contains tokens, and only the head gets the driver's token. An image that a study brings, and the Secrets of
+    its program, are for workers alone.
 
     Args:
         config: The launcher's settings.
@@ -249,7 +258,12 @@ def _head(config: Config, launch: Launch, job: str) -> dict[str, Any]:
 
 def _worker(config: Config, launch: Launch, job: str, gpus: int) -> dict[str, Any]:
     amounts = _amounts(config.workers)
+    if launch.image is not None:
+        config = config.bringing(launch.image)
     container = _container(config, "ray-worker", amounts)
+    if launch.secrets:
+        named = [{"prefix": SECRET, "secretRef": {"name": name}} for name in launch.secrets]
+        container["envFrom"] = [*container.get("envFrom", ()), *named]
     if gpus:
         for part in amounts.values():
             part[config.workers.gpu_resource] = str(gpus)

@@ -40,6 +40,16 @@ def job_name(study_id: str, attempt: int, again: int = 0) -> str:
     return f"{_PREFIX}{study_id}{end}"
 
 
+def is_job_name(name: str) -> bool:
+    """Whether a name may be that of a start, and of the Secret with its tokens.
+
+    Examples:
+        >>> is_job_name("driftline-01k6vq8r9s2t3v4w5x6y7z8abc-2"), is_job_name("wandb")
+        (True, False)
+    """
+    return bool(re.fullmatch(rf"{_PREFIX}[a-z0-9]+(-[0-9]+)+", name))
+
+
 def common_labels(instance: str) -> dict[str, str]:
     """Labels of all objects that one Driftline creates for its studies."""
     return {

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from driftline.errors import InvalidSpec, Unavailable
 from driftline.study.validation import Section
-from service.child_environment import child_environment
+from service.child_environment import SECRET, child_environment
 from service.confined import becomes_nobody, command
 from service.file_locks import acquire, own_folder
 from service.launchers.base import Launch, Launcher, Seen
@@ -111,6 +111,8 @@ class LocalLauncher(Launcher):
         hidden: Files and folders with secrets, which drivers and their workers may not read.
     """
 
+    secrets = True
+
     def __init__(
         self,
         url: str,
@@ -137,11 +139,15 @@ class LocalLauncher(Launcher):
         """Starts the study's driver; does nothing if it is running.
 
         Raises:
+            InvalidSpec: The service has no variable of the name of a secret.
             Unavailable: Processes of an earlier driver of the study cannot be ended, and may still write; or its log or
                 lock cannot be written.
         """
         if self._pid(launch.study_id) is not None:
             return
+        for name in launch.secrets:
+            if name not in os.environ:
+                raise InvalidSpec("program.secrets", f"must be variables of the service, which has none named {name}")
         try:
             self._logs.mkdir(parents=True, exist_ok=True)
             self._start(launch)
@@ -164,6 +170,7 @@ class LocalLauncher(Launcher):
                 checkpoints.mkdir(parents=True, exist_ok=True)  # a folder that does not exist cannot be allowed
             place, held = own_folder(_PREFIX, _LONGEST)  # the driver may write beside no hidden file, so not in /tmp
             environment = child_environment(os.environ, more=self._inherit)
+            environment |= {SECRET + name: os.environ[name] for name in launch.secrets}
             mark = {driver_processes.MARK: str(self._lock_file(study_id))}
             with held:
                 child = subprocess.Popen(

@@ -8,6 +8,7 @@
     storage         storage classes for the chart's claims
     nodes           room for heads and workers, and GPUs
     backups         what a restored database brings back
+    study_images    images and Secrets that studies may bring for their programs
     addons          network policies, Kueue, metrics for autoscaling
 
 It imports the launcher, never the reverse.

@@ -14,6 +14,7 @@ from service.launchers.kubernetes.doctor.kuberay import check_crds, check_kubern
 from service.launchers.kubernetes.doctor.nodes import check_fit, check_gpus
 from service.launchers.kubernetes.doctor.rights import check_kinds, check_rights
 from service.launchers.kubernetes.doctor.storage import check_storage
+from service.launchers.kubernetes.doctor.study_images import check_brought
 
 _CHECKS: dict[str, Callable[[ClusterAccess, ChartRelease], Iterator[Finding]]] = {
     "kuberay crds": check_crds,
@@ -27,6 +28,7 @@ _CHECKS: dict[str, Callable[[ClusterAccess, ChartRelease], Iterator[Finding]]] =
     "network policies": check_policies,
     "kueue": check_kueue,
     "metrics": check_metrics,
+    "images of studies": check_brought,
     "restored backup": check_backups,
 }
 
