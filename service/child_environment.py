@@ -14,6 +14,7 @@ SECRET = "DRIFTLINE_SECRET_"
 _KEPT = frozenset(
     {
         *("PATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "DATA_DIR"),
+        *("XDG_CACHE_HOME", "DRIFTLINE_CACHE_GIB"),
         *("LANG", "LANGUAGE", "TZ", "TERM", "GIT_PYTHON_REFRESH"),
     }
 )
