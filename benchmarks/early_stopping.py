@@ -34,7 +34,8 @@ import numpy as np
 from driftline.results.curves import Array
 from driftline.results.recorded_table import RecordedTable, read
 from driftline.results.runs import runs_of
-from driftline.study.spec import Budget, FixedScale, Study
+from driftline.study.budget import Budget
+from driftline.study.spec import FixedScale, Study
 from service.driver.ray.worker import Worker
 from service.replay.simulation import Replay
 from service.store.store import Store

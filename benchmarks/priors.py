@@ -28,7 +28,8 @@ from driftline.results.curves import Array
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import RecordedTable, read
 from driftline.sdk.frontier import Frontier
-from driftline.study.spec import Budget, Study
+from driftline.study.budget import Budget
+from driftline.study.spec import Study
 from driftline.study.theory_spaces import derived
 from service.replay.simulation import Replay
 

@@ -16,7 +16,8 @@ from driftline.results.confirmation import to_confirm
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import RecordedTable, read
-from driftline.study.spec import Budget, Study
+from driftline.study.budget import Budget
+from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from service.driver.ray.worker import columns
 from service.replay.nearest import NearestRows

@@ -25,7 +25,7 @@ from driftline.results.recommendation import Span
 from driftline.results.recorded_table import RecordedTable, read
 from driftline.results.runs import runs_of
 from driftline.results.scale import Scale, stored_axis
-from driftline.study.spec import Budget
+from driftline.study.budget import Budget
 from service.replay.simulation import Replay
 from service.replay.summary import share, summary
 

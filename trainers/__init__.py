@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import PLAIN, ROLES, refuse_role
     from trainers.trial.sizes import check_models, round_bytes
+    from trainers.trial.spend import UncountedSpend, spend
     from trainers.trial.stand_ins import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
     from trainers.trial.warnings import data_remarks, mixed, rate_remark
     from trainers.values import digits, integer, number, shown, step
@@ -89,6 +90,7 @@ _PLACES = {
     "trial.parts": ("REGISTRIES", "offered"),
     "trial.roles": ("PLAIN", "ROLES", "refuse_role"),
     "trial.sizes": ("check_models", "round_bytes"),
+    "trial.spend": ("UncountedSpend", "spend"),
     "trial.stand_ins": ("STAND_IN_METHODS", "STAND_IN_SCHEDULE", "STAND_IN_TASKS"),
     "trial.warnings": ("data_remarks", "mixed", "rate_remark"),
     "curvature": ("LossEstimate", "estimate_curvature"),
@@ -125,6 +127,7 @@ __all__ = [
     "Steps",
     "Task",
     "TrialSpec",
+    "UncountedSpend",
     "check_models",
     "cost_named",
     "data_dir",
@@ -152,6 +155,7 @@ __all__ = [
     "require_declared",
     "round_bytes",
     "shown",
+    "spend",
     "step",
     "total_memory",
     "trial_setting",

@@ -2,7 +2,7 @@
 
     every kind  tunable, withdrawn, SpecError, shown, hint
     contracts   Method, Optimizer, Schedule, ReportModule, Task, ModelBuilder: what a module must and may define
-    method      ServerSteps, LocalSteps, LocalWork, StepPlan, Local, last_step_only; Cohort, State
+    method      ServerSteps, LocalSteps, LocalWork, StepPlan, Local, last_step_only, RoundGradients; Cohort, State
                 with the server's own data: MixedLoss, Branches, merge, server_branch, mixed_values
     report      ModelView, RoundView
     task        Problem, Examples, Quadratics, TaskSettings; Federated, FederatedKeys, Pool, divide, labelled, examples,
@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from trainers.contracts import Method, Optimizer, Schedule
+from trainers.contracts import Method, Optimizer, RoundGradients, Schedule
 from trainers.data import partitions
 from trainers.data.federated import (
     Federated,
@@ -51,8 +51,8 @@ from trainers.values import shown
 __all__ = [
     "Affine", "Batch", "Branches", "Cohort", "CrossEntropy", "Examples", "Federated", "FederatedKeys", "Group",
     "Local", "LocalSteps", "LocalWork", "Method", "MissingDataError", "MixedLoss", "Model", "ModelBuilder",
-    "ModelView", "Network", "Optimizer", "Oracle", "Pool", "Problem", "Quadratics", "ReportModule", "RoundView",
-    "Rows", "Schedule", "ServerSteps", "SpecError", "State", "StepPlan", "Task", "TaskSettings", "check",
+    "ModelView", "Network", "Optimizer", "Oracle", "Pool", "Problem", "Quadratics", "ReportModule", "RoundGradients",
+    "RoundView", "Rows", "Schedule", "ServerSteps", "SpecError", "State", "StepPlan", "Task", "TaskSettings", "check",
     "choose_model", "classes_of", "client_major", "data_dir", "describe", "divide", "examples", "examples_of", "hint",
     "join", "labelled", "last_step_only", "merge", "mixed_values", "outputs_of", "partitions", "replicas",
     "server_branch", "settings_from", "settings_of", "shown", "tunable", "withdrawn",

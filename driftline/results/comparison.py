@@ -18,13 +18,13 @@ import numpy as np
 
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import Array
-from driftline.results.definitions import LEDGER_TOLERANCE, TIE
+from driftline.results.definitions import LEDGER_TOLERANCE, TIE, budget_of
 from driftline.results.headline import configurations_text, headline, looks_note, methods_text, not_everywhere
 from driftline.results.own_settings import setting_notes
 from driftline.results.paired_tests import LEVEL, Paired, Test, band, band_limit, holm, paired
 from driftline.results.search_effort import compared
+from driftline.study.budget import LEAST_PAIRS
 from driftline.study.chance import judged_effort
-from driftline.study.spec import LEAST_PAIRS
 from trainers import ADVICE, cost_named, nearest, shown
 
 Json = Mapping[str, Any]
@@ -283,13 +283,13 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
     cost = result["definitions"]["parameters"]["cost"]
     if not cost_named(cost).repeatable:
         reasons.append(f"{cost} {ADVICE}")
-    for name in ("trials", "rounds"):
+    for name in ("trials", budget_of(result)[0]):
         left, right = first["granted"][name], second["granted"][name]
         if not max(left, right):
             reasons.append("no trials yet")
             break
         if abs(left - right) > LEDGER_TOLERANCE * max(left, right):
-            reasons.append(f"budgets differ: {a} had {left:,} {name}, {b} had {right:,}")
+            reasons.append(f"budgets differ: {a} had {left:,} {name.replace('_', ' ')}, {b} had {right:,}")
             break
     phases = first["reported"]["phase"], second["reported"]["phase"]
     if phases[0] != phases[1] and all(phases):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,22 +12,30 @@ from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL, POWER
 from driftline.results.scale import RESOLUTION
 from driftline.results.settling import LEARNED_FROM, SETTLED_WITHIN
+from driftline.study.budget import LEAST_PAIRS
 from driftline.study.directions import direction
-from driftline.study.spec import LEAST_PAIRS
 from trainers import cost_named
 
 LEDGER_TOLERANCE = 0.05  # largest relative difference of two ledgers that may be compared
 TIE = 0.01  # of the scale: a smaller difference of two areas of a deterministic study is a tie
 
 
-def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -> dict[str, Any]:
+def budget_of(result: Mapping[str, Any]) -> tuple[str, int]:
+    """(unit, amount) of the budget of a trial in a result."""
+    parameters = result["definitions"]["parameters"]
+    unit = str(parameters.get("unit", "rounds"))
+    return unit, parameters[unit]
+
+
+def definitions(metric: str, cost: str, amount: int, time: Time | None = None, unit: str = "rounds") -> dict[str, Any]:
     """The meaning of every term in a result, and the parameters of the definitions.
 
     Args:
         metric: Metric chosen as quality.
         cost: Chosen cost.
-        rounds: Budget of a trial in rounds.
+        amount: Budget of a trial.
         time: How the cost "time" is modelled.
+        unit: The budget's unit, which is also the name of its parameter.
 
     Returns:
         Definitions by term, and ``"parameters"``.
@@ -82,7 +91,7 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
         "methods: paired over independent searches. A verdict if the paired t interval of the difference of the areas "
         f"excludes 0 at {_percent(LEVEL)} after Holm's correction over the pairs of labels, if a test by sign flips of "
         f"the differences agrees at {_percent(LEVEL)}, with at least {LEAST_PAIRS} pairs, and if the "
-        f"trials, all granted the same rounds, agree within {tolerance}. Where "
+        f"trials, all granted the same {unit.replace('_', ' ')}, agree within {tolerance}. Where "
         "nothing is random and all seeds give equal curves, areas are compared as they are, and a difference below "
         f"{tie} of the scale is a tie. Seconds give no verdict",
         "ranges": "costs at which a band of the difference excludes 0, from the largest statistic over "
@@ -96,7 +105,8 @@ def definitions(metric: str, cost: str, rounds: int, time: Time | None = None) -
             "direction": direction(metric),
             "cost": cost,
             **({} if time is None else {"time": asdict(time)}),
-            "rounds": rounds,
+            "unit": unit,
+            unit: amount,
             "window": WINDOW,
             "resolution": RESOLUTION,
             "settled_within": SETTLED_WITHIN,

@@ -71,9 +71,10 @@ def frontier_document(
     study: str,
     curves: Iterable[TrialCurve],
     reading: Reading,
-    rounds: int,
+    amount: int,
     labels: Sequence[str] = (),
     *,
+    unit: str = "rounds",
     scale: FixedScale | None = None,
     certain: bool = False,
     rungs: Sequence[int] | Mapping[str, Sequence[int]] = (),
@@ -87,12 +88,13 @@ def frontier_document(
         study: Its name.
         curves: Its trials, in any order; those of a running study may be incomplete.
         reading: Chosen metric and cost: any that the trials reported.
-        rounds: Budget of a trial in rounds.
+        amount: Budget of a trial.
         labels: Labels in the order of the document, also those without a trial yet; other labels of trials follow.
+        unit: The unit of the budget and of the rungs, one of `driftline.study.budget.UNITS`.
         scale: A scale in place of the study's own, to compare studies.
         certain: Whether nothing is random in the study, so that one run stands for all seeds. Otherwise this is
             recognised by seeds that give equal curves.
-        rungs: Rungs of the search, as rounds, if it has any; or those of each label, with its last round.
+        rungs: Rungs of the search, if it has any; or those of each label, with the whole budget.
         drawn: Labels whose configurations were drawn independently of all results, so that any k of them are a search.
         rules: Of labels that have any, the conditions under which hyperparameters change nothing.
         declared: Costs that the study's program counts.
@@ -118,10 +120,10 @@ def frontier_document(
     settlings = {label: settled_all(one.runs, axis) for label, one in runs_by_label.items()}
     ways = [each.way for label in settlings.values() for each in label if each is not None]
     exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
-    summary = _Summary(reading, rungs or (rounds,), whole, span, max(ways, default=0.0), exact)
+    summary = _Summary(reading, unit, rungs or (amount,), whole, span, max(ways, default=0.0), exact)
     return {
         "study": study,
-        "definitions": definitions(reading.quality, reading.cost, rounds, reading.time),
+        "definitions": definitions(reading.quality, reading.cost, amount, reading.time, unit),
         "scale": {
             "start": whole.start,
             "best": whole.best,
@@ -184,6 +186,7 @@ class _Summary:
     """What all labels of a result share."""
 
     reading: Reading
+    unit: str
     rungs: Sequence[int] | Mapping[str, Sequence[int]]
     scale: Scale
     span: Span
@@ -238,7 +241,7 @@ class _Summary:
             "diverged": sum(curve.state == "DIVERGED" for curve in trials),
             "failed": sum(curve.state == "FAILED" for curve in trials),
             "ledger": ledger(trials),
-            "granted": granted(trials, self.reading.cost, self._rungs_of(trials)),
+            "granted": granted(trials, self.reading.cost, self._rungs_of(trials), self.unit),
         }
 
     def _rungs_of(self, trials: Sequence[TrialCurve]) -> Sequence[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from driftline.results.curves import unit
 from driftline.results.show.number_text import whole_range
-from driftline.study.spec import LEAST_PAIRS
+from driftline.study.budget import LEAST_PAIRS
 
 Json = Mapping[str, Any]
 MOST_PAIRS = 3  # pairs of labels that a headline names

@@ -39,35 +39,71 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
     }
 
 
-def granted(curves: Sequence[TrialCurve], cost: str, rungs: Sequence[int]) -> dict[str, float]:
+def granted(curves: Sequence[TrialCurve], cost: str, rungs: Sequence[int], unit: str = "rounds") -> dict[str, float]:
     """What the finished trials of a label were granted: the budget on which a verdict is judged.
 
-    A diverged trial stops early and spends less, but it was granted all its rounds, in the search those until its next
-    rung: it counts with its cost per round times these rounds. If it diverged before its first round, the label's
-    median cost per round is used. A trial that was stopped at a rung was granted the rounds until this rung.
+    A diverged trial stops early and spends less, but it was granted its whole budget, in the search that until its next
+    rung: it counts with its cost per unit of the budget times this amount. If it diverged before its first round, the
+    label's median cost per unit is used. A trial that was stopped at a rung was granted the amount until this rung.
 
     Args:
         curves: All trials of the label.
         cost: The chosen cost.
-        rungs: Rungs of the search, as increasing rounds; the last one is the budget of a trial.
+        rungs: Rungs of the search, as increasing amounts; the last one is the budget of a trial.
+        unit: Their unit.
 
     Returns:
-        ``{"trials", "rounds", "cost"}`` over trials that are COMPLETE, STOPPED or DIVERGED.
+        ``{"trials", unit, "cost"}`` over trials that are COMPLETE, STOPPED or DIVERGED.
     """
     finished = [curve for curve in curves if curve.state in ENDED]
-    rates = [cost_per_round(curve, cost) for curve in finished]
+    rates = [_rate(curve, cost, unit) for curve in finished]
     known = [rate for rate in rates if rate is not None]
     usual = float(np.median(known)) if known else 0.0
-    rounds = [_allowed(curve, rungs) for curve in finished]
-    cost_of = [(usual if rate is None else rate) * allowed for rate, allowed in zip(rates, rounds, strict=True)]
-    return {"trials": len(finished), "rounds": sum(rounds), "cost": sum(cost_of)}
+    amounts = [_allowed(curve, rungs, unit) for curve in finished]
+    cost_of = [(usual if rate is None else rate) * allowed for rate, allowed in zip(rates, amounts, strict=True)]
+    return {"trials": len(finished), unit: sum(amounts), "cost": sum(cost_of)}
 
 
-def _allowed(curve: TrialCurve, rungs: Sequence[int]) -> int:
-    """The rounds that an ended trial was granted."""
+def rounds_of(curve: TrialCurve, unit: str, amount: int) -> int:
+    """The rounds of a trial with this budget, from the spend of its first rounds; an estimate where clients differ.
+
+    Args:
+        curve: The trial.
+        unit: Unit of the budget.
+        amount: The budget.
+    """
+    if unit == "rounds":
+        return amount
+    spent = curve.cost(unit)
+    trained = np.flatnonzero((curve.rounds > 0) & (spent > 0))
+    if not trained.size:
+        return 1
+    return max(1, int(amount * curve.rounds[trained[0]] / spent[trained[0]]))
+
+
+def _rate(curve: TrialCurve, cost: str, unit: str) -> float | None:
+    """Mean cost of one unit of the budget; None before the first round."""
+    if unit == cost:
+        return 1.0
+    rate, spent = cost_per_round(curve, cost), cost_per_round(curve, unit)
+    return rate / spent if rate is not None and spent else None
+
+
+def _allowed(curve: TrialCurve, rungs: Sequence[int], unit: str) -> int:
+    """What an ended trial was granted.
+
+    A trial ends at a rung with the first round that reaches the rung's fraction of its rounds, up to a round beside the
+    amount itself, and where clients differ its spend is random: a stopped trial was granted the rung next to its spend.
+    """
     if curve.state == "COMPLETE" or curve.phase == "confirmation":
         return rungs[-1]
-    return next((rung for rung in rungs if rung >= curve.rounds_done), rungs[-1])
+    if unit == "rounds" or not curve.rounds.size:
+        return next((rung for rung in rungs if rung >= curve.rounds_done), rungs[-1])
+    spent = float(curve.cost(unit)[-1])
+    if curve.state == "STOPPED":
+        return min(rungs, key=lambda rung: abs(rung - spent))
+    each = spent / max(curve.rounds_done, 1)
+    return next((rung for rung in rungs if rung + each > spent), rungs[-1])
 
 
 def _largest(curves: Sequence[TrialCurve], column: str) -> list[float]:

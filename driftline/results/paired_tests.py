@@ -13,7 +13,7 @@ import numpy as np
 from driftline.results.curves import Array
 from driftline.results.scale import ROUNDING
 from driftline.results.t_distribution import quantile, two_sided
-from driftline.study.spec import LEAST_PAIRS
+from driftline.study.budget import LEAST_PAIRS
 
 LEVEL = 0.95
 POWER = 0.8

@@ -176,9 +176,10 @@ def require_agreement(studies: Sequence[Study], own: Collection[str]) -> None:
         for key in sorted((first.keys() | other.keys()) - set(own)):
             if first.get(key) != other.get(key):
                 raise InvalidSpec(key, f"studies must agree, got {shown(first.get(key))} and {shown(other.get(key))}")
-        if first["budget"]["rounds"] != other["budget"]["rounds"]:
-            rounds = [shown(document["budget"]["rounds"]) for document in (first, other)]
-            raise InvalidSpec("budget.rounds", f"studies must agree, got {rounds[0]} and {rounds[1]}")
+        budgets = studies[0].budget, study.budget
+        if len({(budget.unit, budget.amount) for budget in budgets}) > 1:
+            texts = [budget.trial_text for budget in budgets]
+            raise InvalidSpec(f"budget.{budgets[0].unit}", f"studies must agree, got {texts[0]} and {texts[1]}")
 
 
 def write(table: RecordedTable, path: Path, precision: Precision = "float64") -> None:
@@ -220,7 +221,9 @@ def write(table: RecordedTable, path: Path, precision: Precision = "float64") ->
         "version": VERSION,
         "study": table.study.to_json(),
         "quality": {"metric": metric, "stored": "natural logarithm" if logarithm else "as it is"},
-        "definitions": definitions(metric, table.study.objective.cost, table.study.budget.rounds),
+        "definitions": definitions(
+            metric, table.study.objective.cost, table.study.budget.amount, unit=table.study.budget.unit
+        ),
     }
     lines = pa.table(columns)
     lines = lines.replace_schema_metadata({_KEY: json.dumps({**facts, "digest": _digest(lines, facts)})})

@@ -10,6 +10,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.results.curves import Array, TrialCurve
+from driftline.results.definitions import budget_of
 from driftline.results.document import Reading, frontier_document
 from driftline.results.inactive_values import stated_rules
 from driftline.results.ledger import SHARED
@@ -46,13 +47,11 @@ class StudyResult:
         document: frontier.json, see `driftline.results.document`.
         curves: Its trials.
         reading: Its metric and cost.
-        rounds: Budget of a trial in rounds.
     """
 
     document: dict[str, Any]
     curves: tuple[TrialCurve, ...]
     reading: Reading
-    rounds: int
 
     def table(self) -> str:
         """All labels' frontiers as text; see `driftline.results.show.text_table`."""
@@ -147,7 +146,6 @@ def study_result(
         InvalidSpec: Unknown cost, or trials did not count it.
     """
     whole = study.study
-    rounds = whole.budget.rounds
     records = list(trials)
     curves = tuple(
         TrialCurve.from_record(
@@ -161,8 +159,9 @@ def study_result(
         study.name,
         curves,
         reading,
-        rounds,
+        whole.budget.amount,
         whole.labels,
+        unit=whole.budget.unit,
         scale=whole.objective.scale if own else None,
         certain=nothing_random(whole),
         rungs=whole.rungs,
@@ -183,7 +182,7 @@ def study_result(
         document[name] = moment and moment.isoformat(timespec="seconds")
     document["made_by"] = {"driftline": version("driftline"), "format": FORMAT}
     document["trial_list"] = trial_list(study, records)
-    return StudyResult(document, curves, reading, rounds)
+    return StudyResult(document, curves, reading)
 
 
 def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
@@ -196,12 +195,12 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
         parts: The studies and their results, with the same metric and cost.
 
     Raises:
-        InvalidSpec: The studies differ in the rounds or in a key that is not one of `_OWN`, or the results differ in
-            the metric or the cost.
+        InvalidSpec: The studies differ in the budget of a trial or in a key that is not one of `_OWN`, or the results
+            differ in the metric or the cost.
     """
     studies, results = [study for study, _ in parts], [result for _, result in parts]
     require_agreement(studies, _OWN)
-    reading, rounds = results[0].reading, results[0].rounds
+    reading, (unit, amount) = results[0].reading, budget_of(results[0].document)
     for result in results[1:]:
         for key in ("quality", "cost"):
             one, other = getattr(reading, key), getattr(result.reading, key)
@@ -224,8 +223,9 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
         " and ".join(names),
         curves,
         reading,
-        rounds,
+        amount,
         [f"{prefix}{label}" for prefix, study in zip(lead, studies, strict=True) for label in study.labels],
+        unit=unit,
         scale=FixedScale(start=given[0], best=given[1]) if given else None,
         certain=all(nothing_random(study) for study in studies),
         rules={
@@ -238,7 +238,7 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
     for prefix, result in zip(lead, results, strict=True):
         for label, method in result.document["methods"].items():  # each study has rungs of its own
             document["methods"][f"{prefix}{label}"] |= {key: method[key] for key in _STUDYS if key in method}
-    return StudyResult(document, curves, reading, rounds)
+    return StudyResult(document, curves, reading)
 
 
 def _read(quality: str, cost: str | Time, curves: tuple[TrialCurve, ...]) -> tuple[Reading, tuple[TrialCurve, ...]]:

@@ -71,7 +71,10 @@ def with_theory(document: Mapping[str, Any], study: Study, curves: Iterable[Tria
     labels = {}
     for label, method in document["methods"].items():
         entry = study.entry(label)
-        rounds = study.budget_of(entry).rounds
+        rounds = max(
+            (curve.rounds_done for held in complete.values() for curve in held if curve.label == label), default=1
+        )
+        rounds = study.budget_of(entry).rounds or rounds
         theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry, task))
         phase = method["reported"]["phase"]
         ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}

@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from driftline.study.budget import Budget
 from driftline.study.sampler import learns
-from driftline.study.spec import Budget
 from driftline.wire.ids import trial_id
 from driftline.wire.records import StudyRecord, TrialRecord
 from trainers import shown

@@ -12,7 +12,10 @@
     check                      checks a study in full, with the code that parses trials
     outlook                    what a valid study will do and can claim, in sentences
     trial_document             the trial document that a trainer gets, from a study and configurations
+    trial_parts                what a study, an entry and configurations say in it
+    budget                     trials, seeds and searches; what a trial may spend
     rung_rounds                the rounds at which search trials are compared
+    trial_rounds               how many rounds a trial has within what it may spend
     directions, chance         which way a metric is better; whether anything besides the search is random
     theory_spaces, warm_start  spaces from theory; starting points and a prior from an earlier study
     examples, notebook         the example studies that come with Driftline; HTML of a study for notebooks

@@ -18,12 +18,13 @@ from typing import Any
 import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.all_errors import study_errors
+from driftline.study.budget import Budget
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
-from driftline.study.outlook import cost_remark, sample_remark, share_left, share_remark
+from driftline.study.outlook import cost_remark, few_points, sample_remark, share_left, share_remark
 from driftline.study.program import SERVED, Program
 from driftline.study.sampler import check_suits, learns, name_of
-from driftline.study.spec import Budget, Study
+from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.study.trial_settings import OWN, SIZES
 from driftline.study.validation import Errors, from_spec_error, reading_once
@@ -90,6 +91,7 @@ def _checked(study: Study) -> list[str]:
         with errors.collected():
             _check_spaces(entry, f"methods[{index}]")
             read = _corners_read(study, index)
+            remarks += few_points(study, entry)
             trials[index] = read[0]
             path = f"methods[{index}]"
             remarks += [*_rates(study, index), *_step_sizes(read[:2], path), *_weighting(read[0], path)]

@@ -18,7 +18,7 @@ def study_html(study: Study) -> str:
     facts = [
         ("task", str(study.task["name"])) if study.program is None else ("program", " ".join(study.program.command)),
         ("objective", f"{objective.quality} against {objective.cost}"),
-        ("budget", f"{budget.trials_per_method} trials a method, {budget.rounds} rounds, {budget.seeds} seeds"),
+        ("budget", f"{budget.trials_per_method} trials a method, {budget.trial_text}, {budget.seeds} seeds"),
     ]
     rows = [(entry.label, entry.name, ", ".join(entry.parameters()) or "nothing") for entry in study.methods]
     return html_title(study.name, "") + html_table((), facts) + html_table(("label", "method", "tuned"), rows)

@@ -8,19 +8,25 @@ from itertools import pairwise
 from typing import Any
 
 import trainers
+from driftline.errors import InvalidSpec
+from driftline.study.budget import LEAST_PAIRS, unit_text
 from driftline.study.chance import independent_draws, judged_effort, nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.rung_rounds import FACTOR
 from driftline.study.sampler import name_of
-from driftline.study.spec import LEAST_PAIRS, Study
+from driftline.study.spec import Study
 from driftline.study.theory_spaces import theory_facts
 from driftline.study.trial_document import trial_document
+from driftline.study.trial_rounds import rounds_range, usual_budget
 from search_spaces.constraints import allowed_on_grid, allowed_share
 from search_spaces.parameters import fixed
 from trainers import ADVICE, cost_named, evaluation_grid, evaluation_work
 
 SHARE = 0.15
 """Share of the time above which evaluations get a remark."""
+
+LEAST_POINTS = 30
+"""Evaluations of a trial, beside that of the initial model, below which a budget of spend gets a remark."""
 
 
 def outlook(study: Study) -> list[str]:
@@ -35,7 +41,16 @@ def outlook(study: Study) -> list[str]:
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
     said = [*_constraints(study), *_rungs(study), *_branches(study), *_claims(study)]
-    return [*theory_facts(study), evaluated, *said]
+    return [*theory_facts(study), *_spent(study), evaluated, *said]
+
+
+def _spent(study: Study) -> list[str]:
+    """How many rounds trials have within a budget of spend."""
+    if study.budget.unit == "rounds":
+        return []
+    ends = [(entry.label, *rounds_range(study, entry)) for entry in study.methods]
+    words = [f"{label} {low:,}" if low == high else f"{label} {low:,} to {high:,}" for label, low, high in ends]
+    return [f"Rounds within {study.budget.trial_text}: {', '.join(words)}."]
 
 
 def evaluation_share(study: Study) -> float:
@@ -78,6 +93,34 @@ def sample_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
     return [f"evaluation: search trials are measured on {sample}, so their test metrics are noisy; {after}"]
 
 
+def few_points(study: Study, entry: MethodEntry) -> list[str]:
+    """A remark if some of an entry's trials are evaluated fewer than `LEAST_POINTS` times within a budget of spend.
+
+    Raises:
+        InvalidSpec: The budget has no room for some configurations, or a rung comes before their first evaluation.
+    """
+    unit = study.budget.unit
+    if unit == "rounds":
+        return []
+    fewest, most = rounds_range(study, entry)
+    every = study.settings_of(entry).eval_every
+    first = study.budget.of_rounds(fewest).rung_rounds[0]
+    if study.budget.rungs is not None and isinstance(every, int) and first < every:
+        problem = f"must not begin before the first evaluation, after round {every}, got round {first} of {entry.label}"
+        raise InvalidSpec("budget.rungs", problem)
+    points = len(evaluation_grid(fewest)) if not isinstance(every, int) else 1 - -fewest // every
+    if points > LEAST_POINTS:
+        return []
+    has = f"{fewest} rounds" if fewest == most else f"{fewest} to {most} rounds"
+    advice = (
+        "evaluate more often"
+        if isinstance(every, int) and every > 1
+        else f"give more {unit_text(unit)} or smaller sizes"
+    )
+    said = f"budget.{unit}: trials of {entry.label} have {has}, some with only {points - 1} evaluations"
+    return [f"{said}: {advice}, so that curves have at least {LEAST_POINTS} points"]
+
+
 def share_left(study: Study, entry: MethodEntry, point: Mapping[str, Any] | None = None) -> float:
     """Share of the configurations of an entry that its constraints leave: of its grid, or of random ones.
 
@@ -100,16 +143,23 @@ def _constraints(study: Study) -> list[str]:
 def _rungs(study: Study) -> list[str]:
     """Where search trials may stop early."""
     labels: dict[tuple[int, ...], list[str]] = {}
+    unit = study.budget.unit
     for label, (*rungs, _) in study.rungs.items():
         labels.setdefault(tuple(rungs), []).append(label)
-    places = [(" and ".join(map(str, rungs)), ", ".join(whose)) for rungs, whose in labels.items() if rungs]
+    places = [
+        (" and ".join(f"{rung:,}" if unit != "rounds" else str(rung) for rung in rungs), ", ".join(whose))
+        for rungs, whose in labels.items()
+        if rungs
+    ]
     if not places:
         return []
-    budgets = [study.budget_of(entry) for entry in study.methods]
-    whole = sum(budget.trials_per_method * budget.rounds for budget in budgets)
+    budgets = [usual_budget(study, entry) for entry in study.methods]
+    whole = sum(budget.trials_per_method * budget.last_round for budget in budgets)
     share = sum(budget.search_rounds for budget in budgets) / whole
     after = "; ".join(f"{rungs} ({whose})" if len(labels) > 1 else rungs for rungs, whose in places)
-    compared = f"Search trials are compared after rounds {after}"
+    compared = (
+        f"Search trials are compared after {f'rounds {after}' if unit == 'rounds' else f'{after} {unit_text(unit)}'}"
+    )
     if study.budget.rung_rule == "extrapolation":
         return [f"{compared}, and at most half continue."]
     trained = f"the search trains about {100 * share:.0f} % of all rounds"
@@ -174,12 +224,12 @@ def _rounds(study: Study) -> str:
     """The rounds after which trials are evaluated, in words."""
     grids: dict[str, list[str]] = {}
     for entry in study.methods:
-        said = _evaluated(study.settings_of(entry).eval_every, study.budget_of(entry).rounds)
+        said = _evaluated(study.settings_of(entry).eval_every, *rounds_range(study, entry))
         grids.setdefault(said, []).append(entry.label)
     return "; ".join(said + (f" ({', '.join(labels)})" if len(grids) > 1 else "") for said, labels in grids.items())
 
 
-def _evaluated(every: int | str | None, rounds: int) -> str:
+def _evaluated(every: int | str | None, fewest: int, rounds: int) -> str:
     if isinstance(every, int):
         known = f"(costs are known to {every} rounds)"
         return f"every {every} rounds and after the last {known}" if every > 1 else "after every round"
@@ -188,4 +238,5 @@ def _evaluated(every: int | str | None, rounds: int) -> str:
     if not coarse:
         return "after every round"
     shown = ", ".join(map(str, grid[grid.index(coarse[0]) + 1 :][:3]))
-    return f"{len(grid)} times, after every round to {coarse[0]}, then in steps of 5 % ({shown}, ...)"
+    count = f"{len(grid)} times" if fewest == rounds else f"{len(evaluation_grid(fewest))} to {len(grid)} times"
+    return f"{count}, after every round to {coarse[0]}, then in steps of 5 % ({shown}, ...)"

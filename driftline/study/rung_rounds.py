@@ -1,4 +1,7 @@
-"""The rungs of a study: rounds at which search trials are compared, and after which only promising ones continue."""
+"""The rungs of a study: where search trials are compared, and after which only promising ones continue.
+
+They are rounds, or amounts in the unit of the budget, which become rounds of each trial by `scaled`.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ def _places(value: Any) -> Any:
     try:
         return [integer(rung, "") for rung in value] if isinstance(value, list | tuple) else integer("", "")
     except SpecError:
-        raise ValueError(f"must be auto or a list of increasing rounds, got {shown(value)}") from None
+        raise ValueError(f"must be auto or a list of increasing numbers, got {shown(value)}") from None
 
 
 class RungsByRule(Section):
     """`budget.rungs` with another rule than halving.
 
     Attributes:
-        at: The rungs: "auto", or increasing rounds.
+        at: The rungs: "auto", or increasing rounds or amounts.
         rule: Decides which trials continue: "halving", "extrapolation" or "forecast".
     """
 
@@ -55,12 +58,13 @@ def read_rungs(value: Any) -> Any:
     return None if value is None else _places(value)
 
 
-def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int) -> tuple[int, ...]:
+def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int, unit: str = "rounds") -> tuple[int, ...]:
     """The rungs as increasing rounds; the last one is the last round.
 
     Args:
         given: "auto" for a geometric series; or increasing rounds, to which the last round is added if it is missing.
-        rounds: Rounds of a trial.
+        rounds: Rounds of a trial, or the amount of another unit that it may spend.
+        unit: The unit.
 
     Raises:
         InvalidSpec: The rounds do not increase, one is not between 1 and `rounds`, or there are too many.
@@ -73,21 +77,22 @@ def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int) -> tuple[int, 
         return tuple(rung for power in reversed(range(AUTO)) if (rung := rounds // FACTOR**power) > 0)
     whole = (*given, rounds) if not given or given[-1] != rounds else tuple(given)
     if len(given) > _MOST:
-        raise InvalidSpec("rungs", f"must be at most {_MOST} rounds, got {len(given)}")
+        raise InvalidSpec("rungs", f"must be at most {_MOST}, got {len(given)}")
     rising = all(low < high for low, high in zip((0, *whole), whole, strict=False))
     if not given or not rising:
-        rule = f"must be auto or a list of increasing rounds from 1 to rounds={shown(rounds)}"
+        rule = f"must be auto or a list of increasing {unit} from 1 to {unit}={shown(rounds)}"
         raise InvalidSpec("rungs", f"{rule}, got {shown(list(given))}")
     return whole
 
 
-def scaled(given: Literal["auto"] | Sequence[int], rounds: int, own: int) -> Literal["auto"] | list[int]:
+def scaled(given: Sequence[int], rounds: int, own: int, unit: str = "rounds") -> list[int]:
     """The same rungs for trials of another number of rounds: at the same fractions, rounded up.
 
     Args:
         given: As in `rungs_of`.
-        rounds: Rounds of the trials that they are given for.
+        rounds: Rounds of the trials that they are given for, or the amount of another unit.
         own: Rounds of the other trials.
+        unit: The unit.
 
     Raises:
         InvalidSpec: Two of them come after the same round.
@@ -96,11 +101,9 @@ def scaled(given: Literal["auto"] | Sequence[int], rounds: int, own: int) -> Lit
         >>> scaled([25, 75], 200, 1000), scaled([25, 75], 200, 10)
         ([125, 375], [2, 4])
     """
-    if isinstance(given, str):
-        return given
     moved = [-(-rung * own // rounds) for rung in given]
     if len(set(moved)) < len(moved) or (given[-1] < rounds and moved[-1] >= own):
-        told = f"must be enough for the rungs {shown(list(given))} of {rounds} rounds to be apart, got rounds={own}"
+        told = f"must be enough for the rungs {shown(list(given))} of {rounds} {unit} to be apart, got rounds={own}"
         raise InvalidSpec("rounds", told)
     return moved
 

@@ -42,27 +42,22 @@ from pydantic import Field as Key
 from driftline.errors import InvalidSpec
 from driftline.extras import optional_packages
 from driftline.study import yaml_files as loading
+from driftline.study.budget import MOST_TRIALS, UNITS, Budget
 from driftline.study.chance import nothing_random
 from driftline.study.directions import Metric
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.program import Program, ProgramCost, placed, program_entry, program_study
-from driftline.study.rung_rounds import RungsByRule, arriving_at, read_rungs, rungs_of, scaled
 from driftline.study.sampler import SamplerField, name_of
 from driftline.study.task_facts import default_quality, pinned
-from driftline.study.trial_settings import LARGEST, MOST_ROUNDS, OWN, SHARED, TrialSettings
+from driftline.study.trial_settings import LARGEST, OWN, SHARED, TrialSettings
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
 from search_spaces.spaces import free
 from search_spaces.values import is_json
 from trainers import REPORTED, Changes, Steps, hint, shown
 
-MOST_TRIALS = 1_000_000
-MOST_SEEDS = 10_000
 MOST_ENTRIES = 200
-"""Limits far above any real study, which every database and sampler can represent."""
-
-LEAST_PAIRS = 6
-"""Seeds, or searches, that a verdict of `compare` needs."""
+"""Limit far above any real study, which every database and sampler can represent."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -118,132 +113,6 @@ class Objective(Section):
     def objectives(self) -> tuple[str, ...]:
         """Names of the values that the sampler maximises."""
         return ("quality", "speed") if self.optimize == "both" else (self.optimize,)
-
-
-class Budget(Section):
-    """The budget of each entry, the same for all.
-
-    Attributes:
-        trials_per_method: Configurations searched for each entry.
-        rounds: Server updates of a trial, unless its entry has its own.
-        rungs: Rounds at which search trials are compared; about a third of them continue. "auto" takes a ninth and a
-            third of `rounds`. None trains every trial to the end. ``{"at": [60], "rule": "forecast"}`` chooses another
-            rule. See `driftline.study.rung_rounds`.
-        seeds: Fresh seeds on which chosen configurations are confirmed; with 0, results come from the search. 6 by
-            default, the fewest that allow a verdict; 0 where nothing in the study is random.
-        confirm: How many configurations of each entry are run again, on fresh seeds.
-        searches: Independent searches of each entry, which share its configurations; each has random seeds of its own.
-        branches: With how many settings of its schedule a configuration is tried, in entries that search a schedule.
-            These trials are trained together until their rates part.
-        asking: "generations" asks samplers for an eighth of the configurations at once and tells them each result two
-            such generations later, so that the trials do not depend on the number of workers; "asynchronous" tells
-            them every result at once, and compares a trial at a rung with those that have arrived so far.
-    """
-
-    trials_per_method: Whole = Key(ge=1, le=MOST_TRIALS)
-    rounds: Whole = Key(ge=1, le=MOST_ROUNDS)
-    rungs: Annotated[Literal["auto"] | list[int] | RungsByRule | None, BeforeValidator(read_rungs)] = None
-    seeds: Whole = Key(default=LEAST_PAIRS, ge=0, le=MOST_SEEDS)
-    confirm: Whole = Key(default=8, ge=1, le=MOST_TRIALS)
-    searches: Whole = Key(default=1, ge=1, le=MOST_SEEDS)
-    branches: Whole = Key(default=1, ge=1, le=MOST_TRIALS)
-    asking: Literal["generations", "asynchronous"] = "generations"
-
-    @model_validator(mode="after")
-    def _rungs_increase(self) -> Self:
-        if self.rungs_at is not None:
-            rungs_of(self.rungs_at, self.rounds)
-        return self
-
-    @model_validator(mode="after")
-    def _equal_searches(self) -> Self:
-        if self.trials_per_method % self.searches:
-            raise InvalidSpec(
-                "trials_per_method",
-                f"must be a multiple of searches, so that all searches are equal, got "
-                f"trials_per_method={self.trials_per_method} and searches={self.searches}",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _branches_within_a_search(self) -> Self:
-        if self.branches > self.trials_per_search:
-            most = f"{self.trials_per_search}, the configurations of a search"
-            raise InvalidSpec("branches", f"must be at most {most}, got branches={self.branches}")
-        return self
-
-    def of_rounds(self, rounds: int | None) -> Budget:
-        """This budget for trials of another number of rounds, with rungs at the same fractions; None changes nothing.
-
-        Raises:
-            InvalidSpec: They are too few for these rungs.
-        """
-        if rounds is None or rounds == self.rounds:
-            return self
-        rungs, at = self.rungs, None if self.rungs_at is None else scaled(self.rungs_at, self.rounds, rounds)
-        rungs = rungs.model_copy(update={"at": at}) if isinstance(rungs, RungsByRule) else at
-        return self.model_copy(update={"rounds": rounds, "rungs": rungs})
-
-    @property
-    def rungs_at(self) -> Literal["auto"] | list[int] | None:
-        """The rungs as they are given, whatever their rule."""
-        return self.rungs.at if isinstance(self.rungs, RungsByRule) else self.rungs
-
-    @property
-    def rung_rule(self) -> str:
-        """Name of the rule that decides which trials continue."""
-        return self.rungs.rule if isinstance(self.rungs, RungsByRule) else "halving"
-
-    @property
-    def rung_rounds(self) -> tuple[int, ...]:
-        """The rungs as rounds, the last round included; the last round alone without rungs."""
-        return (self.rounds,) if self.rungs_at is None else rungs_of(self.rungs_at, self.rounds)
-
-    @property
-    def search_rounds(self) -> int:
-        """Rounds of all search trials of an entry; with rungs about, because each promotes a third of the trials."""
-        rungs = self.rung_rounds
-        arriving = arriving_at(len(rungs), self.trials_per_method)
-        return sum(trials * (high - low) for trials, low, high in zip(arriving, (0, *rungs), rungs, strict=False))
-
-    @property
-    def trials_per_search(self) -> int:
-        """Configurations of each entry that one search tries."""
-        return self.trials_per_method // self.searches
-
-    @property
-    def confirmed_per_search(self) -> int:
-        """Configurations of each search that are run again: the same for all, so that ledgers stay equal."""
-        return min(max(self.confirm // self.searches, 1), self.trials_per_search) if self.seeds else 0
-
-    @property
-    def confirmed(self) -> int:
-        """Configurations of each entry that are run again."""
-        return self.confirmed_per_search * self.searches
-
-    def search_of(self, configuration: int) -> int:
-        """Number of the search that proposes this configuration: searches take turns."""
-        return configuration % self.searches
-
-    def trunk_of(self, configuration: int) -> int:
-        """Number of the first configuration of those that share everything but the schedule with this one."""
-        own = configuration // self.searches
-        return (own - own % self.branches) * self.searches + self.search_of(configuration)
-
-    @property
-    def confirmation_trials(self) -> int:
-        """Trials of each entry that run a configuration again on a fresh seed."""
-        return self.confirmed * self.seeds
-
-    @property
-    def trials(self) -> int:
-        """Trials of each entry, those on fresh seeds included."""
-        return self.trials_per_method + self.confirmation_trials
-
-    @property
-    def rounds_of_trials(self) -> int:
-        """Rounds of all trials of an entry, if none diverges."""
-        return self.search_rounds + self.confirmation_trials * self.rounds
 
 
 class Resources(Section):
@@ -363,7 +232,9 @@ class Study(TrialSettings):
                 whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
                 problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
                 errors.add(InvalidSpec(f"methods[{index}].start", problem))
-        for index, entry in enumerate(self.methods):
+        if self.budget.unit != "rounds":
+            errors.add_all(self._spent_errors())
+        for index, entry in enumerate(self.methods if self.budget.unit == "rounds" else ()):
             try:
                 first, every = self.budget_of(entry).rung_rounds[0], self.settings_of(entry).eval_every
             except InvalidSpec as error:
@@ -396,6 +267,16 @@ class Study(TrialSettings):
         if self.budget.rungs is not None and not program.checkpoints and self.budget.asking == "generations":
             rule = "must be left out, or have program.checkpoints: true, or budget.asking: asynchronous"
             yield InvalidSpec("budget.rungs", f"{rule}: a trial goes on from its checkpoint, or waits for a decision")
+
+    def _spent_errors(self) -> Iterator[InvalidSpec]:
+        """Errors of a budget in another unit than rounds."""
+        unit = self.budget.unit
+        if self.program is not None:
+            yield InvalidSpec(f"budget.{unit}", "must be left out for a program: give budget.rounds")
+        for index, entry in enumerate(self.methods):
+            if entry.rounds is not None:
+                problem = f"must be left out with budget.{unit}, which says how many rounds each trial has"
+                yield InvalidSpec(f"methods[{index}].rounds", problem)
 
     def _check_branches(self) -> None:
         branching = [entry for entry in self.methods if entry.branching]
@@ -435,13 +316,13 @@ class Study(TrialSettings):
         raise InvalidSpec("label", f"no entry {shown(label)} in study {self.name}: {hint(label, self.labels)}")
 
     def budget_of(self, entry: MethodEntry) -> Budget:
-        """The budget of an entry, with the rounds and rungs of its trials."""
+        """The budget of an entry, with the rounds and rungs of its trials; the study's if that is in another unit."""
         return self.budget.of_rounds(entry.rounds)
 
     @property
     def rungs(self) -> dict[str, tuple[int, ...]]:
-        """Label -> the rungs of its trials, as rounds; the last round included."""
-        return {entry.label: self.budget_of(entry).rung_rounds for entry in self.methods}
+        """Label -> the rungs of its trials, in the unit of the budget; the whole amount included."""
+        return {entry.label: self.budget_of(entry).rung_amounts for entry in self.methods}
 
     def settings_of(self, entry: MethodEntry, hyperparameters: Mapping[str, Any] | None = None) -> TrialSettings:
         """The settings of an entry's trials: its own, otherwise the study's. All metrics have the study's weighting.
@@ -489,8 +370,9 @@ class Study(TrialSettings):
         for name in optional:
             if document[name] is None:
                 del document[name]
-        if self.budget.rungs is None:
-            del document["budget"]["rungs"]
+        for name in (*UNITS, "rungs"):
+            if document["budget"][name] is None:
+                del document["budget"][name]
         if self.objective.scale is None:
             del document["objective"]["scale"]
         if self.resources.pool is None:

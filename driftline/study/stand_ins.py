@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from driftline.study.budget import UNITS
 from search_spaces import spaces
 from trainers import (
     ABSENT,
@@ -49,6 +50,10 @@ def stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[
         target = place[:1] if place[0] == "task" else place
         one, other = _PLAIN[place]
         return [{target: one}], [{target: other}]
+    if place[0] == "budget" and place[1:] and place[1] in UNITS:
+        emptied: dict[Steps, Any] = {("budget", key): ABSENT for key in (*UNITS, "rungs")}
+        one, other = ([emptied | {("budget", "rounds"): budget["rounds"]}] for budget in _BUDGETS)
+        return one, other
     if place[:2] in (("program", "metrics"), ("program", "costs")):
         return _declared(document, place[:2])
     if place[0] == "sampler":

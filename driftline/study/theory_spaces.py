@@ -16,6 +16,7 @@ from driftline.study.entries import MethodEntry
 from driftline.study.spec import Study
 from driftline.study.starting_points import broken_by
 from driftline.study.trial_document import trial_document
+from driftline.study.trial_rounds import usual_budget
 from driftline.study.validation import from_spec_error
 from search_spaces.from_theory import TheoryPrior
 from search_spaces.parameters import Choice, Float, Parameter, Space
@@ -138,7 +139,7 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
     entry = study.methods[index]
     assert entry.theory is not None
     client = PLAIN if entry.client is None else entry.client.name
-    rounds, clients = study.budget_of(entry).rounds, study.settings_of(entry).clients_per_round
+    rounds, clients = usual_budget(study, entry).last_round, study.settings_of(entry).clients_per_round
     prior = TheoryPrior(entry.name, client, entry.server.name, measured, rounds, clients)
     space, server = prior.space(entry.space), entry.server.space
     space = {name: _with(parameter, _values(entry, name), entry.space[name]) for name, parameter in space.items()}

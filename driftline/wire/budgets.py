@@ -49,7 +49,7 @@ class StudyEstimate(Record):
     Attributes:
         trials: Search trials and confirmation trials together.
         packs: Packs they run in; more if structural values (`server.nesterov`, ...) split them.
-        rounds: Rounds over all trials.
+        rounds: Rounds over all trials; None from a service if the budget is in another unit.
         cpu_hours: CPU cores times hours.
         seconds: Seconds from start to end.
         rests_on: Where the numbers come from, and what is unknown and why, one line each.
@@ -57,7 +57,7 @@ class StudyEstimate(Record):
 
     trials: int
     packs: int
-    rounds: int
+    rounds: int | None = None
     cpu_hours: float | None = None
     seconds: float | None = None
     rests_on: list[str] = Field(default_factory=list)

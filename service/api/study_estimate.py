@@ -23,13 +23,16 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
     plan = decided(budget, resources, stored.sampler, gpus)
     budgets = {label: stored.budget_of(label) for label in methods}
-    rungs = {label: own.rung_rounds for label, own in budgets.items()}
+    rungs = {label: own.rung_amounts for label, own in budgets.items()}
+    rounds, counted = None, "trials"
+    if budget.unit == "rounds":
+        rounds, counted = sum(own.rounds_of_trials for own in budgets.values()), "trials and rounds"
     return StudyEstimate(
         trials=budget.trials * len(methods),
         packs=packs(SearchPlan.of(tuple(methods), budget, plan, rungs=rungs)),
-        rounds=sum(own.rounds_of_trials for own in budgets.values()),
+        rounds=rounds,
         rests_on=[
-            "trials and rounds: the budget, if no trial diverges; packs: as few as the study's plan allows",
+            f"{counted}: the budget, if no trial diverges; packs: as few as the study's plan allows",
             "time: unknown; without a service, driftline validate measures it on your computer",
         ],
     )

@@ -50,7 +50,7 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
         echo(f"note: {remark}")
     methods = "1 method" if len(study.labels) == 1 else f"{len(study.labels)} methods"
     own = "".join(f", {entry.rounds} of {entry.label}" for entry in study.methods if entry.rounds is not None)
-    echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.rounds} rounds a trial{own}.")
+    echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.trial_text} a trial{own}.")
     for fact in outlook:
         echo(fact)
 

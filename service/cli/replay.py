@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.errors import InvalidSpec
 from driftline.results.recorded_table import RecordedTable, joined, read, write
+from driftline.study.budget import Budget
 from driftline.study.sampler import read as read_sampler
-from driftline.study.spec import Budget
 from service.cli.file_errors import cannot_write, file_exists
 from service.cli.show import is_remote
 from service.cli.terminal import echo
@@ -60,12 +60,12 @@ def replay_tables(
     as_json: bool,
 ) -> None:
     """Simulates studies and prints what they conclude; what the budget leaves out comes from the table's study."""
-    from service.replay.simulation import Replay, numbered, require_no_branches
+    from service.replay.simulation import Replay, numbered, require_replayable
     from service.replay.summary import summary
 
     tables = {str(path): read(path) for path in paths}
     for one in tables.values():
-        require_no_branches(one.study.budget)  # a joined table has the budget of the first one
+        require_replayable(one.study.budget)  # a joined table has the budget of the first one
     table = joined(list(tables.values()))
     own = table.study.budget
     usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds, "searches": own.searches}
@@ -78,7 +78,7 @@ def replay_tables(
     rule = given.pop("rule", own.rung_rule)
     rungs = at if rule == "halving" else {"at": at, "rule": rule}
     whole: dict[str, Any] = {**usual, **given, **({} if at is None else {"rungs": rungs})}
-    chosen = Budget(trials_per_method=whole.pop("trials"), rounds=own.rounds, **whole)
+    chosen = Budget(trials_per_method=whole.pop("trials"), rounds=own.last_round, **whole)
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
     replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)

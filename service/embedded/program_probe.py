@@ -91,7 +91,7 @@ def _probe(study: Study, label: str) -> Probe:
     space = entry.parameters()
     draws = ({name: parameter.sample(generator) for name, parameter in space.items()} for _ in count())
     document = trial_document(study, label, [first_allowed(draws, entry.constraints)], study.seed)
-    document["rounds"] = min(ROUNDS, study.budget.rounds)
+    document["rounds"] = min(ROUNDS, study.budget.last_round)
     began = time.monotonic()
     first = _run(document, study)
     took = time.monotonic() - began

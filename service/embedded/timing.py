@@ -20,6 +20,7 @@ from statistics import fmean
 from driftline.errors import InvalidSpec
 from driftline.study.rung_rounds import arriving_at
 from driftline.study.spec import Study
+from driftline.study.trial_rounds import usual_budget
 from driftline.study.validation import Errors
 from driftline.wire.budgets import StudyEstimate
 from driftline.wire.records import Phase
@@ -170,7 +171,7 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     return StudyEstimate(
         trials=trials,
         packs=searched + confirmed,
-        rounds=sum(study.budget_of(entry).rounds_of_trials for entry in study.methods),
+        rounds=sum(usual_budget(study, entry).rounds_of_trials for entry in study.methods),
         cpu_hours=hours,
         seconds=seconds,
         rests_on=rests_on,
@@ -196,10 +197,11 @@ def training_seconds(work: float, number: int, workers: int, alone: int = 0) -> 
 def evaluations(study: Study, label: str, phase: Phase) -> int:
     """Evaluations of a label's trials in a phase; with rungs about, because about a third of the trials passes one."""
     entry = study.entry(label)
-    budget, every = study.budget_of(entry), study.settings_of(entry).eval_every
-    grid: Set[int] = evaluation_grid(budget.rounds)
+    budget, every = usual_budget(study, entry), study.settings_of(entry).eval_every
+    last = budget.last_round
+    grid: Set[int] = evaluation_grid(last)
     if every not in (None, "auto"):
-        grid = {*range(0, budget.rounds, int(every)), budget.rounds}
+        grid = {*range(0, last, int(every)), last}
     if phase == "confirmation":
         return budget.confirmation_trials * len(grid)
     rungs = budget.rung_rounds
@@ -215,8 +217,8 @@ def _training(study: Study, measured: Timings, phase: Phase, packs: int) -> floa
     speeds = {label: measured.speed(label, phase) for label in study.labels}
     trained = 0.0
     for entry in study.methods:
-        budget = study.budget_of(entry)
-        rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.rounds
+        budget = usual_budget(study, entry)
+        rounds = budget.search_rounds if phase == "search" else budget.confirmation_trials * budget.last_round
         trained += rounds * speeds[entry.label].round_s
     evaluated = sum(evaluations(study, label, phase) * speed.evaluation_s for label, speed in speeds.items())
     return trained + evaluated + packs * fmean(speed.build_s for speed in speeds.values())

@@ -92,7 +92,7 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
     while True:
         first = first_allowed(draws, entry.constraints)
         others = (first_allowed(draws, entry.constraints) for _ in range(_TRIES * (width - 1)))
-        alike = (other for other in others if structure(entry, other) == structure(entry, first))
+        alike = (other for other in others if structure(study, label, other) == structure(study, label, first))
         yield trial_document(study, label, [first, *islice(alike, width - 1)], study.seed, phase=phase)
 
 

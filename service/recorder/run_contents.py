@@ -109,7 +109,7 @@ def study_params(study: StudyRecord) -> dict[str, str]:
         "quality": objective.quality,
         "cost": objective.cost,
         "trials_per_method": budget.trials_per_method,
-        "rounds": budget.rounds,
+        budget.unit: budget.amount,
         "seeds": budget.seeds,
         "confirm": budget.confirm,
         "searches": budget.searches,

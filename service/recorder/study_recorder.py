@@ -22,6 +22,7 @@ from typing import Any
 from driftline.backoff import pauses
 from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading
+from driftline.results.ledger import rounds_of
 from driftline.results.runs import ENDED, runs_of_all
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
@@ -432,7 +433,8 @@ def _short(trial: TrialRecord) -> str:
 def _rows(study: StudyRecord, trial: TrialRecord, curve: TrialCurve, after: int) -> list[Row]:
     """What a trial's run shows beyond the rounds that were written before."""
     final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
-    rounds = study.study.budget_of(study.study.entry(trial.label)).rounds
+    budget = study.study.budget_of(study.study.entry(trial.label))
+    rounds = rounds_of(curve, budget.unit, budget.amount)
     new = rows(curve.columns, rounds, after, curve.rounds_done, finished=final)
     if final:
         new += [(name, value, curve.rounds_done) for name, value in totals(curve.columns).items()]

@@ -16,9 +16,10 @@ from driftline.results.curves import TrialCurve
 from driftline.results.document import Reading, frontier_document
 from driftline.results.recorded_table import Grid, RecordedTable
 from driftline.results.scale import Axis, axis_of
+from driftline.study.budget import Budget
 from driftline.study.rung_rounds import rungs_of
 from driftline.study.sampler import Chosen
-from driftline.study.spec import Budget, Resources, Study
+from driftline.study.spec import Resources, Study
 from search_spaces.spaces import dimensions
 from service.driver.search.actions import SearchPlan
 from service.driver.search.rules import Arrival, Rule
@@ -62,9 +63,9 @@ class Replay:
         lift: Mapping[str, float] | None = None,
         rule: Rule | None = None,
     ) -> None:
-        require_no_branches(table.study.budget)
+        require_replayable(table.study.budget)
         _require_common_rounds(table.study, labels)
-        require_no_branches(budget)
+        require_replayable(budget)
         self.study = table.study
         self.budget = budget
         self.sampler = sampler
@@ -84,7 +85,7 @@ class Replay:
         of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
         own = budget.model_copy(update={**of_a_search, "searches": 1})
         plan = decided(own, Resources(), sampler)
-        rounds = table.study.budget.rounds
+        rounds = table.study.budget.last_round
         self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
         _require_rungs(self._grids.values(), self.rungs)
         self._plan = SearchPlan.of(tuple(self.names), own, plan)
@@ -143,12 +144,11 @@ class Replay:
         """The result of a simulated study, as `driftline.results.document` describes it."""
         objective = self.study.objective
         reading = Reading(objective.quality, objective.cost)
-        rounds = self.study.budget.rounds
         return frontier_document(
             self.study.name,
             trials,
             reading,
-            rounds,
+            self.study.budget.last_round,
             self.names,
             scale=objective.scale,
             rungs=self.rungs,
@@ -273,8 +273,11 @@ class Replay:
         return parts
 
 
-def require_no_branches(budget: Budget) -> None:
-    """Checks that the trials of a budget are proposed one by one, as a replay draws the rows of a table."""
+def require_replayable(budget: Budget) -> None:
+    """Checks that trials are proposed one by one and end after common rounds, as a replay takes them from a table."""
+    if budget.unit != "rounds":
+        problem = "must be left out for a replay, whose trials end after common rounds (budget.rounds)"
+        raise InvalidSpec(f"budget.{budget.unit}", f"{problem}, got {budget.unit}={budget.amount}")
     if budget.branches > 1:
         rule = "must be 1 for a replay, which draws the rows of a table one by one"
         raise InvalidSpec("budget.branches", f"{rule}, got branches={budget.branches}")

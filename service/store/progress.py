@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from driftline.study.spec import Budget
+from driftline.study.budget import Budget
 from driftline.wire.records import TRIAL_FINISHED, LabelProgress
 from service.store.schema import TRIALS
 from service.store.stored_spec import StoredSpec
@@ -54,6 +54,10 @@ def _label(budget: Budget, counts: list[tuple[str, str, int, int]]) -> LabelProg
     existing = sum(count for _, _, count, _ in counts)
     left = max(budget.trials, existing) - finished
     searching = min(left, max(budget.trials_per_method - searched, 0))
-    rounds_left = searching * budget.search_rounds // budget.trials_per_method + (left - searching) * budget.rounds
+    if budget.rounds is None:  # trials have rounds of their own: as many as those so far, in the mean
+        begun = sum(count for _, state, count, rounds in counts if rounds) or 1
+        rounds_left = left * max(-(-done // begun), 1)
+    else:
+        rounds_left = searching * budget.search_rounds // budget.trials_per_method + (left - searching) * budget.rounds
     total = finished_rounds + rounds_left
     return LabelProgress.model_validate(states | {"rounds_done": done, "rounds_total": total})

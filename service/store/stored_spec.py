@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from driftline.study.budget import Budget
 from driftline.study.entries import PROGRAM
 from driftline.study.rung_rounds import read_rungs
-from driftline.study.spec import Budget, Resources
+from driftline.study.spec import Resources
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,21 @@ def test_copies_run_the_configuration_again(seen: Callable[..., Any]) -> None:
     assert names["study"] == one
 
 
+def test_copies_of_a_budget_of_spend_have_the_rounds_of_their_own_trial(seen: Callable[..., Any]) -> None:
+    budget = {"trials_per_method": 2, "client_gradients": 60, "seeds": 0}
+    entry = {"name": "fedavg", "space": {"client_lr": 0.1}, "schedule": "cosine"}
+    spent = Study(name="spent", task="digits", methods=[entry], budget=budget)
+    trials = [curve([0.1, 0.5, 0.6, 0.7], gradients=20), curve([0.1, 0.2], number=1, gradients=10, state="STOPPED")]
+    result = frontier_document("spent", trials, Chosen(), 60, unit="client_gradients", rungs=(10, 60))
+    text = frontier_html({**result, "specification": spent.to_json()}, trials)
+    found = seen("found.trials = ROWS.map((row) => COPIES.trial.text(row));", text=text)
+    copies = {trial["method"]["client_lr"]: trial for trial in map(json.loads, found["trials"])}
+    assert {rate: (trial["rounds"], trial["schedule"]["rounds"]) for rate, trial in copies.items()} == {
+        0.1: (3, 3),
+        0.2: (6, 6),
+    }
+
+
 def test_yaml_and_python_of_any_value_are_read_back(seen: Callable[..., Any]) -> None:
     value = {
         "text": 'a: "b" #c\\\n\t\u00e9\u2028',

@@ -96,6 +96,45 @@ def test_an_entry_has_rounds_of_its_own_and_rungs_at_the_same_fractions(client: 
     assert "budgets differ: plain had " in found["why"]
 
 
+def test_a_budget_of_client_gradients_ends_trials_of_all_sizes_with_the_last_round_that_fits(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    plain, fast = stopping().to_json()["methods"]
+    plain["space"]["local_steps"] = {"choice": [1, 2, 5]}
+    budget = {"trials_per_method": 14, "client_gradients": 90, "rungs": "auto", "seeds": 3, "confirm": 2}
+    study = stopping(methods=[plain, fast], budget=budget)
+    assert estimate(study.to_json()).packs > 0
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path).run()
+    result, progress = computed_frontier(client.store, study_id), client.store.studies.get(study_id).progress
+    ended = set()
+    for label in study.labels:
+        trials = client.store.trials.find(study_id, label=label)
+        curves = client.store.curves.columns(study_id, [trial.id for trial in trials])
+        granted = 0
+        for trial in trials:
+            each = 2 * trial.hyperparameters.get("local_steps", 2)  # two clients
+            rounds = 90 // each
+            rungs = [-(-rounds * amount // 90) for amount in (10, 30, 90)]
+            if trial.state != "DIVERGED":
+                assert curves[trial.id]["client_gradients"][-1] == trial.rounds_done * each
+            if trial.state == "COMPLETE":
+                assert trial.rounds_done == rounds
+                ended.add(rounds)
+            elif trial.state == "STOPPED":
+                assert trial.rounds_done in rungs[:2]
+            full = trial.phase == "confirmation" or trial.state == "COMPLETE"
+            granted += (
+                90 if full else next(a for a, r in zip((10, 30, 90), rungs, strict=True) if r >= trial.rounds_done)
+            )
+        assert {trial.state for trial in trials} >= {"COMPLETE", "STOPPED"}
+        assert result["methods"][label]["granted"]["client_gradients"] == granted
+        assert progress[label].rounds_done == progress[label].rounds_total
+    assert len(ended) > 1, "trials of different sizes"
+    assert result["definitions"]["parameters"]["unit"] == "client_gradients"
+    assert "budgets differ" not in compare(result, "plain", "fast")["why"]
+
+
 def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
     client: StoreClient, tmp_path: Path
 ) -> None:

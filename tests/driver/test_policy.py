@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from driftline.study.spec import Budget, Resources
+from driftline.study.budget import Budget
+from driftline.study.spec import Resources
 from service.driver.search import policy
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.forecast import Prospect

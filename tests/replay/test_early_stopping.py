@@ -14,7 +14,7 @@ from driftline.errors import InvalidSpec
 from driftline.results import objectives
 from driftline.results.curves import TrialCurve
 from driftline.results.recorded_table import write
-from driftline.study.spec import Budget
+from driftline.study.budget import Budget
 from service.cli.main import app
 from service.driver.search.study_plan import rounded
 from service.replay.simulation import Replay

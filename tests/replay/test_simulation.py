@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.comparison import compare
 from driftline.results.recorded_table import RecordedTable, read, recorded, write
-from driftline.study.spec import Budget, Study
+from driftline.study.budget import Budget
+from driftline.study.spec import Study
 from service.api.computed_results import computed_frontier
 from service.cli.main import app
 from service.replay.simulation import Replay, numbered
@@ -173,6 +174,19 @@ def test_labels_of_unlike_rounds_are_refused() -> None:
     spec["methods"][0]["rounds"] = whole.study.budget.rounds + 1
     with pytest.raises(InvalidSpec, match=r"^rounds: must be \d+ for a replay, as of all labels, got rounds="):
         Replay(replace(whole, study=Study.from_json(spec)), LABELS, BUDGET)
+
+
+def test_budgets_in_another_unit_than_rounds_are_refused(tmp_path: Path) -> None:
+    spec = table().study.to_json()
+    spec["budget"]["client_gradients"] = spec["budget"].pop("rounds")
+    spent = replace(table(), study=Study.from_json(spec))
+    rule = "budget.client_gradients: must be left out for a replay, whose trials end after common rounds"
+    with pytest.raises(InvalidSpec) as caught:
+        Replay(spent, LABELS, BUDGET)
+    write(spent, tmp_path / "spent.parquet")
+    done = CliRunner().invoke(app, ["replay", str(tmp_path / "spent.parquet")])
+    for error in (caught.value, done.exception):
+        assert str(error).startswith(rule)
 
 
 def test_branches_are_refused(tmp_path: Path) -> None:

@@ -13,12 +13,16 @@ from driftline.errors import InvalidSpec, NotFound
 from driftline.results.comparison import compare, study_headline
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
+from driftline.results.ledger import rounds_of
 
 from .samples import Chosen, confirmed, curve
 
 HIGH = [0.90, 0.91, 0.89, 0.92, 0.90, 0.88]
 LOW = [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]
 ENDS = st.lists(st.floats(0.3, 1.0), min_size=1, max_size=8)
+
+CONFIRMED: dict[str, Any] = {"phase": "confirmation", "configuration": 0}
+SEEDS = list(enumerate((0.9, 0.91, 0.92, 0.93, 0.94, 0.95), 1))
 
 
 def label(name: str, ends: Sequence[float], **changes: Any) -> list[TrialCurve]:
@@ -208,6 +212,36 @@ def test_labels_of_which_rungs_left_different_rounds_have_no_verdict() -> None:
     result = frontier_document("s", trials, Chosen(), 3, rungs=(1, 2, 3))
     assert [result["methods"][name]["granted"]["rounds"] for name in "ab"] == [6 * 3 + 20 * 2, 6 * 3 + 20]
     assert compare(result, "a", "b")["why"] == "a or b? Not decided: budgets differ: a had 58 rounds, b had 38."
+
+
+def test_a_budget_of_client_gradients_is_equal_where_rounds_are_not() -> None:
+    """a's rounds compute 20 gradients, b's 30; b's second search trial was stopped, its third diverged."""
+    short = [curve([0.0, *[end] * 3], gradients=20, label="a", number=n, seed=n, **CONFIRMED) for n, end in SEEDS]
+    long = [
+        curve([0.0, *[end - 0.01 * n] * 2], gradients=30, label="b", number=n, seed=n, **CONFIRMED) for n, end in SEEDS
+    ]
+    tried = [curve([0.0] * 4, gradients=20, label="a", number=n) for n in range(3)]
+    tried += [curve([0.0] * 3, gradients=30, label="b", number=0)]
+    tried += [curve([0.0] * 2, gradients=30, label="b", number=1, state="STOPPED")]
+    tried += [curve([0.0, 99.0], gradients=30, label="b", number=2, state="DIVERGED")]
+    result = frontier_document("s", [*short, *long, *tried], Chosen(), 60, unit="client_gradients", rungs=(20, 60))
+    assert [result["methods"][name]["granted"] for name in "ab"] == [
+        {"trials": 9, "client_gradients": 9 * 60, "cost": 9 * 60 / 20},
+        {"trials": 9, "client_gradients": 7 * 60 + 20 + 20, "cost": pytest.approx((7 * 60 + 20 + 20) / 30)},
+    ]
+    parameters = result["definitions"]["parameters"]
+    assert (parameters["unit"], parameters["client_gradients"]) == ("client_gradients", 60)
+    assert "rounds" not in parameters
+    assert compare(result, "a", "b")["why"].endswith("budgets differ: a had 540 client gradients, b had 460.")
+    equal = [*short, *long, *(trial for trial in tried if trial.state == "COMPLETE" and trial.number == 0)]
+    result = frontier_document("s", equal, Chosen(), 60, unit="client_gradients", rungs=(20, 60))
+    assert compare(result, "a", "b")["claims"]["configurations"]["reasons"] == []
+
+
+@pytest.mark.parametrize(("unit", "amount", "expected"), [("rounds", 7, 7), ("client_gradients", 95, 9)])
+def test_the_rounds_of_a_budget_follow_from_the_first_rounds_of_a_curve(unit: str, amount: int, expected: int) -> None:
+    assert rounds_of(curve([0.0, 0.1, 0.2]), unit, amount) == expected
+    assert rounds_of(curve([0.0]), "client_gradients", 95) == 1
 
 
 def test_seconds_have_no_verdict() -> None:

@@ -73,6 +73,17 @@ def test_other_readings_have_the_rounds_that_the_study_granted() -> None:
     assert document["methods"]["fedavg"]["granted"]["rounds"] == 3 + 1
 
 
+def test_a_budget_of_spend_says_how_many_rounds_each_configuration_has() -> None:
+    trials = [curve([0.1, 0.5, 0.6, 0.7], gradients=20), curve([0.1, 0.2], number=1, gradients=10, state="STOPPED")]
+    result = frontier_document("s", trials, Chosen(), 60, unit="client_gradients", rungs=(10, 60))
+    found = data(page := frontier_html(result, trials))
+    assert found["lasts"] == {str(row_of(found, 0, "search", number)): rounds for number, rounds in ((0, 3), (1, 6))}
+    assert "60 client gradients a trial." in page
+    assert data(frontier_html(RESULT, TRIALS))["lasts"] == {}
+    ((document, _), *_) = other_readings(result, trials)
+    assert document["methods"]["fedavg"]["granted"]["client_gradients"] == 60 + 10
+
+
 def test_a_budget_names_what_the_document_recommends(drawn: Any) -> None:
     frontiers = drawn["readings"][0]["frontiers"]
     for label, method in enumerate(RESULT["methods"].values()):

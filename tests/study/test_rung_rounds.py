@@ -29,7 +29,7 @@ def test_rungs_that_do_not_increase_are_refused(given):
 
 def test_there_are_at_most_32_rungs():
     assert len(rungs_of(list(range(1, 33)), 200)) == 33
-    with pytest.raises(InvalidSpec, match=r"^rungs: must be at most 32 rounds, got 33$"):
+    with pytest.raises(InvalidSpec, match=r"^rungs: must be at most 32, got 33$"):
         rungs_of(list(range(1, 34)), 200)
 
 

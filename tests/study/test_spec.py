@@ -6,8 +6,9 @@ import pydoc
 import pytest
 
 from driftline.errors import InvalidSpec
+from driftline.study.budget import Budget
 from driftline.study.entries import MethodEntry, ScheduleEntry, ServerOptimizerEntry
-from driftline.study.spec import Budget, Objective, Resources, Study
+from driftline.study.spec import Objective, Resources, Study
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
 
@@ -234,15 +235,23 @@ BAD = [
         "rounds: 200, rungs: [25, 20]",
         "budget.rungs: must be auto or a list of increasing rounds from 1 to rounds=200, got [25, 20]",
     ),
-    ("rounds: 200", "rounds: 200, rungs: 3", "budget.rungs: must be auto or a list of increasing rounds, got 3"),
-    ("rounds: 200", "rounds: 200, rungs: [a]", 'budget.rungs: must be auto or a list of increasing rounds, got ["a"]'),
+    ("rounds: 200", "rounds: 200, rungs: 3", "budget.rungs: must be auto or a list of increasing numbers, got 3"),
+    (
+        "rounds: 200",
+        "rounds: 200, rungs: [a]",
+        'budget.rungs: must be auto or a list of increasing numbers, got ["a"]',
+    ),
     (
         "rounds: 200",
         "rounds: 200, rungs: {rule: best}",
         'budget.rungs.rule: must be halving, extrapolation or forecast, got rule="best"',
     ),
     ("rounds: 200", "rounds: 200, rungs: {att: auto}", "budget.rungs.att: unknown key: did you mean at?"),
-    ("rounds: 200", "rounds: 200, rungs: {at: 3}", "budget.rungs.at: must be auto or a list of increasing rounds"),
+    (
+        "rounds: 200",
+        "rounds: 200, rungs: {at: 3}",
+        "budget.rungs.at: must be auto or a list of increasing numbers",
+    ),
     ("rounds: 200", "rounds: 200, rungs: []", "budget.rungs: must be auto or a list of increasing rounds from 1"),
     ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
     ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
@@ -394,7 +403,7 @@ def test_at_most_20_errors_are_listed():
 def test_parts_built_alone_raise_the_same_error():
     with pytest.raises(InvalidSpec, match=r"^space\.client_lr: low must be below high"):
         MethodEntry(name="fedavg", space={"client_lr": {"float": [1, 0]}})
-    with pytest.raises(InvalidSpec, match=r"^rounds: must be given$"):
+    with pytest.raises(InvalidSpec, match=r"^rounds: must be given, or examples"):
         Budget(trials_per_method=3)
     with pytest.raises(InvalidSpec, match=r"^must be a mapping of keys to values, got \[\]$"):
         Study.from_json([])

@@ -48,9 +48,8 @@ def test_structural_values_stand_outside_the_members():
     assert document["schedule"] == {"name": "plateau", "decay_mode": "reference"}
     assert document["members"] == [{"client_lr": 0.0, "server_lr": 0.1, "local_steps": 5}] * 2
     other = setting | {"schedule.decay_mode": "paper"}
-    entry = one.entry("fedavg")
-    assert structure(entry, setting) == structure(entry, setting | {"client_lr": 1.0})
-    assert structure(entry, setting) != structure(entry, other)
+    assert structure(one, "fedavg", setting) == structure(one, "fedavg", setting | {"client_lr": 1.0})
+    assert structure(one, "fedavg", setting) != structure(one, "fedavg", other)
     with pytest.raises(ValueError, match=r"configurations of one pack must share schedule\.decay_mode"):
         trial_document(one, "fedavg", [setting, other], seed=0)
     with pytest.raises(ValueError, match="at least one configuration"):
@@ -202,11 +201,10 @@ def test_sizes_in_a_space_are_those_of_each_configurations_trial():
     assert document["members"] == [{"server_lr": 0.5}] * 2
     everybody = trial_document(study, "fedsgd", [setting | {"clients_per_round": None}], 1)
     assert trainers.parse(everybody).clients_per_round is None
-    own = study.entry("fedsgd")
-    assert structure(own, setting) == structure(own, setting | {"server_lr": 0.1})
+    assert structure(study, "fedsgd", setting) == structure(study, "fedsgd", setting | {"server_lr": 0.1})
     for name in ("clients_per_round", "batch_size"):
         other = setting | {name: 1}
-        assert structure(own, setting) != structure(own, other)
+        assert structure(study, "fedsgd", setting) != structure(study, "fedsgd", other)
         with pytest.raises(ValueError, match=f"configurations of one pack must share {name}, got "):
             trial_document(study, "fedsgd", [setting, other], 1)
     others = trainers.parse(trial_document(study, "studys", [{"server_lr": 0.5}], 1))

@@ -24,6 +24,10 @@ UNITS = ("examples", "tokens", "client_gradients")
 """Costs whose spend is known before training, beside rounds."""
 
 
+class UncountedSpend(SpecError):
+    """What a trial spends in a unit is not known before it is trained."""
+
+
 @dataclass(frozen=True)
 class Spend:
     """What a trial spends.
@@ -55,13 +59,15 @@ def spend(spec: TrialSpec, unit: str, member: int = 0) -> Spend:
         member: index of the trial.
 
     Raises:
-        SpecError: the method does not say what its clients compute, or there are no tokens to count.
+        UncountedSpend: the method does not say what its clients compute, or there are no tokens to count.
     """
     if unit == "tokens" and not spec.tokens:
-        raise SpecError("task must predict tokens for a budget of tokens: take examples or client_gradients", "task")
+        known = "rounds, examples or client_gradients"
+        problem = f"task must be a task of tokens for a budget of tokens, got {spec.task_name}: take {known}"
+        raise UncountedSpend(problem, "task")
     counted, values = spec.method.module.round_gradients, spec.method.member(member)
     if counted is None:
-        raise SpecError(
+        raise UncountedSpend(
             f"method.name must be a method that defines round_gradients for a budget of {unit}, got {spec.method.name}",
             "method.name",
         )

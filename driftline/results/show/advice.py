@@ -12,8 +12,8 @@ from driftline.results.curves import Array, unit
 from driftline.results.scale import stored_axis
 from driftline.results.show.number_text import banded, number
 from driftline.results.show.recommendation_rows import RecommendationRow, recommendation_within
+from driftline.study.budget import LEAST_PAIRS
 from driftline.study.directions import Metric, sign
-from driftline.study.spec import LEAST_PAIRS
 
 Json = Mapping[str, Any]
 

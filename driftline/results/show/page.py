@@ -15,6 +15,7 @@ from typing import Any
 
 from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve, unit
+from driftline.results.definitions import budget_of
 from driftline.results.headline import headline, order_text
 from driftline.results.own_settings import setting_notes
 from driftline.results.runs import ENDED
@@ -35,6 +36,7 @@ from driftline.results.show.palette import styles, stylesheet
 from driftline.results.show.recommendation_rows import final, recommendation_rows
 from driftline.results.show.text_table import ANY, area_text, trials_text
 from driftline.results.show.theory_text import agreement
+from driftline.study.budget import spend_text
 
 Json = Mapping[str, Any]
 SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "efforts.js", "page.js")
@@ -151,7 +153,7 @@ def _fragments(result: Json) -> dict[str, str]:
     return {
         "subtitle": _text(
             f"{parameters['metric']} ({parameters['direction']}) against {parameters['cost']}{time_text(result)}; "
-            f"{parameters['rounds']} rounds a trial."
+            f"{spend_text(*budget_of(result))} a trial."
         ),
         "caption": _text(band_text(result)),
         "summary": _summary(result),

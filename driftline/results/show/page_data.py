@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve, unit
+from driftline.results.definitions import budget_of
 from driftline.results.document import Reading, frontier_document
 from driftline.results.inactive_values import inactive_values
+from driftline.results.ledger import rounds_of
 from driftline.results.runs import ENDED, runs_of
 from driftline.results.scale import stored_axis
 from driftline.results.settling import settled_trials
@@ -24,7 +26,7 @@ from driftline.results.show.palette import styles
 from driftline.results.show.recommendation_rows import recommendation_rows
 from driftline.study.directions import Metric
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
+from driftline.study.trial_parts import document_of
 from trainers import COSTS, COUNTERS, cost_named
 
 Json = Mapping[str, Any]
@@ -52,7 +54,7 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
     """
     parameters = result["definitions"]["parameters"]
     own = parameters["metric"], parameters["cost"]
-    begun = [curve for curve in curves if curve.rounds.size]
+    begun, (unit, amount) = [curve for curve in curves if curve.rounds.size], budget_of(result)
     if not begun or sum(curve.rounds.size for curve in begun) > MOST_REPORTS:
         return
     known = dict.fromkeys([*COSTS, *_program(result).get("costs", ())])
@@ -64,14 +66,15 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
             result["study"],
             fresh,
             Reading(_declared(result, quality), cost),
-            parameters["rounds"],
+            amount,
             list(result["methods"]),
+            unit=unit,
             certain=result["deterministic"],
             drawn=[label for label, method in result["methods"].items() if method["efforts"]],
             rules={label: method["inactive"] for label, method in result["methods"].items() if "inactive" in method},
         )
         for label, method in document["methods"].items():  # rungs are known to the study's own result
-            method["granted"]["rounds"] = result["methods"][label]["granted"]["rounds"]
+            method["granted"][unit] = result["methods"][label]["granted"][unit]
         yield document, fresh
 
 
@@ -159,6 +162,7 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
         ],
         "shapes": list(shapes),
         "rows": listed,
+        "lasts": _lasts(result, curves, rows),
         "stopped": {index: stops[key] for index, key in enumerate(rows) if key in stops},
         "inactive": {
             index: sorted(free)
@@ -167,6 +171,19 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
         },
         "copies": _copies(result),
     }
+
+
+def _lasts(result: Json, curves: Sequence[TrialCurve], rows: Iterable[Key]) -> dict[int, int]:
+    """Place of a row -> rounds of its whole trials, where these differ from configuration to configuration."""
+    unit, amount = budget_of(result)
+    if unit == "rounds":
+        return {}
+    lasts: dict[Key, int] = {}
+    for curve in curves:
+        key = (curve.label, curve.phase, curve.configuration)
+        whole = curve.rounds_done if curve.state == "COMPLETE" else rounds_of(curve, unit, amount)
+        lasts[key] = whole if curve.state == "COMPLETE" else lasts.get(key, whole)
+    return {index: lasts[key] for index, key in enumerate(rows) if key in lasts}
 
 
 _OF_SPACES = ("constraints", "start", "prior", "theory")
@@ -187,7 +204,8 @@ def _copies(result: Json) -> dict[str, Json] | None:
         budget.pop(name, None)
     copied: dict[str, Json] = {}
     for entry in document["methods"]:
-        trial = trial_document(study, entry["label"], [{}], study.seed, phase="confirmation")
+        rounds = study.budget_of(study.entry(entry["label"])).rounds or 1  # each row has its own otherwise
+        trial = document_of(study, entry["label"], [{}], study.seed, rounds, phase="confirmation")
         del trial["members"]
         parts = {key: part | {"space": {}} if isinstance(part, dict) else part for key, part in entry.items()}
         parts = {key: part for key, part in parts.items() if key not in _OF_SPACES}

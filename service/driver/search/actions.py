@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driftline.study.spec import Budget
+from driftline.study.budget import Budget
 from driftline.wire.records import StudyPlan
 from service.driver.search.rules import RULES, Halving, Rule
 from service.driver.search.study_plan import data_seed
+from service.driver.search.study_rows import Row
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class SearchPlan:
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
         rule: Decides which trials continue beyond a rung.
-        rungs: Label -> its rungs, where they are not the budget's.
+        rungs: Label -> its rungs, where they are not the budget's; their number alone counts if trials have their own.
     """
 
     labels: tuple[str, ...]
@@ -50,8 +51,12 @@ class SearchPlan:
         return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule, rungs or {})
 
     def rungs_of(self, label: str) -> tuple[int, ...]:
-        """The rungs of a label, as rounds; the last round included."""
-        return self.rungs.get(label, self.budget.rung_rounds)
+        """The rungs of a label, in the unit of the budget; the whole amount included."""
+        return self.rungs.get(label, self.budget.rung_amounts)
+
+    def rungs_of_trial(self, row: Row) -> tuple[int, ...]:
+        """The rungs of a trial, as rounds; the last round included."""
+        return row.rungs or self.rungs_of(row.label)
 
     @property
     def asked_at_once(self) -> int:

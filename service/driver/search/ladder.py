@@ -100,7 +100,8 @@ class Ladder:
         self._table.change([trial], arrivals=arrivals(told, ahead))
 
     def _rungs_of(self, trial: str) -> tuple[int, ...]:
-        return self._rungs[self._table.trials[trial].label]
+        row = self._table.trials[trial]
+        return row.rungs or self._rungs[row.label]
 
     def _prefix(self, trial: str) -> str:
         """Prefix of a trial's checkpoints at rungs."""

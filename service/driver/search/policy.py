@@ -151,7 +151,7 @@ def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
 
 def _climb(plan: SearchPlan, row: Row) -> Climb:
     ended = row.state in TRIAL_FINISHED - {"COMPLETE", "STOPPED"}
-    passed = sum(row.rounds_done > rung for rung in plan.rungs_of(row.label)[:-1])
+    passed = sum(row.rounds_done > rung for rung in plan.rungs_of_trial(row)[:-1])
     generation = row.number // plan.asked_at_once
     return Climb(row.number, generation, row.arrivals, ended, passed, row.state == "STOPPED")
 
@@ -256,7 +256,7 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
     packs: dict[str, list[Row]] = {}
     fresh: dict[tuple[str, Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
     for row in waiting:
-        rung, rounds = rungs[row.id], plan.rungs_of(row.label)
+        rung, rounds = rungs[row.id], plan.rungs_of_trial(row)
         if row.id in ends and _at_goal(row, ends[row.id], len(rounds)):
             continue
         begun = not rung or row.rounds_done > rounds[rung - 1]  # since the last rung

@@ -15,6 +15,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
+from driftline.study.trial_rounds import trial_budget
 from driftline.wire.curve_codec import Columns, decode, upsert
 from driftline.wire.driver_messages import Desired, NewTrial, Released, Report, TrialResult
 from driftline.wire.ids import pack_id
@@ -253,8 +254,10 @@ class Search:
 
     def _classify(self, trial: str) -> None:
         row = self.table.trials[trial]
-        kind = structure(self._study.entry(row.label), row.hyperparameters)
-        self.table.change([trial], structure=kind)
+        kind, rungs = structure(self._study, row.label, row.hyperparameters), row.rungs
+        if self._study.budget.unit != "rounds":
+            rungs = trial_budget(self._study, self._study.entry(row.label), row.hyperparameters).rung_rounds
+        self.table.change([trial], structure=kind, rungs=rungs)
 
     # ---- the plan
 
@@ -377,7 +380,8 @@ class Search:
     def _decide_here(self, pack: RunningPack) -> None:
         """Says how far a program goes on that has reached a rung and waits; without a decision it ends there."""
         (trial,) = pack.trials
-        rounds_done, rungs = self.table.trials[trial].rounds_done, self._study.budget.rung_rounds
+        row = self.table.trials[trial]
+        rounds_done, rungs = row.rounds_done, self.plan.rungs_of_trial(row)
         if self._ladder.is_rung(trial, rounds_done) and rounds_done < rungs[-1]:
             goal = goal_of(self.plan, self.table.trials, trial)
             pack.stopped = goal.stopped and rungs[goal.rung] == rounds_done
@@ -386,7 +390,8 @@ class Search:
 
     def _finish(self, pack: RunningPack) -> None:
         trials, curves = self.table.trials, self.table.curves
-        whole = all(trials[trial].rounds_done >= self._study.budget.rounds for trial in pack.trials)
+        rows = [trials[trial] for trial in pack.trials]
+        whole = all(row.rounds_done >= self.plan.rungs_of_trial(row)[-1] for row in rows)
         if pack.rung and not (self._waits_at_rungs and whole):
             results = [self._ladder.result(trial) for trial in pack.trials]
             waiting = {} if pack.stopped else {"state": "WAITING"}  # until all that are compared have arrived

@@ -53,8 +53,7 @@ class StudyTable:
     def put(self, records: Iterable[TrialRecord]) -> None:
         """Stores records from an answer of the API."""
         for record in records:
-            known = self.trials.get(record.id)
-            self.trials.put(Row.of(record, known.structure, known.arrivals) if known else Row.of(record))
+            self.trials.put(Row.of(record, self.trials.get(record.id)))
 
     def change(self, trial_ids: Iterable[str], **changes: Any) -> None:
         """Applies the changes of a successful write."""

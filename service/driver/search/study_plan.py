@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from driftline.study.budget import Budget
 from driftline.study.sampler import Chosen, learns
-from driftline.study.spec import Budget, Resources
+from driftline.study.spec import Resources
 from driftline.wire.records import StudyPlan
 
 NARROWEST, WIDEST = 4, 16

@@ -20,6 +20,7 @@ class Row:
 
     Attributes:
         structure: Trials of equal structure may share a pack.
+        rungs: Its own rungs, as rounds, where they are not those of its label.
         values: The values that its sampler is told, until it is told.
         arrivals: At each rung that it has reached, in order, what it has reached.
     """
@@ -30,6 +31,7 @@ class Row:
     number: int
     seed: int
     structure: str = ""
+    rungs: tuple[int, ...] = ()
     configuration: int = 0
     hyperparameters: Hyperparameters = field(default_factory=dict)
     state: TrialState = "WAITING"
@@ -49,15 +51,16 @@ class Row:
         return self.state in TRIAL_FINISHED
 
     @classmethod
-    def of(cls, record: TrialRecord, structure: str = "", arrivals: tuple[Arrival, ...] = ()) -> Row:
-        """The row of a stored trial."""
+    def of(cls, record: TrialRecord, known: Row | None = None) -> Row:
+        """The row of a stored trial, with what the driver has added to an earlier row of it."""
         return cls(
             id=record.id,
             label=record.label,
             phase=record.phase,
             number=record.number,
             seed=record.seed,
-            structure=structure,
+            structure=known.structure if known else "",
+            rungs=known.rungs if known else (),
             configuration=record.configuration,
             hyperparameters=record.hyperparameters,
             state=record.state,
@@ -69,7 +72,7 @@ class Row:
             error=record.error,
             deaths=record.deaths,
             death_round=record.death_round,
-            arrivals=arrivals,
+            arrivals=known.arrivals if known else (),
         )
 
     def curve(self, columns: Mapping[str, Sequence[Any]], search: int = 0) -> TrialCurve:

@@ -131,7 +131,7 @@ def test_rounds_within_an_amount():
 
 
 def test_tokens_are_refused_where_there_are_none():
-    with pytest.raises(SpecError, match="task must predict tokens for a budget of tokens"):
+    with pytest.raises(SpecError, match="task must be a task of tokens for a budget of tokens, got quadratic"):
         spend(parse(document("fedavg")), "tokens")
 
 

@@ -17,6 +17,7 @@ const ROWS = DATA.rows.map(([label, phase, configuration, seeds, diverged, shape
     hyperparameters: Object.fromEntries(pairs),
     active: Object.fromEntries(pairs.filter(([name]) => !inactive.has(name))), // without what changes nothing
     stopped: DATA.stopped[index],
+    last: DATA.lasts[index],
     key: `${LABELS[label].name}/${phase}/${configuration}`,
   };
 });
@@ -154,7 +155,12 @@ function filled(row, part) {
     // in a study, lists and mappings are spaces: a choice of one stands for a value
     place[name] = part === "study" && typeof value === "object" && value !== null ? { choice: [value] } : value;
   }
-  if (part === "trial") document.rounds = stopOf(row) || document.rounds;
+  if (part === "trial") {
+    const whole = row.last || document.rounds;
+    if (row.last && document.schedule && "rounds" in document.schedule && !("schedule.rounds" in row.hyperparameters))
+      document.schedule.rounds = whole; // the rates are those of the whole trial
+    document.rounds = stopOf(row) || whole;
+  }
   return document;
 }
 
