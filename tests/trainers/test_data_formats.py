@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
-from trainers.data import table_cache, table_files
+from trainers.data import archive, table_cache, table_files
 from trainers.data.data_source import formats
 from trainers.data.formats.cifar_pickles import read as read_pickles
 from trainers.data.table_task import TableTask
@@ -286,7 +286,7 @@ def resident(*, begin: bool = False) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "parquet streamed", "feather streamed", "datasets streamed"])
+@pytest.mark.parametrize("kind", [*KINDS, "parquet streamed", "feather streamed", "datasets streamed", "npz streamed"])
 def test_a_damaged_file_is_one_line_and_bounded_memory(
     kind: str, own: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +294,7 @@ def test_a_damaged_file_is_one_line_and_bounded_memory(
     kind, _, streamed = kind.partition(" ")
     if streamed:
         monkeypatch.setattr(table_files, "_LARGE", 0)
+        monkeypatch.setattr(archive, "_LARGE", 0)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     name, _, _, keys = KINDS[kind]
     path = own(kind)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers.data import cache, table_cache
+from trainers.data import archive, cache, table_cache
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.problem import Problem
@@ -29,6 +29,7 @@ ARRAYS = {
     "words": np.array(["a|b", "", "c", "b|a|c"])[np.arange(EXAMPLES) % 4],
     "x_test": GENERATOR.standard_normal((50, 3)),
     "y_test": np.array(["no", "yes"] * 25),
+    "columns": np.asfortranarray(GENERATOR.standard_normal((EXAMPLES, 3))),
 }
 SEPARATE = {"test": {"inputs": "x_test", "targets": "y_test"}}
 DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -36,6 +37,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "mixed": {"client": "mixed", **SEPARATE},
     "fraction": {"test_fraction": 0.3, "central": {"fraction": 0.2}},
     "scaled": {"scale": "standardise", **SEPARATE},
+    "by_column": {"inputs": "columns", **SEPARATE},
+    "several": {"inputs": ["x", "columns"], "test": {"clients": 0.3}},
     "iid": {"partition": "iid", "clients": 7},
     "tags": {"targets": "words", "separator": "|", "model": "logistic"},
 }
@@ -48,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(table_cache, "_KEPT", 0)
     monkeypatch.setattr(table_cache, "_ROWS", 16)
     monkeypatch.setattr(cache, "_LARGE", 0)
+    monkeypatch.setattr(archive, "_LARGE", 0)
     monkeypatch.setattr(cache, "_SETTLED_S", -1e9)
     monkeypatch.chdir(tmp_path)
     np.savez("own.npz", **ARRAYS)

@@ -85,4 +85,4 @@ def _mapped(archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
         if kind.hasobject:
             raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
         order: Literal["F", "C"] = "F" if by_column else "C"
-        return np.memmap(file, kind, "r", file.tell(), shape, order) if math.prod(shape) else None
+        return np.asarray(np.memmap(file, kind, "r", file.tell(), shape, order)) if math.prod(shape) else None

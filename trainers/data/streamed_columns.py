@@ -74,4 +74,4 @@ class StreamedColumns:
         if first is None or not first.size:
             return None
         file.flush()
-        return np.memmap(file, first.dtype, "r", shape=(rows, *first.shape[1:]))
+        return np.asarray(np.memmap(file, first.dtype, "r", shape=(rows, *first.shape[1:])))

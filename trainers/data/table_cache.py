@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache as once
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ _KEPT = 32 * 2**20  # bytes of files from which a table is kept
 _HELD = 64 * 2**20  # bytes of inputs that stay in memory beside the model
 _ROWS = 2**16  # at once
 _FACTS = "table.json"
+_LIBRARIES = ("numpy", "pyarrow", "h5py", "pillow")
 _ARRAYS = ("inputs", "targets", "clients", "people")
 
 
@@ -139,6 +142,10 @@ def _mapped(path: Path) -> Any:
 
 @once
 def _code(own: str | None) -> str:
-    """A hash of the code that makes tables; `own` is the file of the format."""
+    """A hash of the code that makes tables and the versions of what it reads with; `own` is the format's file."""
     files = sorted([*Path(__file__).parent.rglob("*.py"), *([Path(own)] if own else [])])
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    content = [file.read_bytes() for file in files]
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            content.append(f"{name} {version(name)}".encode())
+    return hashlib.sha256(b"".join(content)).hexdigest()
