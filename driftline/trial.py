@@ -93,8 +93,6 @@ class Trial:
         while not self.stopping and number < self._until(number):
             self._trained = number = number + 1
             yield number
-            if number > self._round and self.report_due and not self.stopping:
-                raise RuntimeError(f"round {number} must be reported, since trials are compared there (report_due)")
 
     def report(self, number: int, /, **values: Any) -> None:
         """Reports a round: metrics and costs as the study's program declares them.

@@ -45,7 +45,7 @@ FAULTS = {
         'say \'{"round": 1, "tokens": NaN}\'; sleep 9',
         "reported tokens=NaN, a cost must be finite",
     ),
-    "too few rounds": ('say \'{"round": 1, "loss": 1}\'', "ended after round 1 of 2, must report them all"),
+    "too few rounds": ('say \'{"round": 1, "loss": 1}\'', "ended after round 1 of 2, must report the last one"),
     "silence": ("sleep 60", "reported nothing for 3 s (program.silence) after round 0"),
     "no end": (f"{GOOD}; sleep 60", "did not end within 3 s (program.silence) after round 2, its last one"),
     "torn line": ('printf \'{"rou\' >> "$reports"; kill -9 $$', "was killed by SIGKILL"),
@@ -349,3 +349,11 @@ def test_a_lack_of_room_is_not_taken_for_a_damaged_checkpoint(tmp_path: Path, mo
     pack.close()
     assert url is None
     assert "cannot be used: is damaged" in str(remark)
+
+
+def test_a_program_that_leaves_out_a_rung_is_told_so(started: Started) -> None:
+    pack = started("sleep 60", rounds=3, until=2, silence=0.5)
+    with pytest.raises(
+        ProgramError, match=r"reported nothing for 0.5 s \(program.silence\) after round 0, must report round 2, a rung"
+    ):
+        pack.advance()

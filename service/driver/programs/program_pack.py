@@ -152,7 +152,8 @@ class ProgramPack:
                     limit, number = f"{self._program['silence']:g} s (program.silence)", self._lines.round
                     if self._held is not None:
                         raise ProgramError(f"did not end within {limit} after round {number}, its last one")
-                    raise ProgramError(f"reported nothing for {limit} after round {number}")
+                    due = f", must report round {self._until}, a rung" if self._undecided else ""
+                    raise ProgramError(f"reported nothing for {limit} after round {number}{due}")
                 else:
                     time.sleep(pause)
                     pause = min(2 * pause, _PAUSES_S[1])
@@ -328,7 +329,7 @@ class ProgramPack:
         if self._held is None:
             if self._lines.round == self._until < self._rounds:
                 return  # at a rung
-            raise ProgramError(f"ended {last}, must report them all")
+            raise ProgramError(f"ended {last}, must report the last one")
         if self._last < self._rounds and self._last not in self._written():
             raise ProgramError(f"ended at the rung, {last}, without a checkpoint: write one when it is due")
 
