@@ -13,9 +13,14 @@ import driftline
 from driftline import Client, Study
 from driftline.errors import InvalidSpec
 from driftline.sdk.job import Job
+from service.confined import landlock_version
 from service.server.compose import Service
 from service.store.schema import ARCHIVES
 from service.store.store import Store
+from tests.ports import free_port
+from tests.waiting import until
+
+from .processes import Processes
 
 Run = Callable[..., Result]
 
@@ -151,3 +156,69 @@ def store(service: Service, tmp_path: Path) -> Iterator[Store]:
     opened = Store(tmp_path / "home" / "driftline.db")
     yield opened
     opened.close()
+
+
+SPY = """
+import os
+from pathlib import Path
+
+from driftline import trial
+from package import HOME
+
+t = trial.current()
+named = [name for name in os.environ if name.startswith(("DRIFTLINE_", "RAY_")) and name != "DRIFTLINE_TRIAL"]
+tokens = sum(value.startswith("token-of-") for value in os.environ.values())
+opened = 0
+for name in ("admin-token", "secret", "driftline.db"):
+    try:
+        opened += len((Path(HOME) / name).read_bytes()) > 0
+    except OSError:
+        pass
+here = float(Path.cwd().joinpath("package", "__init__.py").exists() and os.environ["WANDB_API_KEY"] == "token-of-wandb")
+for r in t.rounds():
+    t.report(r, loss=1 / r, named=len(named), tokens=tokens, opened=opened, here=here)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(400)
+def test_a_program_of_a_real_service_reaches_no_token(tmp_path: Path) -> None:
+    home, source = tmp_path / "home", tmp_path / "source"
+    (source / "package").mkdir(parents=True)
+    (source / "package" / "__init__.py").write_text(f"HOME = {str(home)!r}\n")
+    (source / "spy.py").write_text(SPY)
+    (tmp_path / "launcher.yaml").write_text("inherit: [AWS_]\n")
+    metrics = dict.fromkeys(("loss", "named", "tokens", "opened", "here"), "falls")
+    program = {"command": ["python", "spy.py"], "files": ["spy.py", "package"], "secrets": ["WANDB_API_KEY"]}
+    study = Study.from_json(
+        {**STUDY, "program": {**program, "metrics": metrics, "folder": str(source)}, "objective": {"quality": "loss"}}
+    )
+    settings = {
+        "DRIFTLINE_PROGRAMS": "true",
+        "DRIFTLINE_PROGRAM_SECRETS": "WANDB_*",
+        "WANDB_API_KEY": "token-of-wandb",
+        "AWS_SECRET_ACCESS_KEY": "token-of-aws",
+        "DRIFTLINE_ADMIN_TOKEN": "token-of-admin",
+        "DRIFTLINE_LAUNCHER_CONFIG": str(tmp_path / "launcher.yaml"),
+        "DRIFTLINE_MLFLOW_URL": "none",
+    }
+    processes, port = Processes(home, RAY_AUTH_MODE="disabled", **settings), free_port()
+    try:
+        processes.start("--port", str(port))
+        until(lambda: processes.ready(port), 120)
+        with Client(f"http://127.0.0.1:{port}", "token-of-admin") as client:
+            job = client.submit(study).wait(timeout_s=300)
+            curves = job.curves().values()
+            left = [*(home / "checkpoints").rglob("*.ckpt")]
+    finally:
+        processes.end()
+    assert len(curves) == 4
+    for curve in curves:
+        assert {name: set(curve[name]) for name in ("named", "tokens", "here")} == {
+            "named": {0.0},
+            "tokens": {1.0},
+            "here": {1.0},
+        }
+        assert set(curve["opened"]) == {0.0} or not landlock_version()
+    assert left == []
