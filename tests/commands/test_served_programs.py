@@ -128,6 +128,8 @@ def test_files_travel_to_a_service_and_are_removed_with_the_study(
         with pytest.raises(InvalidSpec, match=r"^program\.files: must hold no links to folders"):
             client.submit(Study.from_yaml(with_files))
         (tmp_path / "package" / "link").unlink()
+        again.wait(timeout_s=120).extend(trials_per_method=3).wait(timeout_s=120)
+        assert len(losses(again)) > len(losses(first))
         for job, left in ((first, 2), (again, 1)):
             job.wait(timeout_s=120).delete()
             while store.deletions.purge():

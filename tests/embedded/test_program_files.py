@@ -7,6 +7,7 @@ import pytest
 
 from driftline.errors import InvalidSpec
 from driftline.study.program import Program
+from driftline.study.program_sources import program_archive
 from service.embedded.program_files import keep_files
 
 
@@ -28,6 +29,18 @@ def test_files_are_copied_once_with_their_permissions(tmp_path: Path) -> None:
     (tmp_path / "package" / "run.sh").write_text("false")
     with pytest.raises(InvalidSpec, match=r"package/\w+.sh must be as it was when the study in .* began"):
         keep_files(program(tmp_path, "package"), tmp_path)
+
+
+def test_files_must_be_those_that_the_study_names(tmp_path: Path) -> None:
+    """As of a study that ran on a service, and whose document is run at home."""
+    (tmp_path / "run.sh").write_text("true")
+    own = program(tmp_path, "run.sh")
+    digest = program_archive(own)[1]
+    keep_files(own.model_copy(update={"archive": digest}), tmp_path / "one")
+    (tmp_path / "run.sh").write_text("false")
+    with pytest.raises(InvalidSpec, match=f"^program.files: must be those whose digest the study names, {digest}"):
+        keep_files(own.model_copy(update={"archive": digest}), tmp_path / "two")
+    assert not (tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize(
