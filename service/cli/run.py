@@ -19,7 +19,7 @@ from driftline.study.yaml_files import dumped
 from service.cli.begun_run import BegunRun
 from service.cli.terminal import echo
 from service.embedded.embedded_run import EmbeddedRun
-from service.embedded.local_studies import EmbeddedJob
+from service.embedded.local_studies import WRITING, EmbeddedJob
 
 
 def run_study(begun: BegunRun, warm_start: Path | None = None, *, as_json: bool = False) -> None:
@@ -84,13 +84,18 @@ def _follow(run: EmbeddedRun, *, as_json: bool) -> None:
     with _clean_stops(run):
         if job.record().state == "SUCCEEDED":
             echo(f"This study is finished; the result in {run.folder}:", err=True)
-            if not run.shown():
-                run.finish()
+            complete = run.shown()
         else:
             run.start()
-            job.wait(progress=True)
-    frontier = job.frontier()
-    echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+            job.ended(progress=True)
+            complete = False
+        if not complete:
+            run.begin_finishing()
+        frontier = job.frontier()
+        echo(json.dumps(frontier.data, indent=2) if as_json else frontier.table())
+        if not complete:
+            echo(WRITING, err=True)
+            run.finish()
     echo(run.summary(), err=as_json)
 
 

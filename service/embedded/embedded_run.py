@@ -198,6 +198,10 @@ class EmbeddedRun:
         if self._launcher is not None:
             self._launcher.stop_s = 0.0
 
+    def begin_finishing(self) -> None:
+        """Lets the recorder begin with what `finish` waits for."""
+        self._recording().begin_finishing()
+
     def finish(self) -> None:
         """Brings files and MLflow up to date with the store; called when a study has ended, harmless at any time."""
         recorder, self._recorder = self._recording(), None
@@ -317,8 +321,8 @@ class EmbeddedRun:
         return False
 
     def _recording(self) -> RecorderProcess:
-        """The recorder; started if none is running."""
-        if self._recorder is None or not self._recorder.alive:
+        """The recorder; started if none is running and none was told to finish."""
+        if self._recorder is None or not (self._recorder.alive or self._recorder.finishing):
             self._recorder = RecorderProcess(self.folder, self.study_id)
         return self._recorder
 

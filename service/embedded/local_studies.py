@@ -38,6 +38,8 @@ from service.embedded.folder_results import (
 from service.embedded.program_probe import probed
 from service.embedded.room import memory_remark, require_room
 
+WRITING = "Writing the frontier's files and MLflow ..."
+
 
 class EmbeddedJob(Job):
     """A study that runs in this process, over an output folder.
@@ -60,7 +62,15 @@ class EmbeddedJob(Job):
         return f"driftline ui {shlex.quote(str(self.folder))}" if self._run.recorded() else None
 
     def wait(self, progress: bool = False, timeout_s: float | None = None) -> Job:
-        """Waits until the study has finished, and writes its files.
+        """Waits until the study has finished and its files are written; see `ended`."""
+        self.ended(progress, timeout_s)
+        if progress:
+            print(WRITING, file=sys.stderr, flush=True)
+        self._run.finish()
+        return self
+
+    def ended(self, progress: bool = False, timeout_s: float | None = None) -> None:
+        """Waits until the study has finished.
 
         Ctrl-C stops the study cleanly: packs write their checkpoints, and submitting the same study into the same
         folder resumes it. A second Ctrl-C waits for nothing.
@@ -79,10 +89,6 @@ class EmbeddedJob(Job):
         except KeyboardInterrupt:
             self._stop()
             raise
-        if progress:
-            print("Writing the frontier's files and MLflow ...", file=sys.stderr, flush=True)
-        self._run.finish()
-        return self
 
     def resume(self) -> Job:
         """Continues a paused, failed or interrupted study; repeats no finished trial."""

@@ -31,9 +31,13 @@ class RecorderProcess:
     Args:
         folder: The output folder.
         study_id: Id of its study.
+
+    Attributes:
+        finishing: Whether it was told to finish, after which it may have ended.
     """
 
     def __init__(self, folder: Path, study_id: str) -> None:
+        self.finishing = False
         command = [sys.executable, "-P", "-W", "ignore", "-m", "service.embedded.recorder_process"]
         with os.fdopen(append(folder / LOG), "ab") as log:
             self._process = subprocess.Popen(
@@ -50,15 +54,22 @@ class RecorderProcess:
         """Whether it is running."""
         return self._process.poll() is None
 
+    def begin_finishing(self) -> None:
+        """Makes it write the result files and everything that MLflow lacks, and end."""
+        assert self._process.stdin is not None
+        if self.finishing:
+            return
+        self.finishing = True
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as lines:  # broken: it has died
+            lines.write(_FINISH)
+
     def finish(self) -> bool:
-        """Makes it write the result files and everything that MLflow lacks, and end; waits for that.
+        """Makes it finish, and waits for that.
 
         Returns:
             Whether the result files are written. What MLflow lacks, the next recorder of this folder writes.
         """
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as lines:  # broken: it has died
-            lines.write(_FINISH)
+        self.begin_finishing()
         try:
             return self._process.wait() == 0
         except BaseException:  # Ctrl-C

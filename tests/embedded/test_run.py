@@ -22,9 +22,11 @@ from typer.testing import CliRunner
 from driftline import AsyncClient, Client, Study, Time, compare, frontier
 from driftline.errors import Conflict, InvalidSpec
 from service.cli.main import app
+from service.cli.run import resume_study
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.folder_results import stored_link
 from service.store.store import Store
+from tests.waiting import until
 
 STUDY: dict[str, Any] = {
     "name": "small",
@@ -246,6 +248,17 @@ def test_read_from_a_folder_of_another_user(out: Path, monkeypatch: pytest.Monke
     assert sorted(path.name for path in out.iterdir()) == before
 
 
+def test_the_table_is_printed_before_files_and_mlflow_are_written(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr(EmbeddedRun, "shown", lambda self: False)
+    monkeypatch.setattr(EmbeddedRun, "begin_finishing", lambda self: printed.append(capsys.readouterr().out))
+    monkeypatch.setattr(EmbeddedRun, "finish", lambda self: printed.append(capsys.readouterr().out))
+    resume_study(out, None, None)
+    assert printed == ["", f"{frontier(out).table()}\n"]
+
+
 def test_a_deleted_mlflow_database_is_written_again(out: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
@@ -255,6 +268,10 @@ def test_a_deleted_mlflow_database_is_written_again(out: Path, tmp_path: Path) -
         assert not run.shown()
         assert f"driftline resume {copy}" in run.summary()
         assert "driftline ui" not in run.summary()
+        run.begin_finishing()
+        recorder = run._recording()
+        until(lambda: not recorder.alive)
+        assert run._recording() is recorder, "what has finished must not be started again"
         run.finish()
         assert run.shown()
         assert f"driftline ui {copy}" in run.summary()
