@@ -35,6 +35,7 @@ class Examples:
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
         kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
+        central: (examples,) True for test examples of the server's population; None without populations apart.
     """
 
     inputs: NDArray[Any]
@@ -42,6 +43,7 @@ class Examples:
     offsets: NDArray[np.int64]  # (clients,)
     sizes: NDArray[np.int64]  # (clients,)
     kind: Kind | None = None
+    central: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:

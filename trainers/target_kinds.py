@@ -14,6 +14,9 @@ STATISTICS = ("mean", "std", *(f"p{percent}" for percent in range(10, 100, 10)),
 RISING = frozenset({"accuracy", "macro_f1", "auc", "precision_at_k", "recall_at_k", "micro_f1"})
 """Measures of which more is better; of the others less is."""
 
+POPULATIONS = ("federated", "central")
+"""The clients' and the server's, of a task whose server has classes of its own."""
+
 _CLIENT = "client_"
 
 
@@ -37,6 +40,11 @@ class TargetKind:
     def metrics(self) -> tuple[str, ...]:
         """The metrics of every evaluation on test examples."""
         return tuple(f"test_{measure}" for measure in self.measures)
+
+    @property
+    def metrics_apart(self) -> tuple[str, ...]:
+        """The metrics of each population apart."""
+        return tuple(f"{metric}_{whose}" for metric in self.metrics for whose in POPULATIONS)
 
 
 KINDS: Mapping[Kind, TargetKind] = {

@@ -6,17 +6,23 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from trainers.data import digits_images as data
 from trainers.data.federated import Federated
 from trainers.data.partition_choice import FORMS
+from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
+from trainers.problem import Examples, Problem
+from trainers.registry import models
 from trainers.tasks import digits
+from trainers.trial.document import parse as parse_trial
 
 from .datasets import bag, check_shape
 
@@ -53,6 +59,49 @@ def test_a_problem_holds_every_example_once(partition: Any) -> None:
     assert np.abs(held_out - 0.2).max() < 0.005
     assert len(central.inputs) == pytest.approx(0.1 * 1437, abs=5)
     assert problem.model_settings == {"classes": 10}
+
+
+@pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [6]}])
+def test_classes_of_the_server_alone_are_measured_apart(model: Any) -> None:
+    settings = parsed(clients=6, central={"classes": [7, 2]}, model=model)
+    problem = digits.build(settings, "float64")
+    assert set(problem.train.targets) == set(range(10)) - {2, 7}
+    assert set(problem.central.targets) == {2, 7}
+    assert (problem.train.clients, len(problem.train.targets) + len(problem.central.targets)) == (6, 1438)
+    trial = {
+        "task": settings.document,
+        "method": {
+            "name": "parallel_training",
+            "client_lr": 0.1,
+            "server_lr": 0.1,
+            "local_steps": 3,
+            "central_lr": 0.1,
+        },
+        "rounds": 3,
+        "dtype": "float64",
+        "report": ["params"],
+    }
+    line = Pack.from_spec(parse_trial(trial)).advance()[-1]
+    central = np.isin(problem.test.targets, [2, 7])
+    assert 0.1 < central.mean() < 0.3
+    for measure in ("loss", "accuracy"):
+        parts = [line[f"test_{measure}_{whose}"] for whose in ("federated", "central")]
+        assert parts[0] * (1 - central.mean()) + parts[1] * central.mean() == pytest.approx(line[f"test_{measure}"])
+        assert parts[0] != parts[1]
+    alone = {name: built_alone(problem, own) for name, own in (("federated", ~central), ("central", central))}
+    flat = torch.tensor(line["params"], dtype=torch.float64)
+    for name, part in alone.items():
+        own = models()[problem.model].build(part, torch.float64, torch.device("cpu"))
+        found = own.evaluate(own.start(flat.tolist(), 0).view(1, 1, -1))
+        for measure in ("loss", "accuracy"):
+            assert float(found[f"test_{measure}"]) == pytest.approx(line[f"test_{measure}_{name}"], rel=1e-10)
+
+
+def built_alone(problem: Problem, rows: Any) -> Problem:
+    """The problem with some of its test examples alone."""
+    few, count = problem.test, int(rows.sum())
+    test = Examples(few.inputs[rows], few.targets[rows], np.array([0]), np.array([count]))
+    return replace(problem, test=test)
 
 
 def test_the_split_depends_on_its_seed_alone() -> None:
@@ -120,7 +169,20 @@ def test_a_model_with_its_settings() -> None:
         ),
         ({"partition": 3}, f"task.partition must be one of {FORMS}, got partition=3"),
         ({"central": 0.1}, 'task.central must be like {"fraction": 0.1}, got central=0.1'),
-        ({"central": {"part": 0.1}}, 'unknown key "part" in task.central: known are fraction'),
+        ({"central": {"part": 0.1}}, 'unknown key "part" in task.central: known are classes, fraction'),
+        ({"central": {"classes": [3, 11]}}, "task.central.classes: no class 11 for training: did you mean 1?"),
+        (
+            {"central": {"classes": list(range(10))}},
+            "task.central.classes must leave an example to the clients, got classes=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]",
+        ),
+        (
+            {"central": {"classes": [3, 3]}},
+            "task.central.classes must be a list of different labels, got classes=[3, 3]",
+        ),
+        (
+            {"central": {"classes": [3], "fraction": 0.1}},
+            'task.central must be like {"fraction": 0.1}, got central={"classes": [3], "fraction": 0.1}',
+        ),
         ({"central": {"fraction": 1}}, "task.central.fraction must be in (0, 1), got fraction=1"),
         ({"central": {"fraction": 1e-4}}, "task.central.fraction must give the server an example, got 0.0001"),
         ({"model": "quadratic"}, 'task.model must be a model of labelled examples, got model="quadratic"'),

@@ -122,6 +122,29 @@ def test_other_partitions_need_no_column(folder: Path, partition: Any) -> None:
     assert len(settings.central) == 12
 
 
+def test_classes_of_the_server_alone_have_labels_of_any_kind(folder: Path) -> None:
+    mine = arrays()
+    owners = np.where(mine["y"] == 1, 40 + np.arange(EXAMPLES) % 2, mine["client"])  # two clients have nothing else
+    np.savez(folder / "mine.npz", x=mine["x"], y=np.array(["no", "yes", "maybe"])[mine["y"]], client=owners)
+    settings = parsed(central={"classes": ["yes"]}, test_fraction=0.25)
+    problem = npz.build(settings, "float64")
+    assert settings.document["labels"] == ["maybe", "no", "yes"]
+    assert set(problem.train.targets) == {0, 1}
+    assert set(problem.central.targets) == {2}
+    assert settings.clients == len(np.unique(owners)) - 2
+    np.testing.assert_array_equal(problem.test.central, problem.test.targets == 2)
+    assert settings.metrics == (
+        "test_loss",
+        "test_accuracy",
+        *(f"test_{measure}_{whose}" for measure in ("loss", "accuracy") for whose in ("federated", "central")),
+    )
+    again = npz.parse(settings.document, "task")
+    assert (again.document, again.metrics) == (settings.document, settings.metrics)
+    np.savez(folder / "mine.npz", **mine)
+    with pytest.raises(SpecError, match=r"task.central.classes must be left out of data without classes"):
+        parsed(central={"classes": [1]}, targets="value", model="linear")
+
+
 def test_as_many_clients_as_names_where_none_are_given(folder: Path) -> None:
     settings = parsed(partition="iid")
     assert settings.examples.tolist() == [12] * 4

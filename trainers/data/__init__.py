@@ -1,6 +1,7 @@
 """Data for tasks: reads files, divides examples among clients, generates quadratics and regressions.
 
     federated, partitions  splits examples among clients; the partitions to choose from, by `partition_choice`
+    central_choice         the server's own examples
     client_shares          shares of the examples that clients get
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
     table_split            which examples train and which test

@@ -6,21 +6,22 @@ A task reads its data and chooses the rows for training; `divide` distributes th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import partition_choice, partitions
+from trainers.data import central_choice, partition_choice, partitions
 from trainers.data.partition_choice import FORMS
 from trainers.data.partitions import ClientRows, Rows, taken
 from trainers.errors import SpecError
-from trainers.hyperparameters import check, describe, join, refuse_unknown, tunable
+from trainers.hyperparameters import check, describe, join, tunable
 from trainers.problem import Examples, Problem
 from trainers.registry import model_named, models
 from trainers.target_kinds import KINDS, Kind
-from trainers.values import number, shown, step
+from trainers.values import shown, step
 
 CLASSIFIED = KINDS["classes"].metrics
 PARTITION_DOC = f"how examples are spread over clients: natural, {FORMS}"
@@ -33,9 +34,7 @@ class FederatedKeys:
     clients: int | None = tunable(50, low=1, unit="clients", doc="size of the population")
     partition: Any = tunable("iid", kind="any", doc=f"how examples are spread over clients: {FORMS}")
     split_seed: int = tunable(0, low=0, doc="of everything drawn to make the split")
-    central: Any = tunable(
-        None, kind="any", doc='{"fraction": 0.1}: examples of the server, for mixed federated learning'
-    )
+    central: Any = tunable(None, kind="any", doc=central_choice.DOC)
     model: Any = tunable("softmax", kind="any", doc="name of a model, or an object of its name and settings")
 
 
@@ -73,6 +72,15 @@ class Federated:
     kind: Kind = "classes"
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.metrics and self.central_classes:
+            object.__setattr__(self, "metrics", (*self.metrics, *KINDS[self.kind].metrics_apart))
+
+    @cached_property
+    def central_classes(self) -> tuple[int, ...]:
+        """Class numbers of the server alone."""
+        return central_choice.class_numbers(self.document)
+
     @property
     def clients(self) -> int:
         """Size of the population."""
@@ -102,19 +110,20 @@ class Pool:
         owners: (examples,) natural client of every example; None without natural clients.
         unnatural: why there are no natural clients, as in "must not be natural for digits, whose writers are not
             recorded".
+        names: labels in the order of their class numbers; None if the numbers are the labels.
     """
 
     labels: Rows | None
     rows: Rows
     owners: NDArray[Any] | None = None
     unnatural: str = ""
+    names: Sequence[Any] | None = None
 
 
 def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, Rows | None]:
     """(rows of each client, rows of the server or None), by the settings of `FederatedKeys`.
 
-    The server gets the same fraction of each label, or of each natural client under the natural partition. If `clients`
-    is None, there are as many clients as natural ones.
+    `central_choice` says what the server gets. If `clients` is None, there are as many clients as natural ones.
 
     Args:
         values: checked values of `FederatedKeys`; clients, partition and central are overwritten with their resolved
@@ -132,26 +141,27 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
         pool.unnatural,
         join(path, "partition"),
     )
-    clients = _clients(values, pool, path)
-    fraction = _fraction(values["central"], join(path, "central"))
-    values["central"] = None if fraction is None else {"fraction": fraction}
-    rows, seed = pool.rows, values["split_seed"]
-    central = None
-    if fraction is not None:
-        if partition == "natural":
-            assert pool.owners is not None
-            aside, kept = partitions.of_each(pool.owners[rows], fraction, seed + 1)
-        else:
-            aside, kept = partitions.stratified(_labels(pool), fraction, seed + 1)
-        central, rows = rows[aside], rows[kept]
-        if not len(central):
-            raise SpecError(f"{path}.central.fraction must give the server an example, got {fraction:g}", path)
+    central, rows = None, pool.rows
+    values["central"] = central_choice.checked(values["central"], join(path, "central"))
+    if values["central"] is not None:
+        server = central_choice.taken(
+            values["central"],
+            len(rows),
+            None if pool.labels is None else _labels(pool),
+            None if pool.owners is None else taken(pool.owners, rows),
+            partition == "natural",
+            pool.names,
+            values["split_seed"] + 1,
+            join(path, "central"),
+        )
+        central, rows = rows[server], rows[~server]
+    clients = _clients(values, replace(pool, rows=rows), path)
     if partition == "natural":
         assert pool.owners is not None
         return partitions.natural(taken(pool.owners, rows)).within(rows), central
     labels = np.zeros(len(rows), np.int64) if pool.labels is None else taken(pool.labels, rows)
     try:
-        parts = partition_choice.spread(partition, labels, clients, seed)
+        parts = partition_choice.spread(partition, labels, clients, values["split_seed"])
     except ValueError as error:
         about = "clients" if str(error).startswith("clients ") else "partition"
         text = str(error) if about == "clients" else f"partition.{error}"
@@ -236,6 +246,7 @@ def examples(
     inputs: Callable[[Rows], NDArray[Any]],
     targets: NDArray[Any],
     kind: Kind | None = None,
+    central_classes: Sequence[int] = (),
 ) -> Examples:
     """The examples of clients, concatenated.
 
@@ -244,9 +255,12 @@ def examples(
         inputs: maps rows to a new array of their inputs.
         targets: (all examples, ...).
         kind: what the targets are, as in `Examples`.
+        central_classes: class numbers of the server alone, of test examples; none if nobody has any alone.
     """
     parts = ClientRows.of(parts)
-    return Examples(inputs(parts.rows), taken(targets, parts.rows), parts.offsets, parts.sizes, kind)
+    own = taken(targets, parts.rows)
+    central = np.isin(own, central_classes) if central_classes else None
+    return Examples(inputs(parts.rows), own, parts.offsets, parts.sizes, kind, central)
 
 
 def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:
@@ -260,7 +274,7 @@ def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels
     return Problem(
         model=settings.model,
         train=examples(settings.parts, inputs, labels),
-        test=examples(settings.test, inputs, labels),
+        test=examples(settings.test, inputs, labels, central_classes=settings.central_classes),
         central=None if settings.central is None else examples([settings.central], inputs, labels),
         model_settings={"classes": settings.outputs, **settings.model_settings},
     )
@@ -296,16 +310,3 @@ def _clients(values: dict[str, Any], pool: Pool, path: str) -> int:
             raise SpecError(f"{place} must be given (at least 1): the data has no natural clients", place)
         values["clients"] = owners
     return int(values["clients"])
-
-
-def _fraction(value: Any, path: str) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or not value:
-        raise SpecError(f'{path} must be like {{"fraction": 0.1}}, got central={shown(value)}', path)
-    refuse_unknown(value, ("fraction",), path)
-    place = join(path, "fraction")
-    fraction = number(value["fraction"], place)
-    if not 0 < fraction < 1:
-        raise SpecError(f"{place} must be in (0, 1), got fraction={shown(fraction)}", place)
-    return fraction

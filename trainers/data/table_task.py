@@ -268,7 +268,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
     counts = {name: count for name, count in (("classes", classes), ("vocabulary", table.tokens)) if count}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
-    def of(side: str, groups: Sequence[Rows]) -> Examples:
+    def of(side: str, groups: Sequence[Rows], central_classes: Sequence[int] = ()) -> Examples:
         part = table.main if side == "main" else held_out
         whole = part.inputs.dtype.kind in WHOLE
 
@@ -285,13 +285,13 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
         if settings.episodes is not None:
             return episodes.examples(groups, inputs, settings.episodes)
-        return examples(groups, inputs, part.targets, settings.kind)
+        return examples(groups, inputs, part.targets, settings.kind, central_classes)
 
     tested = "main" if table.test is None else "test"
     problem = Problem(
         model=settings.model,
         train=of("main", settings.parts),
-        test=of(tested, settings.test) if settings.test else None,
+        test=of(tested, settings.test, settings.central_classes) if settings.test else None,
         central=None if settings.central is None else of("main", (settings.central,)),
         model_settings={**counts, **settings.model_settings},
     )
@@ -306,7 +306,8 @@ def _clients(
     if wanted is not None:
         return *table_episodes.split(values, table, wanted, path), None
     rows, test = held_out_clients(values, table, labels, path)
-    pool = Pool(labels, rows, table.main.clients, unnatural="data without a client column")
+    names = None if labels is None else table.labels
+    pool = Pool(labels, rows, table.main.clients, "data without a client column", names)
     parts, central = divide(values, pool, path)
     return parts, test, central
 

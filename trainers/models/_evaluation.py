@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.models._measures import ByClient, Columns, Everything, over_clients
 from trainers.models._targets import ClassTargets
 from trainers.problem import Examples
-from trainers.target_kinds import KINDS, REPORTS, is_per_client, measure_of
+from trainers.target_kinds import KINDS, POPULATIONS, REPORTS, is_per_client, measure_of
 
 
 class Evaluation:
@@ -33,19 +33,30 @@ class Evaluation:
         names = (*KINDS[self._kind.name].measures, *map(measure_of, self._reports))
         return tuple(dict.fromkeys(column for name in names for column in self._kind.measures[name].columns))
 
-    def metrics(self, columns: Columns, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> dict[str, Tensor]:
+    def metrics(
+        self,
+        columns: Columns,
+        offsets: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        central: NDArray[np.bool_] | None = None,
+    ) -> dict[str, Tensor]:
         """The metrics, (T,) each.
 
         Args:
             columns: name -> (T, examples).
             offsets: (clients,) first example of each test client.
             sizes: (clients,) examples of each test client.
+            central: (examples,) True for those of the server's population; None without populations apart.
         """
         measures, everything, clients = self._kind.measures, Everything(), ByClient(offsets, sizes)
         asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
         metrics = {}
         for name in (*KINDS[self._kind.name].measures, *asked):
             metrics[f"test_{name}"] = measures[name].of(columns, everything)[:, 0]
+        for whose, own in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
+            some = {name: values[:, torch.as_tensor(own, device=values.device)] for name, values in columns.items()}
+            for name in KINDS[self._kind.name].measures:
+                metrics[f"test_{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
         for report in filter(is_per_client, self._reports):
             name = measure_of(report)
             metrics.update(over_clients(name, measures[name].of(columns, clients).double()))

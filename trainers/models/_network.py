@@ -240,11 +240,13 @@ class Network:
         if self.test is None or self.held_out is None:
             return {}
         tensors, offsets, sizes = self.held_out, self.test.offsets, self.test.sizes
+        central = self.test.central
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
+            central = None if central is None else central[rows.numpy()]
         evaluation = Evaluation(self.kind, reports)
-        return evaluation.metrics(self._columns(params, *tensors, evaluation.columns), offsets, sizes)
+        return evaluation.metrics(self._columns(params, *tensors, evaluation.columns), offsets, sizes, central)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.

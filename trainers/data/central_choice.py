@@ -1,0 +1,116 @@
+"""The server's own examples, for mixed federated learning: a share of everything, or classes of their own.
+
+"central": {"fraction": 0.1}     this share of each class, or of each client under the natural partition
+"central": {"classes": [3, 5]}   all examples of these classes, which no client has then
+"central": {"clients": 0.2}      all examples of this share of the natural clients, drawn, who do not train then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data import partitions
+from trainers.data.partitions import Rows
+from trainers.errors import SpecError
+from trainers.hyperparameters import join, refuse_unknown
+from trainers.spelling import hint
+from trainers.values import number, shown
+
+DOC = '{"fraction": 0.1} or {"classes": [..]}: examples of the server, for mixed federated learning'
+
+_FRACTION, _CLASSES = "fraction", "classes"
+
+
+def checked(value: Any, path: str) -> dict[str, Any] | None:
+    """What a document says about the server's examples; None if the server has none.
+
+    Args:
+        value: of the document.
+        path: dotted path of it.
+
+    Raises:
+        SpecError: unknown keys, or wrong types or ranges.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise SpecError(f'{path} must be like {{"fraction": 0.1}}, got central={shown(value)}', path)
+    refuse_unknown(value, (_FRACTION, _CLASSES), path)
+    (key, given), place = next(iter(value.items())), join(path, next(iter(value)))
+    if key == _CLASSES:
+        labels = list(given) if isinstance(given, list | tuple) else []
+        if not labels or any(type(label) not in (str, int) for label in labels) or len(set(labels)) < len(labels):
+            raise SpecError(f"{place} must be a list of different labels, got classes={shown(given)}", place)
+        return {key: labels}
+    share = number(given, place)
+    if not 0 < share < 1:
+        raise SpecError(f"{place} must be in (0, 1), got {key}={shown(share)}", place)
+    return {key: share}
+
+
+def taken(
+    central: Mapping[str, Any],
+    examples: int,
+    labels: Rows | None,
+    owners: NDArray[Any] | None,
+    natural: bool,
+    names: Sequence[Any] | None,
+    seed: int,
+    path: str,
+) -> NDArray[np.bool_]:
+    """(examples,) True for the examples of the server, of those for training.
+
+    Args:
+        central: from `checked`.
+        examples: number of examples for training.
+        labels: (examples,) their classes; None without classes.
+        owners: (examples,) their natural clients; None without these.
+        natural: whether natural clients train.
+        names: labels in the order of their classes; None if the class numbers are the labels.
+        seed: of the draw.
+        path: dotted path of the server's examples.
+
+    Raises:
+        SpecError: the server or the clients would have none, or there are no such classes.
+    """
+    (key, given), place = next(iter(central.items())), join(path, next(iter(central)))
+    if key == _CLASSES:
+        if labels is None:
+            raise SpecError(f"{place} must be left out of data without classes: give fraction", place)
+        result = np.isin(labels, _numbers(given, labels, names, place))
+    else:
+        if natural:
+            assert owners is not None
+            aside, _ = partitions.of_each(owners, given, seed)
+        else:
+            aside, _ = partitions.stratified(np.zeros(examples, np.int64) if labels is None else labels, given, seed)
+        result = np.zeros(examples, np.bool_)
+        result[aside] = True
+    if not result.any():
+        raise SpecError(f"{place} must give the server an example, got {shown(given)}", place)
+    if result.all():
+        raise SpecError(f"{place} must leave an example to the clients, got {key}={shown(given)}", place)
+    return result
+
+
+def _numbers(given: Sequence[Any], labels: Rows, names: Sequence[Any] | None, place: str) -> list[int]:
+    """The class numbers of labels."""
+    present = np.unique(labels).tolist()
+    known = {number if names is None else names[number]: number for number in present}
+    for label in given:
+        if label not in known:
+            raise SpecError(
+                f"{place}: no class {shown(label)} for training: {hint(str(label), [str(one) for one in known])}", place
+            )
+    return [known[label] for label in given]
+
+
+def class_numbers(document: Mapping[str, Any]) -> tuple[int, ...]:
+    """The class numbers that are the server's alone in a checked document of a task; none without such classes."""
+    given = (document.get("central") or {}).get(_CLASSES, ())
+    names = document.get("labels")
+    return tuple(label if names is None else list(names).index(label) for label in given)
