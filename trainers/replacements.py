@@ -5,6 +5,8 @@ misspelt key is replaced by the one that it is taken for, so that its value is c
 
 An error may also come from a replacement: a cohort may be larger than the population that stands in for a misspelt one.
 The document is therefore mended twice, with different replacements, and an error counts if it is the same beside both.
+An error may come from another one, too: a starting point lies outside a range that is wrong itself. An error therefore
+counts only if its place is still wrong when everything else is mended.
 """
 
 from __future__ import annotations
@@ -50,8 +52,9 @@ def every_error(
         read: the errors that one reading meets; none for a valid document.
         stand_ins: what may stand in for the value at a place; plain numbers and strings are tried after that.
     """
-    met, again = (dict.fromkeys(_Mended(document, stand_ins, number).errors(read)) for number in (0, 1))
-    return [error for error in met if error in again]
+    one, other = (_Mended(document, stand_ins, number) for number in (0, 1))
+    met, again = dict.fromkeys(one.errors(read)), dict.fromkeys(other.errors(read))
+    return [error for error in met if error in again and one.stands_alone(error, read)]
 
 
 class _Mended:
@@ -64,18 +67,23 @@ class _Mended:
     """
 
     def __init__(self, document: Mapping[str, Any], stand_ins: StandIns, number: int) -> None:
-        self._document = copy.deepcopy(dict(document))  # what was removed stays as ABSENT, so that indices stay
+        self._document = _copied(dict(document))  # what was removed stays as ABSENT, so that indices stay
         self._stand_ins = stand_ins
         self._number = number
         self._tried: dict[Steps, Iterator[Changes]] = {}  # what is still to be tried at a place
+        self._given = _copied(self._document)  # as it was given, with the keys that were meant
         self._replaced: set[Steps] = set()
+        self._places: dict[tuple[str, str], Steps] = {}  # of errors, other than keys that are unknown
+        self._whole = False
 
     def errors(self, read: Callable[[dict[str, Any]], Errors]) -> Iterator[tuple[str, str]]:
         """The errors of all readings, except at places where something stands in for the value."""
         count = 0
         for _ in range(_READINGS):
             met = [(*self._place(path), problem) for path, problem in read(_present(self._document))]
+            self._whole = not met
             own = [(written, problem) for place, written, problem in met if not self._covered(place)]
+            self._places |= {(written, text): place for place, written, text in met if not _UNKNOWN.match(text)}
             yield from own
             count += len(own)
             if count >= _MOST:
@@ -86,6 +94,17 @@ class _Mended:
                     changed |= self._mend(place, problem)
             if not changed:
                 return
+
+    def stands_alone(self, error: tuple[str, str], read: Callable[[dict[str, Any]], Errors]) -> bool:
+        """Whether the place of an error is still wrong if everything else is mended; True if that cannot be told."""
+        changed = [other for other in self._replaced if _overlap(self._places.get(error, ()), other)]
+        if not self._whole or error not in self._places or not changed:
+            return True
+        restored = min(changed, key=len)
+        mended = copy.copy(self)
+        mended._document = _copied(self._document)
+        mended._write(restored, self._at(restored, self._given))
+        return any(_overlap(restored, mended._place(path)[0]) for path, _ in read(_present(mended._document)))
 
     def _place(self, path: str) -> tuple[Steps, str]:
         """The deepest place of the given document that a path names, and the path with the indices of that document."""
@@ -115,13 +134,14 @@ class _Mended:
     def _covered(self, place: Steps) -> bool:
         """Whether something stands in for this place, or within it; what is left of a list is judged."""
         return any(
-            _overlap(place, other) and not (isinstance(other[-1], int) and other[:-1] == place and self._at(place))
+            _overlap(place, other)
+            and not (isinstance(other[-1], int) and other[:-1] == place and self._at(place, self._document))
             for other in self._replaced
         )
 
-    def _at(self, place: Steps) -> Any:
-        """The value at a place; ABSENT without one."""
-        value: Any = self._document
+    def _at(self, place: Steps, document: Any) -> Any:
+        """The value at a place of a document; ABSENT without one."""
+        value = document
         for step in place:
             if isinstance(value, list):
                 value = value[int(step)]
@@ -132,7 +152,7 @@ class _Mended:
     def _mend(self, place: Steps, problem: str) -> set[Steps]:
         """Replaces what an error names; returns the places that have changed."""
         meant = _MEANT.match(problem)
-        if (meant or _UNKNOWN.match(problem)) and self._at(place) is not ABSENT:
+        if (meant or _UNKNOWN.match(problem)) and self._at(place, self._document) is not ABSENT:
             return self._rename(place, meant[1] if meant else None)
         while place:
             around = next((place[:end] for end in range(1, len(place) + 1) if place[:end] in self._tried), place)
@@ -149,38 +169,49 @@ class _Mended:
 
     def _rename(self, place: Steps, meant: str | None) -> set[Steps]:
         """Gives a value the key that was meant, if nothing has that key; else removes the value."""
-        holder: Any = self._document
-        for step in place[:-1]:
-            holder = holder[step]
         *_, key = place
-        taken = meant is None or holder.get(meant, ABSENT) is not ABSENT
-        items = [(meant if name == key and not taken else name, value) for name, value in holder.items()]
-        holder.clear()
-        holder.update(items)
-        if taken:
-            holder[key] = ABSENT
+        for document in (self._document, self._given):
+            holder: Any = document
+            for step in place[:-1]:
+                holder = holder[step]
+            taken = meant is None or holder.get(meant, ABSENT) is not ABSENT
+            items = [(meant if name == key and not taken else name, value) for name, value in holder.items()]
+            holder.clear()
+            holder.update(items)
+            if taken:
+                holder[key] = ABSENT
         return {place}
 
     def _change(self, changes: Changes) -> bool:
         """Writes values into the document; whether anything is another now."""
         before = _present(self._document)
         for place, value in changes.items():
-            holder: Any = self._document
-            for step in place[:-1]:
-                inside = isinstance(holder, list) or (isinstance(holder, dict) and step in holder)
-                holder = holder[step] if inside else None
-            listed = isinstance(holder, list)
-            if listed or (isinstance(holder, dict) and (value is not ABSENT or place[-1] in holder)):
-                holder[place[-1]] = value if value is ABSENT else copy.deepcopy(value)
+            self._write(place, value)
         if _present(self._document) == before:
             return False
         self._replaced |= set(changes)
         return True
 
+    def _write(self, place: Steps, value: Any) -> None:
+        """Writes a value into the document, if there is a mapping or a list to hold it."""
+        holder: Any = self._document
+        for step in place[:-1]:
+            inside = isinstance(holder, list) or (isinstance(holder, dict) and step in holder)
+            holder = holder[step] if inside else None
+        if isinstance(holder, list) or (isinstance(holder, dict) and (value is not ABSENT or place[-1] in holder)):
+            holder[place[-1]] = _copied(value)
+
 
 def _overlap(one: Steps, other: Steps) -> bool:
     """Whether one place is the other, or within it."""
     return all(a == b for a, b in zip(one, other, strict=False))
+
+
+def _copied(value: Any) -> Any:
+    """A copy of the mappings and lists in a value; all else is the same, ABSENT too."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _present(value: Any) -> Any:
