@@ -118,7 +118,7 @@ BY_NAME = {
     "search_spaces/spaces.py": {"sgd", "adam", "yogi", "adagrad"},
     "service/api/routes/studies.py": {"fedavg"},  # an example in the API's documents
     "service/cli/theory.py": {"sgd"},
-    "trainers/contracts.py": {"nesterov"},  # a closed form
+    "trainers/optimizer_contract.py": {"nesterov"},  # a closed form
     "trainers/data_description.py": {"logistic"},  # the model of data with tags
     "trainers/data/federated.py": {"softmax"},  # the model that a document leaves out
     "trainers/engine/evaluation/flops.py": {"lstm"},  # a function of torch

@@ -21,7 +21,8 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     theory, data                  closed forms on quadratics; data for tasks
     schedules, optimizers         plug-ins: rates by round; optimizers of clients, server, central data and merge
     registry                      finds plug-ins by name
-    contracts                     what methods, optimizers and schedules must define
+    contracts                     what methods and schedules must define
+    optimizer_contract            what optimizers must define
     plugins, problem              loads and checks plug-ins; the contract of a task
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
     first_square                  the squared gradients that adaptive optimizers start from

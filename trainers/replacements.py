@@ -194,12 +194,13 @@ class _Mended:
 
     def _write(self, place: Steps, value: Any) -> None:
         """Writes a value into the document, if there is a mapping or a list to hold it."""
+        key: Any = place[-1]
         holder: Any = self._document
         for step in place[:-1]:
             inside = isinstance(holder, list) or (isinstance(holder, dict) and step in holder)
             holder = holder[step] if inside else None
-        if isinstance(holder, list) or (isinstance(holder, dict) and (value is not ABSENT or place[-1] in holder)):
-            holder[place[-1]] = _copied(value)
+        if isinstance(holder, list) or (isinstance(holder, dict) and (value is not ABSENT or key in holder)):
+            holder[key] = _copied(value)
 
 
 def _overlap(one: Steps, other: Steps) -> bool:

@@ -26,9 +26,13 @@ from driftline.study.spec import Study
 from driftline.study.validation import raise_invalid
 from driftline.wire.records import STUDY_FINISHED, StudyRecord, StudyState
 from service.cli import unanswered
-from service.cli.show import is_remote
 from service.cli.terminal import confirm, echo
 from trainers import hint, shown
+
+
+def is_remote(study: str, url: str | None) -> bool:
+    """Whether the study is on a service: a service is set, and there is no such folder."""
+    return (url or environment().url) is not None and not Path(study).is_dir()
 
 
 def address(url: str | None, token_file: Path | None) -> tuple[str, str | None]:

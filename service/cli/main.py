@@ -160,7 +160,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Resume a stopped study, in a folder or on a service; finished trials are not repeated."""
-    from service.cli.show import is_remote
+    from service.cli.jobs import is_remote
 
     if is_remote(study, url):
         from service.cli import jobs
@@ -187,7 +187,7 @@ def retry(
     as_json: Json = False,
 ) -> None:
     """Run the FAILED trials of a study again, in a folder or on a service; reopens a finished study."""
-    from service.cli.show import is_remote
+    from service.cli.jobs import is_remote
 
     if is_remote(study, url):
         from service.cli import jobs

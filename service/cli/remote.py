@@ -129,7 +129,7 @@ def extend(
     """Give a study a larger budget, in a folder or on a service; a finished one continues, without repeating trials."""
     from driftline.errors import InvalidSpec
     from service.cli import jobs
-    from service.cli.show import is_remote
+    from service.cli.jobs import is_remote
 
     if trials is None and seeds is None:
         raise InvalidSpec("", "nothing to extend: pass --trials or --seeds")

@@ -13,7 +13,7 @@ from driftline.results.recorded_table import RecordedTable, joined, read, write
 from driftline.study.budget import Budget
 from driftline.study.sampler import read as read_sampler
 from service.cli.file_errors import cannot_write, file_exists
-from service.cli.show import is_remote
+from service.cli.jobs import is_remote
 from service.cli.terminal import echo
 
 if TYPE_CHECKING:

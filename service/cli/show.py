@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from driftline.client.environment import environment
 from driftline.errors import InvalidSpec, NotFound
 from driftline.results.curves import unit
 from driftline.results.headline import efforts_text, ranges_text
@@ -152,11 +151,6 @@ def show_tasks(name: str | None, *, as_json: bool = False) -> None:
     _show({"Tasks": tasks()}, name, "tasks", as_json)
 
 
-def is_remote(study: str, url: str | None) -> bool:
-    """Whether the study is on a service: a service is set, and there is no such folder."""
-    return (url or environment().url) is not None and not Path(study).is_dir()
-
-
 def chosen_cost(
     cost: str | None,
     network: str | None,
@@ -186,9 +180,10 @@ def chosen_cost(
 def _frontier(
     study: str, quality: str | None, cost: str | Time | None, url: str | None, token_file: Path | None
 ) -> Frontier:
+    from service.cli.jobs import connected, is_remote
+
     if is_remote(study, url):
         from driftline.sdk.frontier import Frontier
-        from service.cli.jobs import connected
 
         with connected(url, token_file) as client:
             return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)
@@ -198,9 +193,9 @@ def _frontier(
 
 
 def _trials(study: str, url: str | None, token_file: Path | None) -> list[TrialRecord]:
-    if is_remote(study, url):
-        from service.cli.jobs import connected
+    from service.cli.jobs import connected, is_remote
 
+    if is_remote(study, url):
         with connected(url, token_file) as client:
             return client.job(study).trials()
     from service.embedded.folder_results import stored_trials

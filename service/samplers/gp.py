@@ -24,12 +24,14 @@ from search_spaces.constraints import all_hold
 from search_spaces.parameters import Space
 from service.samplers import random
 from service.samplers.allowed import Filtered
-from service.samplers.optuna_base import Heard, Learner
+from service.samplers.optuna_base import Learner
 from service.samplers.optuna_parameters import encode, suggest
 from service.samplers.sampler import Hyperparameters
 
 if TYPE_CHECKING:
     import optuna
+
+    from service.samplers.optuna_history import Heard
 
 __all__ = ["CANDIDATES", "CAP", "chosen", "raised"]
 

@@ -34,13 +34,10 @@ from service.samplers.sampler import Hyperparameters, Sampler
 if TYPE_CHECKING:
     import optuna
 
-    from service.samplers.optuna_history import History
+    from service.samplers.optuna_history import Heard, History
 
 STARTUP = 10
 _FURTHER = 256  # quasi-random configurations among which to look for a new one
-
-Heard = dict[int, tuple[Hyperparameters, tuple[float, ...] | None]]
-"""Finished trials by number: configuration and values, larger is better; None if the trial diverged."""
 
 
 class Learner:

@@ -12,9 +12,11 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces.parameters import Parameter
-from service.samplers.optuna_base import Heard
 from service.samplers.optuna_parameters import encode
 from service.samplers.sampler import Hyperparameters
+
+Heard = dict[int, tuple[Hyperparameters, tuple[float, ...] | None]]
+"""Finished trials by number: configuration and values, larger is better; None if the trial diverged."""
 
 _Outcome = tuple[tuple[float, ...], float | None] | None
 """Values of a finished trial, and whether it diverged if any did; None for a running trial."""

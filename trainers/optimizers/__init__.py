@@ -1,1 +1,1 @@
-"""Optimizers, one module each, for clients, server, central data and merge: `trainers.contracts.Optimizer`."""
+"""Optimizers, one module each, for clients, server, central data and merge: `trainers.optimizer_contract.Optimizer`."""

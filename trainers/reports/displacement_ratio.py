@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trainers.contracts import Method
-from trainers.engine.evaluation.views import RoundView
+from trainers.engine.evaluation.views import ChosenMethod, RoundView
 from trainers.hyperparameters import describe
-from trainers.trial.parts import Part
 
 METRICS = ("displacement_ratio",)
 _NEEDS = ("displacement", "client_lr", "local_steps")
 
 
-def refuse(method: Part[Method]) -> str | None:
+def refuse(method: ChosenMethod) -> str | None:
     """Why this report is not possible with a method; None if it is.
 
     Args:

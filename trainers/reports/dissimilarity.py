@@ -19,14 +19,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.contracts import Method
-from trainers.engine.evaluation.views import RoundView
-from trainers.trial.parts import Part
+from trainers.engine.evaluation.views import ChosenMethod, RoundView
 
 METRICS = ("dissimilarity_offset_sq", "dissimilarity_factor_sq")
 
 
-def refuse(method: Part[Method]) -> str | None:
+def refuse(method: ChosenMethod) -> str | None:
     """Why this report is not possible with a method; None if it is.
 
     Args:

@@ -15,17 +15,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainers.contracts import Method
-from trainers.engine.evaluation.views import RoundView
+from trainers.engine.evaluation.views import ChosenMethod, RoundView
 from trainers.hyperparameters import describe
-from trainers.trial.parts import Part
 
 METRICS = ("lyapunov",)
 NEEDS = ("distance",)  # tasks with this metric have w*
 _OF_MASS = {"sync", "mixing", "batch_statistical_condition_number"}  # hyperparameters of methods with an auxiliary
 
 
-def refuse(method: Part[Method]) -> str | None:
+def refuse(method: ChosenMethod) -> str | None:
     """Why this report is not possible with a method; None if it is.
 
     Args:

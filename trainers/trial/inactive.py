@@ -8,8 +8,7 @@ from typing import Any
 
 from trainers.contracts import Inactive, Schedule
 from trainers.trial.parts import DELTA_LR, REGISTRIES, TIED, offered
-from trainers.trial.roles import STATE
-from trainers.trial.server_units import ALONG
+from trainers.trial.roles import ALONG, STATE
 
 RATES = ("client_lr", "server_lr")
 _STATE = f"client.{STATE.name}"

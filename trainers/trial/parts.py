@@ -11,8 +11,7 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import Hyperparameter, describe, join, refuse_unknown
 from trainers.plugins import Configured
 from trainers.registry import Registry, methods, optimizers, schedules
-from trainers.trial.roles import ROLES, STATE, has_state, refuse_method_keys, refuse_settings, settings
-from trainers.trial.server_units import ALONG, scaled
+from trainers.trial.roles import ALONG, ROLES, STATE, has_state, refuse_method_keys, refuse_settings, scaled, settings
 from trainers.values import shown
 
 P = TypeVar("P", bound=Configured, covariant=True)

@@ -36,6 +36,18 @@ STATE = Hyperparameter(
 )
 """A setting of every client optimizer but PLAIN, which has nothing to keep."""
 
+ALONG = Hyperparameter(
+    name="along",
+    kind="str",
+    default=None,
+    optional=True,
+    traced=False,
+    choices=("gradient", "change"),
+    doc="gradient (a sum of gradients), or change (client_lr times it: the papers'); null is change with delta_lr",
+)
+POWERS: Mapping[str, int] = MappingProxyType({"gradient": 1, "gradient^2": 2})
+"""Units of settings that depend on what the server steps along: unit -> power of the gradient."""
+
 ANY, LINEAR = "any", "linear"
 """Which optimizers a method takes in a role; the third value, "none: REASON", takes none and says why."""
 _WITHOUT = {
@@ -66,6 +78,16 @@ def has_state(optimizer: Optimizer, role: str) -> bool:
         role: one of ROLES.
     """
     return role == "client" and optimizer is not optimizers()[PLAIN]
+
+
+def scaled(described: tuple[Hyperparameter, ...], optimizer: Optimizer) -> bool:
+    """Whether an optimizer is adaptive, with settings in units of the gradient.
+
+    Args:
+        described: its settings.
+        optimizer: the optimizer.
+    """
+    return not optimizer.LINEAR and any(item.unit in POWERS for item in described)
 
 
 def taken(method: Method) -> dict[str, str]:

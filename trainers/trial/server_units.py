@@ -18,36 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainers.contracts import Method, Optimizer
 from trainers.errors import SpecError
-from trainers.hyperparameters import Hyperparameter
-
-if TYPE_CHECKING:
-    from trainers.trial.parts import Part
-
-ALONG = Hyperparameter(
-    name="along",
-    kind="str",
-    default=None,
-    optional=True,
-    traced=False,
-    choices=("gradient", "change"),
-    doc="gradient (a sum of gradients), or change (client_lr times it: the papers'); null is change with delta_lr",
-)
-_POWERS: Mapping[str, int] = MappingProxyType({"gradient": 1, "gradient^2": 2})
-
-
-def scaled(described: tuple[Hyperparameter, ...], optimizer: Optimizer) -> bool:
-    """Whether an optimizer is adaptive, with settings in units of the gradient.
-
-    Args:
-        described: its settings.
-        optimizer: the optimizer.
-    """
-    return not optimizer.LINEAR and any(item.unit in _POWERS for item in described)
+from trainers.trial.parts import Part
+from trainers.trial.roles import ALONG, POWERS
 
 
 def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part[Method], Part[Optimizer]]:
@@ -90,7 +66,7 @@ def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part
         if delta is not None:
             rates[member] = delta
         for item in server.described:
-            if (power := _POWERS.get(item.unit)) is not None:
+            if (power := POWERS.get(item.unit)) is not None:
                 columns[item.name][member] = _divided(columns[item.name][member], client_lr, power, item.name)
     values = {**method.values, **({"server_lr": tuple(rates)} if rates else {})}
     return replace(method, values=values), replace(server, values={name: tuple(held) for name, held in columns.items()})

@@ -16,9 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from driftline.errors import Conflict, DriftlineError, Unavailable
 from service.cores import usable_cores
@@ -29,9 +30,6 @@ from service.driver.ray.worker_output import logged
 from service.file_locks import own_folder
 from service.known_versions import KNOWN, known
 
-if TYPE_CHECKING:
-    from service.driver.ray.early_ray import EarlyRay
-
 _LOG = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
@@ -41,6 +39,13 @@ _STORE_BYTES = 200 * 1024 * 1024  # reports are small
 _LOOK_S = 5.0
 _MOST_WISHED = 512
 _busy = threading.Lock()
+
+
+class BeingStarted(Protocol):
+    """A Ray that is being started, see `service.driver.ray.early_ray`."""
+
+    def taken(self) -> AbstractContextManager[Path]:
+        """Waits until Ray answers, and yields its folder; ends Ray afterwards."""
 
 
 class Broken(Unavailable):
@@ -147,7 +152,7 @@ def connect(
     *,
     num_cpus: int | None = None,
     patient: Callable[[], bool] = lambda: True,
-    early: EarlyRay | None = None,
+    early: BeingStarted | None = None,
 ) -> Iterator[Cluster]:
     """Connects to Ray for one study.
 

@@ -5,6 +5,7 @@ Reports change nothing: no counter counts the gradients taken here, and no rando
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +23,6 @@ from trainers.errors import SpecError
 
 if TYPE_CHECKING:
     from trainers.contracts import Method
-    from trainers.trial.parts import Part
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,22 @@ class RoundView:
         return self.cohort.peek(self.before.params, self.data)
 
 
+class ChosenMethod(Protocol):
+    """The method of a trial, a `trainers.trial.parts.Part`."""
+
+    @property
+    def name(self) -> str:
+        """The name of its module."""
+
+    @property
+    def module(self) -> Method:
+        """The plug-in."""
+
+    @property
+    def values(self) -> Mapping[str, tuple[Any, ...]]:
+        """Hyperparameter -> one value for each member."""
+
+
 class ReportModule(Protocol):
     """A module in trainers/reports; a report changes nothing. Only `METRICS` is required.
 
@@ -153,7 +169,7 @@ class ReportModule(Protocol):
     PASSES: float = 0.0
     NEEDS: tuple[str, ...] = ()
 
-    def refuse(self, method: Part[Method]) -> str | None:
+    def refuse(self, method: ChosenMethod) -> str | None:
         """Why this report is not possible with a method; None if it is.
 
         Args:

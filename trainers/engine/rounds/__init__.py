@@ -3,6 +3,7 @@
     cohort          the clients of the round: runs them, takes means, counts
     round_context   what a cohort is made of: the drawn clients, and what the engine lends the method
     server_state    the state between rounds: models and memories
+    quantised       what clients return in few bits, with error feedback
     client_memory   what every client keeps from round to round, for the method and for its optimizer
     central_data    the server's own loss, for mixed federated learning
     central_branch  the server's branch of a round, and the merge of both branches

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.contracts import Optimizer
 from trainers.engine.local.client_optimizer import STEPS, rows_of
 from trainers.engine.oracles.frame import subtract_
 from trainers.engine.oracles.oracle import Matrices
+from trainers.optimizer_contract import Optimizer
 
 
 @dataclass(frozen=True)
