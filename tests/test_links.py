@@ -42,7 +42,7 @@ def result() -> Frontier:
 
 
 def start_driver(file: Path) -> None:
-    launch: Any = SimpleNamespace(study_id=file.stem, attempt=1, token="")
+    launch: Any = SimpleNamespace(study_id=file.stem, attempt=1, token="", secrets=())
     LocalLauncher("http://127.0.0.1:1", "", file.parent).start(launch)
 
 
