@@ -12,7 +12,7 @@ from click.testing import Result
 import driftline
 from driftline import Client, Study
 from driftline.errors import InvalidSpec
-from driftline.sdk.job import Job
+from driftline.sdk.job import Job, StudyFailed
 from service.confined import landlock_version
 from service.server.compose import Service
 from service.store.schema import ARCHIVES
@@ -158,6 +158,23 @@ def store(service: Service, tmp_path: Path) -> Iterator[Store]:
     opened = Store(tmp_path / "home" / "driftline.db")
     yield opened
     opened.close()
+
+
+def test_a_failed_program_leaves_the_end_of_its_log(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
+    script = "seq 100; echo no data here >&2; exit 2"
+    study = Study.from_json({**STUDY, "program": {**STUDY["program"], "command": ["/bin/sh", "-c", script]}})
+    with Client() as client:
+        job = client.submit(study)
+        with pytest.raises(StudyFailed):
+            job.wait(timeout_s=120)
+        error = job.trials()[0].error
+    assert error is not None
+    assert error.endswith(
+        "the program ended with exit code 2, after round 0 of 3; log: driftline logs; stderr: no data here"
+    )
+    printed = [line for line in capfd.readouterr().out.splitlines() if line.startswith("program: ")]
+    assert {"program: 100", "program: no data here"} <= set(printed)
+    assert "program: 1" not in printed
 
 
 SPY = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from service.driver import checkpoints
 from service.driver.job import PackJob
 
 _FILES, _RUN = "program", "run"
+_PRINTED_LINES, _PRINTED_BYTES = 40, 1 << 14
 
 
 class NodeFolder:
@@ -40,6 +43,13 @@ class NodeFolder:
             self.close()
             raise
         self.job = replace(job, place=str(files.with_name(_RUN)), files=str(files))
+
+    def print_log(self) -> None:
+        """Prints the end of the program's log, which is thus in the log of the driver."""
+        with contextlib.suppress(OSError), Path(f"{self.job.place}.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _PRINTED_BYTES))
+            for line in log.read().decode(errors="replace").splitlines()[-_PRINTED_LINES:]:
+                print(f"program: {line}", flush=True)
 
     def close(self) -> None:
         """Removes the folder."""

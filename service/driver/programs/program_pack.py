@@ -227,7 +227,7 @@ class ProgramPack:
             return lines
         if not self._process.terminate(self._program["grace"]):
             self.remark = (
-                f"the program ignored SIGTERM for {self._program['grace']:g} s and was killed: {self._log.path}"
+                f"the program ignored SIGTERM for {self._program['grace']:g} s and was killed: {self._log_place}"
             )
         code = self._process.code
         try:
@@ -339,12 +339,17 @@ class ProgramPack:
             self._process = None
             if left and self.remark is None:
                 some = "a process" if left == 1 else f"{left} processes"
-                self.remark = f"the program left {some} behind, now ended: {self._log.path}"
+                self.remark = f"the program left {some} behind, now ended: {self._log_place}"
+
+    @property
+    def _log_place(self) -> str:
+        """Where people find the log; that of a service's program is removed with its trial."""
+        return str(self._log.path) if self._program["folder"] else "driftline logs"
 
     def _named(self, error: ProgramError) -> ProgramError:
         """The error with the place of the log and the last lines of stderr."""
         last = self._log.last_lines()
-        text = f"the program {error}; log: {self._log.path}" + (f"; stderr: {last}" if last else "")
+        text = f"the program {error}; log: {self._log_place}" + (f"; stderr: {last}" if last else "")
         return ProgramError(text, final=error.final)
 
     def _tell(self) -> None:

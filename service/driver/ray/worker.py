@@ -72,11 +72,13 @@ class Worker(Trainable):
         """Ends a program that still runs, with the worker."""
         self._let_go()
 
-    def _let_go(self) -> None:
+    def _let_go(self, *, show_log: bool = False) -> None:
         if isinstance(self.pack, ProgramPack):
             self.pack.close()
         self.pack = None
         if self.node_folder is not None:
+            if show_log:
+                self.node_folder.print_log()
             self.node_folder.close()
         self.node_folder = None
 
@@ -126,7 +128,7 @@ class Worker(Trainable):
                 self._save(report)
         ended = bool(report["done"] or report["stopped"] or report["error"])
         if ended:
-            self._let_go()
+            self._let_go(show_log=bool(report["error"] or report["remark"]))
         return {"done": ended, "report": json.dumps(report, allow_nan=False)}
 
     def _step(self, report: dict[str, Any]) -> None:
