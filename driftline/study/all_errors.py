@@ -9,6 +9,7 @@ from typing import Any
 from driftline.errors import InvalidSpec
 from driftline.study import yaml_files
 from driftline.study.spec import Study
+from driftline.study.stand_ins import stand_ins
 from driftline.study.validation import all_errors
 
 
@@ -48,4 +49,4 @@ def study_errors(document: Mapping[str, Any], error: InvalidSpec, check: Callabl
         error: What reading or checking it raised.
         check: Raises an InvalidSpec for a study of the right form.
     """
-    return all_errors(document, error, lambda rest: check(Study.from_json(rest)), Study.stand_ins)
+    return all_errors(document, error, lambda rest: check(Study.from_json(rest)), stand_ins)

@@ -191,7 +191,7 @@ class Study(TrialSettings):
         ) -> None: ...
 
     @classmethod
-    def stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    def _stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
         """What may stand in for a wrong value at a place; see `trainers.every_error`."""
         from driftline.study.stand_ins import stand_ins
 

@@ -67,7 +67,7 @@ class Section(BaseModel):
             with one_reading():
                 self._read(values)
         except InvalidSpec as error:
-            raise all_errors(values, error, lambda rest: type(self)(**rest), self.stand_ins) from None
+            raise all_errors(values, error, lambda rest: type(self)(**rest), self._stand_ins) from None
 
     def _read(self, values: dict[str, Any]) -> None:
         _refuse_strange(values)
@@ -92,7 +92,7 @@ class Section(BaseModel):
         return cls(**document)
 
     @classmethod
-    def stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    def _stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
         """What may stand in for a wrong value at a place; see `trainers.every_error`."""
         return [], []
 

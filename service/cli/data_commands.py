@@ -75,7 +75,7 @@ def describe(
 @app.command()
 def fetch(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A public data set; without it, all are listed.")
+        str | None, typer.Argument(metavar="NAME", help="A public data set; without it, all are listed.")
     ] = None,
     to: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to put it; default: NAME in $DATA_DIR, or here.")
