@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from driftline.errors import Conflict, NotFound, QuotaExceeded
+from driftline.errors import Conflict, InvalidSpec, NotFound, QuotaExceeded
 from driftline.wire.access import Quota
 from driftline.wire.logs import NewLine, NewLines
 from driftline.wire.records import StudyState
@@ -284,3 +284,28 @@ def test_new_trials_of_a_deleted_study_are_refused(store: Store) -> None:
     store.deletions.request(study)
     with pytest.raises(NotFound):
         store.trials.create(study, attempt, new_trials("fedavg", 1, start=7))
+
+
+def test_an_archive_stays_as_long_as_a_study_needs_it(store: Store, clock: Clock) -> None:
+    digest, other = "a" * 64, "b" * 64
+    spec = {**SPEC, "program": {"archive": digest}}
+    with pytest.raises(InvalidSpec, match=r"^program\.files: must be sent before the study, got aaa"):
+        store.studies.create(spec, "f" * 64)
+    assert store.studies.find() == []
+    for project in ("default", "vision"):
+        store.archives.put(project, digest, b"files", 7)
+    with pytest.raises(QuotaExceeded, match="project default may have 7 bytes of packed files, and has 5 in"):
+        store.archives.put("default", other, b"more", 7)
+    store.archives.put("default", digest, b"files", 7)  # again: it is there
+    first, second = (store.studies.create(spec, "f" * 64).id for _ in range(2))
+    assert store.archives.of_study(second) == b"files"
+    clock.now += 3601
+    assert store.archives.remove_unused() == 1, "nobody has submitted a study of vision"
+    for study in (first, second):
+        assert store.archives.of_study(study) == b"files"
+        store.studies.intend(study, "cancel")
+        store.deletions.request(study)
+        while store.deletions.purge():
+            pass
+    assert store.archives.remove_unused() == 1
+    assert store.archives.remove_unused() == 0
