@@ -22,6 +22,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -76,6 +77,7 @@ class Trial:
         self._reports = document.get("reports")
         self._control = document.get("control")
         self._checkpoints = document.get("checkpoints")
+        self._reused = bool(document.get("reuse"))
         self._round = self._trained = self.first
         self._saved_round: int | None = None
         self._wanted = 0
@@ -106,16 +108,7 @@ class Trial:
             TypeError: A value is not a number.
         """
         line: dict[str, Any] = {"round": int(number)} | {name: _number(name, value) for name, value in values.items()}
-        if self._reports is None:
-            print(json.dumps(line), flush=True)
-        else:
-            data = (json.dumps(line) + "\n").encode()
-            file = os.open(self._reports, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                while data:
-                    data = data[os.write(file, data) :]
-            finally:
-                os.close(file)
+        self._append(line)
         self._round = int(number)
 
     @property
@@ -156,6 +149,18 @@ class Trial:
         shutil.rmtree(old, ignore_errors=True)
         self._saved_round, self._wanted = self._round, wanted
 
+    def _append(self, line: Mapping[str, Any]) -> None:
+        if self._reports is None:
+            print(json.dumps(line), flush=True)
+            return
+        data = (json.dumps(line) + "\n").encode()
+        file = os.open(self._reports, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            while data:
+                data = data[os.write(file, data) :]
+        finally:
+            os.close(file)
+
     def _until(self, number: int) -> int:
         """The round to go to, when this is decided."""
         told = self._told()
@@ -182,7 +187,36 @@ def current(**defaults: Any) -> Trial:
     Raises:
         ValueError: The study sets a hyperparameter that has no default here.
     """
+    return _trial(os.environ.get(VARIABLE), defaults)
+
+
+def each(**defaults: Any) -> Iterator[Trial]:
+    """The trials that this process is to train, one after another: several if the study's program has `reuse`.
+
+    A trial has ended when the next one is asked for, and the process when there is none.
+
+    Args:
+        defaults: As for `current`.
+
+    Raises:
+        ValueError: As for `current`.
+    """
     name = os.environ.get(VARIABLE)
+    while True:
+        trial = _trial(name, defaults)
+        yield trial
+        if not trial._reused or trial.stopping:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        trial._append({"ended": True})
+        name = os.fsdecode(sys.stdin.buffer.readline().removesuffix(b"\n"))
+        if not name:
+            return
+
+
+def _trial(name: str | None, defaults: Mapping[str, Any]) -> Trial:
+    """The trial whose document has this name; one by hand without."""
     if not name:
         return Trial({"rounds": int(os.environ.get(ROUNDS_VARIABLE, ROUNDS_BY_HAND))}, defaults)
     with open(name, encoding="utf-8", errors="surrogateescape") as file:  # names of files may be any bytes

@@ -7,6 +7,7 @@ Example::
       metrics: {test_loss: falls, accuracy: rises}
       costs: [tokens]                             # what it counts besides rounds and seconds
       checkpoints: true                           # it can go on from a folder that it wrote
+      reuse: true                                 # it stays for several trials: for t in trial.each(): ...
       files: [train.py, mypackage/]               # copied into the output folder, and run from there
       env: {TOKENIZERS_PARALLELISM: "false"}
 
@@ -84,6 +85,7 @@ class Program(Section):
         metrics: What it measures, with the way in which each gets better.
         costs: What it counts besides rounds and seconds; a count never falls.
         checkpoints: Whether it can go on from a folder that it wrote.
+        reuse: Whether one process trains several trials, one after another.
         files: Files and folders that are copied into the output folder when the study begins; the program then starts
             in the copy. Without any it starts in `folder`.
         env: Variables that are added to its environment.
@@ -103,6 +105,7 @@ class Program(Section):
     metrics: dict[str, Literal["falls", "rises"]] = Key(min_length=1, max_length=MOST_NAMES)
     costs: list[str] = Key(default_factory=list, max_length=MOST_NAMES)
     checkpoints: bool = False
+    reuse: bool = False
     files: list[Annotated[str, AfterValidator(_file)]] = Key(default_factory=list, max_length=MOST_NAMES)
     env: dict[str, str] = Key(default_factory=dict, max_length=MOST_NAMES)
     secrets: list[Annotated[str, AfterValidator(_secret)]] = Key(default_factory=list, max_length=MOST_NAMES)
@@ -144,7 +147,7 @@ class Program(Section):
 
     def to_json(self) -> dict[str, Any]:
         """The program as JSON, without what is not given."""
-        optional: dict[str, Any] = {name: [] for name in ("costs", "files", "secrets")} | {"env": {}}
+        optional: dict[str, Any] = {name: [] for name in ("costs", "files", "secrets")} | {"env": {}, "reuse": False}
         optional |= dict.fromkeys(("image", "function", "source", "archive"))
         document = self.model_dump(mode="json")
         return {key: value for key, value in document.items() if key not in optional or value != optional[key]}

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
@@ -35,6 +37,7 @@ A program that sends SIGTERM to its whole group, as shell scripts do in a trap, 
 """
 
 _PATIENCE_S = 0.5  # for processes that end by themselves after the program, such as Python's resource tracker
+_LEAVE_S = 2.0  # for a program without a next trial
 _SWEEPS = 20  # through processes that start others while they are ended
 
 
@@ -46,13 +49,25 @@ class Process:
         folder: Its working directory.
         environment: Its environment.
         log: Takes what it prints.
+        reuse: Whether it trains several trials, whose documents it is told on its stdin.
+
+    Attributes:
+        log: As above.
 
     Raises:
         ProgramError: It cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], folder: str, environment: Mapping[str, str], log: RunLog) -> None:
-        self._log = log
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: str,
+        environment: Mapping[str, str],
+        log: RunLog,
+        *,
+        reuse: bool = False,
+    ) -> None:
+        self.log = log
         name = environment.get(VARIABLE)
         self._mark = f"{VARIABLE}={name}" if name else ""
         self._guard: subprocess.Popen[bytes] | None = self._guarded()
@@ -61,7 +76,7 @@ class Process:
                 list(command),
                 cwd=folder,
                 env=dict(environment),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if reuse else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=self._guard.pid,
@@ -75,17 +90,35 @@ class Process:
         assert self._program.stderr is not None
         log.drain(self._program.stdout, named=False)
         log.drain(self._program.stderr, named=True)
-        self.started = time.monotonic()
 
     @property
     def code(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
         return self._program.poll()
 
+    def hand(self, document: Path) -> bool:
+        """Hands the document of its next trial to a program that waits for it; whether it still runs."""
+        assert self._program.stdin is not None
+        if self.code is not None:
+            return False
+        try:
+            self._program.stdin.write(os.fsencode(document) + b"\n")
+        except OSError:  # it is ending
+            return False
+        return True
+
+    def dismiss(self) -> None:
+        """Ends a program that waits for its next trial: it learns that there is none, and has a moment to leave."""
+        self._close_stdin()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._program.wait(_LEAVE_S)
+        self.end()
+
     def terminate(self, grace_s: float) -> bool:
         """Sends SIGTERM to the program, and waits; whether it has ended in time."""
         if self.code is None:
             self._program.terminate()
+        self._close_stdin()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._program.wait(grace_s)
         return self.code is not None
@@ -95,6 +128,7 @@ class Process:
         if self._guard is None:
             return 0
         group = self._guard.pid
+        self._close_stdin()
         left = self._others() if self.code is not None else set()
         deadline = time.monotonic() + _PATIENCE_S
         while left and time.monotonic() < deadline:
@@ -112,8 +146,13 @@ class Process:
             time.sleep(0.01)
         self._end_guard(self._guard)
         self._guard = None
-        self._log.close()
+        self.log.close()
         return len(left)
+
+    def _close_stdin(self) -> None:
+        if self._program.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._program.stdin.close()
 
     def _others(self) -> set[int]:
         assert self._guard is not None
@@ -138,6 +177,36 @@ class Process:
         with contextlib.suppress(OSError):
             guard.stdin.close()
         guard.wait()
+
+
+@dataclass(frozen=True)
+class RestingProgram:
+    """A program that waits for its next trial.
+
+    Attributes:
+        process: The program.
+        kind: What it was started with; it trains trials that would start in the same way.
+    """
+
+    process: Process
+    kind: Any
+
+    def take_on(self, kind: Any, log: Path, document: Path) -> Process | None:
+        """Begins a trial; None if the program cannot train it, and has been ended.
+
+        Raises:
+            OSError: There is no room for its log.
+        """
+        try:
+            if kind == self.kind and self.process.code is None:
+                self.process.log.turn_to(log)
+                if self.process.hand(document):
+                    return self.process
+        except OSError:
+            self.process.dismiss()
+            raise
+        self.process.dismiss()
+        return None
 
 
 def _members(group: int, mark: str) -> set[int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from service.child_environment import program_environment
 from service.driver.job import PackJob
-from service.driver.programs.process import VARIABLE, Process
+from service.driver.programs.process import VARIABLE, Process, RestingProgram
 from service.driver.programs.report_lines import LONGEST, SECONDS, LineError, ProgramError, ReportLines
 from service.driver.programs.run_log import RunLog
 from service.driver.programs.saved_folder import FOLDER, packed, unpacked
@@ -25,6 +25,9 @@ PYTHON = "python"
 
 DECISION_S = 60.0
 """How long a program waits at a rung for a decision, if the driver lives."""
+
+ENDED = b'{"ended": true}'
+"""The line with which a program that is reused says that a trial has ended, and that it waits for the next one."""
 
 _PAUSES_S = (0.005, 0.05)  # between two looks at a program: at first, and at most
 _BLOCK_BYTES = 1 << 18  # of report lines that are read at once
@@ -39,11 +42,13 @@ class ProgramPack:
     Args:
         job: The pack, with one member.
         saved: A packed checkpoint to go on from; None to begin.
+        resting: A program that waits for another trial, if there is one; it is used if it is of the same kind.
 
     Attributes:
         members: One.
         round: The last round that `advance` has returned.
         saves: Whether the program writes checkpoints; without, it waits at rungs for a decision.
+        resting: The program, if it waits for another trial after this one; whoever takes it ends it.
         remark: What is worth a line in the driver's log, once; None if nothing is.
 
     Raises:
@@ -54,11 +59,14 @@ class ProgramPack:
 
     members = 1
 
-    def __init__(self, job: PackJob, saved: bytes | None = None) -> None:
+    def __init__(self, job: PackJob, saved: bytes | None = None, resting: RestingProgram | None = None) -> None:
         document = job.document
+        self.resting = resting
+        self._through = False  # it has said that the trial has ended, and waits for another one
         self._program: Mapping[str, Any] = document["program"]
         self._rounds: int = document["rounds"]
         self.saves = bool(self._program["checkpoints"])
+        self._reuse = bool(self._program.get("reuse"))
         self._until = self._rounds if job.until is None else job.until  # the round to go to, as far as is decided
         self._last = self._until if self.saves else self._rounds
         self._undecided = self._until < self._last
@@ -97,13 +105,8 @@ class ProgramPack:
         self._reports = self._work / "reports.jsonl"
         self._file = os.open(self._reports, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600)
         self._tell()
-        self._log = RunLog(Path(f"{job.place}.log"))
-        try:
-            self._process = self._started(job, first)
-        except ProgramError as error:
-            self._log.close()
-            raise self._named(error) from error
-        self._heard = self._process.started
+        self._process = self._started(job, first)
+        self._heard = self._began = time.monotonic()
 
     # ---- what `trainers.Pack` has
 
@@ -133,6 +136,8 @@ class ProgramPack:
             while self._process is not None:
                 code = self._process.code  # before reading: what an ended program wrote is all there
                 more = self._read(lines)
+                if self._through:
+                    code = 0
                 if not more and code is not None:
                     self._read_end(lines, well=code == 0)
                 if self._lines.diverged:
@@ -141,6 +146,8 @@ class ProgramPack:
                     if len(lines) >= _MOST_LINES or time.monotonic() >= deadline:
                         break
                 elif code is not None:
+                    if self._through:
+                        self.resting, self._process = RestingProgram(self._process, self._kind), None
                     self._end()
                     self._judge(code)
                     lines += [self._held] if self._held is not None else []
@@ -159,6 +166,7 @@ class ProgramPack:
                     pause = min(2 * pause, _PAUSES_S[1])
         except ProgramError as error:
             self._end()
+            self._end_resting()
             self._error = self._named(error)
             if not lines:
                 raise self._error from error
@@ -247,6 +255,7 @@ class ProgramPack:
     def close(self) -> None:
         """Ends everything that the program has started, and removes its folder; its log stays."""
         self._end()
+        self._end_resting()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -266,16 +275,28 @@ class ProgramPack:
             "checkpoints": str(self._folders) if self.saves else None,
             "grace": program["grace"],
             "gpus": job.gpus,
+            **({"reuse": True} if self._reuse else {}),
             **({"function": program["function"]} if "function" in program else {}),
         }
         file = self._work / "trial.json"
         text = json.dumps(told, ensure_ascii=False)  # paths as they are, for programs that do not parse JSON
         file.write_text(text, encoding="utf-8", errors="surrogateescape")
-        threads = {"OMP_NUM_THREADS": str(max(1, int(job.cpus)))}
-        environment = {**threads, **program_environment(program, os.environ), VARIABLE: str(file)}
+        environment = {"OMP_NUM_THREADS": str(max(1, int(job.cpus))), **program_environment(program, os.environ)}
         name, *arguments = program["command"]
         command = [sys.executable if name == PYTHON else name, *arguments]
-        return Process(command, job.files or program["folder"], environment, self._log)
+        folder = job.files or program["folder"]
+        self._kind = (command, folder, environment, job.gpus, self._reuse)
+        log = Path(f"{job.place}.log")
+        resting, self.resting = self.resting, None
+        if resting is not None and (process := resting.take_on(self._kind, log, file)) is not None:
+            self._log = process.log
+            return process
+        self._log = RunLog(log)
+        try:
+            return Process(command, folder, {**environment, VARIABLE: str(file)}, self._log, reuse=self._reuse)
+        except ProgramError as error:
+            self._log.close()
+            raise self._named(error) from error
 
     def _read(self, lines: list[dict[str, Any]]) -> bool:
         """Reads a part of what the program has reported since, up to a last whole line; whether there may be more."""
@@ -291,7 +312,9 @@ class ProgramPack:
         if len(self._part) > LONGEST:
             raise LineError(f"reported a line of more than {LONGEST} bytes")
         for text in texts:
-            if text.strip() and not self._lines.diverged:
+            if self._reuse and text.strip() == ENDED:
+                self._through = True
+            elif text.strip() and not self._lines.diverged:
                 self._take(self._lines.read(text), lines)
         return len(data) == _BLOCK_BYTES
 
@@ -303,9 +326,8 @@ class ProgramPack:
                 self._take(self._lines.read(text), lines)
 
     def _take(self, line: dict[str, Any], lines: list[dict[str, Any]]) -> None:
-        assert self._process is not None
         self._heard = time.monotonic()
-        line[SECONDS] = self._seconds + self._heard - self._process.started
+        line[SECONDS] = self._seconds + self._heard - self._began
         if self.saves:
             self._counted[line["round"]] = {"costs": self._lines.costs, "seconds": line[SECONDS]}
             if len(self._counted) > 2 * _ROUNDS_COUNTED:
@@ -345,6 +367,11 @@ class ProgramPack:
     def _log_place(self) -> str:
         """Where people find the log; that of a service's program is removed with its trial."""
         return str(self._log.path) if self._program["folder"] else "driftline logs"
+
+    def _end_resting(self) -> None:
+        if self.resting is not None:
+            self.resting.process.dismiss()
+        self.resting = None
 
     def _named(self, error: ProgramError) -> ProgramError:
         """The error with the place of the log and the last lines of stderr."""

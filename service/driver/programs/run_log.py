@@ -30,9 +30,13 @@ class RunLog:
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
-        self.path = path
         self._half = most_bytes // 2
         self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self.path = path
         self._tail = bytearray()
         self._dropped = 0
         self._last: deque[str] = deque(maxlen=LAST_LINES)
@@ -45,7 +49,6 @@ class RunLog:
             self._dropped = self._size - self._half
             self._size = self._half
             os.ftruncate(self._file, self._half)
-        self._threads: list[threading.Thread] = []
 
     def drain(self, pipe: IO[bytes], *, named: bool) -> None:
         """Reads a pipe until it ends.
@@ -63,13 +66,13 @@ class RunLog:
         for thread in self._threads:
             thread.join(wait_s)
         with self._lock:
-            if self._dropped:
-                self._write(f"\n... {self._dropped} bytes were left out ...\n".encode())
-            self._write(bytes(self._tail))
-            self._tail.clear()
-            if self._file >= 0:
-                os.close(self._file)
-            self._file = -1
+            self._finish()
+
+    def turn_to(self, path: Path) -> None:
+        """Ends the log of a trial, and begins that of the next one, which the same process trains."""
+        with self._lock:
+            self._finish()
+            self._open(path)
 
     def last_lines(self) -> str:
         """The last lines of stderr, in one line, without control characters; "" if it printed none."""
@@ -84,6 +87,15 @@ class RunLog:
                     self._keep(block)
                     if named:
                         self._name(block)
+
+    def _finish(self) -> None:
+        if self._dropped:
+            self._write(f"\n... {self._dropped} bytes were left out ...\n".encode())
+        self._write(bytes(self._tail))
+        self._tail.clear()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     def _keep(self, block: bytes) -> None:
         if self._file < 0:

@@ -29,6 +29,7 @@ from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import MARK, PackJob
 from service.driver.programs.node_folder import NodeFolder
+from service.driver.programs.process import RestingProgram
 from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.saved_folder import Damaged
@@ -67,13 +68,23 @@ class Worker(Trainable):
 
     pack: Any = None
     node_folder: NodeFolder | None = None
+    resting: RestingProgram | None = None
 
     def cleanup(self) -> None:
-        """Ends a program that still runs, with the worker."""
+        """Ends a program that still runs, or waits for its next trial, with the worker."""
         self._let_go()
+        self._end_resting()
+
+    def _end_resting(self) -> None:
+        if self.resting is not None:
+            self.resting.process.dismiss()
+        self.resting = None
 
     def _let_go(self, *, show_log: bool = False) -> None:
         if isinstance(self.pack, ProgramPack):
+            if self.pack.resting is not None:
+                self._end_resting()
+            self.resting, self.pack.resting = self.pack.resting or self.resting, None
             self.pack.close()
         self.pack = None
         if self.node_folder is not None:
@@ -147,7 +158,8 @@ class Worker(Trainable):
             if "program" in job.document and not job.place:
                 self.node_folder = NodeFolder(job)
                 job = self.job = self.node_folder.job
-            self.pack, report["checkpoint"], report["remark"] = build(job)
+            resting, self.resting = self.resting, None
+            self.pack, report["checkpoint"], report["remark"] = build(job, resting)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:
@@ -216,10 +228,12 @@ class Worker(Trainable):
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
 
-def build(job: PackJob) -> tuple[Any, str | None, str | None]:
+def build(job: PackJob, resting: RestingProgram | None = None) -> tuple[Any, str | None, str | None]:
     """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable."""
     if "program" in job.document:
-        return _build_program(job)
+        return _build_program(job, resting)
+    if resting is not None:
+        resting.process.dismiss()
     import torch
 
     from trainers import CheckpointError, Pack, Plan, parse
@@ -248,7 +262,7 @@ def build(job: PackJob) -> tuple[Any, str | None, str | None]:
     return pack, None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
 
 
-def _build_program(job: PackJob) -> tuple[ProgramPack, str | None, str | None]:
+def _build_program(job: PackJob, resting: RestingProgram | None) -> tuple[ProgramPack, str | None, str | None]:
     """As `build`, for the one trial of a program."""
     bad: list[str] = []
     own = checkpoints.names(job.prefix, job.rounds_known) if job.resume else ()
@@ -260,10 +274,11 @@ def _build_program(job: PackJob) -> tuple[ProgramPack, str | None, str | None]:
             bad.append(f"checkpoint {url} cannot be used: {error}")
             continue
         try:
-            return ProgramPack(job, data), url, "; ".join(bad) or None
+            return ProgramPack(job, data, resting), url, "; ".join(bad) or None
         except Damaged as error:
             bad.append(f"checkpoint {url} cannot be used: {error}")
-    return ProgramPack(job), None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
+    remark = "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
+    return ProgramPack(job, None, resting), None, remark
 
 
 def _rungs(job: PackJob) -> list[list[str]]:
