@@ -89,9 +89,9 @@ class _Mended:
             if count >= _MOST:
                 return
             changed: set[Steps] = set()
-            for place, _, problem in met:
+            for place, written, problem in met:
                 if not any(_overlap(place, other) for other in changed):
-                    changed |= self._mend(place, problem)
+                    changed |= self._mend(place, written, problem)
             if not changed:
                 return
 
@@ -116,7 +116,8 @@ class _Mended:
         while number < len(steps) and isinstance(value, dict | list):
             if isinstance(value, list):
                 left = [index for index, item in enumerate(value) if item is not ABSENT]
-                whole = any(isinstance(item, int | float | list) for item in value)  # such as a matrix
+                kinds = {type(item) for item in value}
+                whole = not kinds.isdisjoint((int, float, list)) and dict not in kinds  # such as a matrix
                 if whole or not steps[number].isdigit() or int(steps[number]) >= len(left):
                     break
                 indices[number] = left[int(steps[number])]
@@ -149,10 +150,12 @@ class _Mended:
                 value = value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
         return _present(value)
 
-    def _mend(self, place: Steps, problem: str) -> set[Steps]:
+    def _mend(self, place: Steps, path: str, problem: str) -> set[Steps]:
         """Replaces what an error names; returns the places that have changed."""
+        named = bool(place) and path.endswith(str(place[-1]))  # the document has the whole path
         meant = _MEANT.match(problem)
-        if (meant or _UNKNOWN.match(problem)) and self._at(place, self._document) is not ABSENT:
+        unknown = meant is not None or _UNKNOWN.match(problem) is not None
+        if unknown and named and self._at(place, self._document) is not ABSENT:
             return self._rename(place, meant[1] if meant else None)
         while place:
             around = next((place[:end] for end in range(1, len(place) + 1) if place[:end] in self._tried), place)

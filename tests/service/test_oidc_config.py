@@ -68,6 +68,12 @@ def test_invalid_settings_are_refused_with_their_path(changes: dict[str, Any], w
 def test_all_errors_are_reported() -> None:
     with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_OIDC: audience: .*\nDRIFTLINE_OIDC: grants: must not be empty"):
         Oidc.from_json({**GOOD, "audience": "", "grants": []})
+    rest = {name: value for name, value in GOOD.items() if name not in ("issuer", "grants")}
+    with pytest.raises(InvalidSpec) as found:
+        Oidc.from_json({**rest, "isuer": "http://x", "grants": [{"clam": "x", "scope": "foo"}, 3], "sign_in": 5})
+    named = [line.split(": ")[1] for line in str(found.value).splitlines()]
+    grant = [f"grants[0].{name}" for name in ("clam", "group", "scope", "scopes")]
+    assert sorted(named) == [*grant, "grants[1]", "issuer", "isuer", "sign_in"]
     with pytest.raises(InvalidSpec, match=r"^DRIFTLINE_API_URL: .*\nDRIFTLINE_TRUSTED_PROXIES: "):
         read_service({"DRIFTLINE_API_URL": "tuner:8080", "DRIFTLINE_TRUSTED_PROXIES": "10.0.0.7,x"})
 

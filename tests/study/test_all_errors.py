@@ -259,8 +259,15 @@ def errors(tmp_path: Path, **changes: Any) -> list[str]:
             id="mappings and lists of settings",
         ),
         pytest.param(
-            {"budget": 7, "resources": 3, "objective": 5, "task": 3, "sampler": 2, "methods": [3, {"name": "fedavg"}]},
-            ["budget", "resources", "objective", "task", "sampler", "methods[0]"],
+            {
+                "budget": 7,
+                "resources": 3,
+                "objective": 5,
+                "task": 3,
+                "sampler": 2,
+                "methods": [3, {"name": "fedavg", "x": 1}],
+            },
+            ["budget", "resources", "objective", "task", "sampler", "methods[0]", "methods[1].x"],
             id="no mappings",
         ),
         pytest.param(
