@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processor_time import descendants
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from service.driver.job import PackJob
+from service.driver.programs.program_pack import ProgramPack
 
 PROGRAM = """
 import os
@@ -115,6 +119,33 @@ def loop(turns: int, rounds: int) -> Costs:
         return Costs((time.monotonic() - began) / turns, cpu / turns)
 
 
+def reused(trials: int) -> Costs:
+    """Costs of a trial of a program that stays (`reuse`), in this process, without driver and Ray."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        head, _, body = PROGRAM.partition("t = trial.current(rate=0.1)\n")
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        given = document(folder, trials, 1)
+        (folder / "program.py").write_text(f"{head}for t in trial.each(rate=0.1):\n{lines}")
+        given["program"] |= {"reuse": True, "folder": str(folder)}
+        given["program"]["env"]["PYTHONPATH"] = os.getcwd()
+        study = Study.from_json(given)
+        resting, began, before = None, 0.0, 0.0
+        for number in range(trials + 1):
+            if number == 1:  # the first one starts the program
+                began, before = time.monotonic(), counted_seconds(os.getpid())
+            trial = trial_document(study, "mine", [{"rate": 0.5}], number)
+            pack = ProgramPack(PackJob("pack", trial, "", place=str(folder / str(number))), resting=resting)
+            while not pack.done:
+                pack.advance()
+            resting, pack.resting = pack.resting, None
+            pack.close()
+        costs = Costs((time.monotonic() - began) / trials, (counted_seconds(os.getpid()) - before) / trials)
+        if resting is not None:
+            resting.process.dismiss()
+        return costs
+
+
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -128,6 +159,8 @@ def main() -> None:
         once = turn.wall * given.trials
         print(f"{given.trials} trials: {seconds:.0f} s; the loop: {once:.0f} s; ratio {seconds / once:.2f}")
         return
+    stays = reused(10 * given.trials)
+    print(f"with reuse, without driver and Ray: {1e3 * stays.wall:.0f} ms and {1e3 * stays.cpu:.1f} CPU-ms a trial\n")
     print("| reports | trial, CPU-ms | turn of the loop, CPU-ms | around, CPU-ms | trial / turn | trial, ms |")
     print("|---|---|---|---|---|---|")
     rows = {}

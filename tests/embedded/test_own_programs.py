@@ -116,24 +116,26 @@ COUNTED = """
 import time
 from driftline import trial
 open("starts", "a").write("x")
-t = trial.current(rate=0.1)
-x, began = 1.0, time.monotonic()
-for r in t.rounds():
-    waited, began = time.monotonic() - began, time.monotonic()
-    x -= t["rate"] * x
-    if r in (2, 4) or t.report_due:
-        t.report(r, loss=x * x, waited=waited if r in (2, 4) else None)
+for t in trial.each(rate=0.1):
+    x, began = 1.0, time.monotonic()
+    for r in t.rounds():
+        waited, began = time.monotonic() - began, time.monotonic()
+        x -= t["rate"] * x
+        if r in (2, 4) or t.report_due:
+            t.report(r, loss=x * x, waited=waited if r in (2, 4) else None)
 """
 """Counts its starts, and measures how long it waits at the rungs of rounds 1 and 3; leaves out rounds."""
 
 
-def test_without_checkpoints_a_worker_tells_its_program_at_once_how_far_to_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reuse", [False, True])
+def test_without_checkpoints_a_worker_tells_its_program_at_once_how_far_to_go(tmp_path: Path, reuse: bool) -> None:
     (tmp_path / "counted.py").write_text(COUNTED)
     program = {
         "command": ["python", "-S", "counted.py"],
         "metrics": {"loss": "falls", "waited": "falls"},
         "env": {"PYTHONPATH": str(TESTS.parent)},
         "folder": str(tmp_path),
+        "reuse": reuse,
     }
     document = {
         "name": "counted",
@@ -153,7 +155,9 @@ def test_without_checkpoints_a_worker_tells_its_program_at_once_how_far_to_go(tm
     with driftline.Client(out=tmp_path) as client:
         curves = client.submit(Study.from_json(document)).wait().curves()
     waits = [wait for curve in curves.values() for wait in curve["waited"] if wait is not None]
-    assert len((tmp_path / "starts").read_text()) == len(curves) == 5
+    starts = len((tmp_path / "starts").read_text())
+    assert len(curves) == 5
+    assert starts <= 2 if reuse else starts == 5, "a start for each worker, or for each trial"
     assert {number for curve in curves.values() for number in curve["round"]} == {1, 2, 3, 4, 9}
     assert waits, "some have gone on"
     assert min(waits) < PackJob("", {}, "").chunk_seconds, "told before the next step"
