@@ -104,16 +104,10 @@ def gate(drivers: Drivers) -> threading.Event:
 
 
 @pytest.fixture
-def settings() -> dict[str, str]:
-    """Further variables of the service."""
-    return {}
-
-
-@pytest.fixture
 def service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, settings: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, request: pytest.FixtureRequest
 ) -> Iterator[Service]:
-    """A service in this process; DRIFTLINE_URL and DRIFTLINE_TOKEN lead to it."""
+    """A service in this process; DRIFTLINE_URL and DRIFTLINE_TOKEN lead to it. A parameter adds variables to it."""
 
     def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
         return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
@@ -121,7 +115,7 @@ def service(
     kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
     monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     home = tmp_path / "home"
-    given = {"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none", **settings}
+    given = {"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none", **getattr(request, "param", {})}
     made = Service(read_service(given), host="127.0.0.1", port=0)
     monkeypatch.setenv("DRIFTLINE_URL", made.url)
     monkeypatch.setenv("DRIFTLINE_TOKEN", (home / "admin-token").read_text().strip())

@@ -43,9 +43,7 @@ STUDY: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def settings() -> dict[str, str]:
-    return {"DRIFTLINE_PROGRAMS": "true"}
+allowing = pytest.mark.parametrize("service", [{"DRIFTLINE_PROGRAMS": "true"}], indirect=True)
 
 
 @pytest.fixture
@@ -55,9 +53,8 @@ def study_file(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("settings", [{}])
 def test_a_service_refuses_programs_unless_its_operator_allows_them(
-    service: Service, run: Run, study_file: Path, settings: dict[str, str]
+    service: Service, run: Run, study_file: Path
 ) -> None:
     for command in (("submit", study_file), ("validate", study_file)):
         with pytest.raises(InvalidSpec, match=r"^program: this service runs no programs \(studies\.programs in its"):
@@ -71,6 +68,7 @@ def refused(result: Result) -> None:
     raise result.exception
 
 
+@allowing
 def test_a_program_and_a_function_give_the_same_trials(service: Service) -> None:
     def train(t: Any) -> None:
         x = 4.0
@@ -100,6 +98,7 @@ def with_files(tmp_path: Path) -> Path:
     return file
 
 
+@allowing
 def test_files_travel_to_a_service_and_are_removed_with_the_study(
     service: Service, run: Run, with_files: Path, study_file: Path, store: Store, tmp_path: Path
 ) -> None:
@@ -160,6 +159,7 @@ def store(service: Service, tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
+@allowing
 def test_a_failed_program_leaves_the_end_of_its_log(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
     script = "seq 100; echo no data here >&2; exit 2"
     study = Study.from_json({**STUDY, "program": {**STUDY["program"], "command": ["/bin/sh", "-c", script]}})
