@@ -1,8 +1,9 @@
 """What it costs to record a large study in MLflow and in files: processor time and memory of the recorder's process.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.recording [--trials 2000] [--rounds 50] [--folder DIR]
+    OMP_NUM_THREADS=1 python -m benchmarks.recording [--trials 2000] [--rounds 50] [--quadratic] [--folder DIR]
 
-A finished study of random curves is stored in SQLite, a third of its trials on fresh seeds. The recorder of an output
+A finished study of random curves is stored in SQLite, a third of its trials on fresh seeds; with `--quadratic` one
+without fresh seeds on a task for which the theory predicts every curve. The recorder of an output
 folder then writes everything at once; a second one finds everything written. `--folder` keeps the study.
 """
 
@@ -15,10 +16,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.frontiers import fill
 from driftline.results.study_result import FILES
 from service.store.store import Store
+
+QUADRATIC = {
+    "name": "quadratic",
+    "hessians": [[[2, 0], [0, 1]], [[1, 0], [0, 3]], [[4, 0], [0, 1]]],
+    "centers": [[1, 0], [0, 1], [-1, 0]],
+    "client_weights": [0.25, 0.25, 0.5],
+}
 
 
 def recorded(folder: Path, study_id: str) -> str:
@@ -42,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--quadratic", action="store_true", help="a task with closed forms, without fresh seeds")
     parser.add_argument("--folder", type=Path, help="keeps the study and its files")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="driftline-benchmark-") as temporary:
@@ -49,7 +59,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         store = Store(folder / "driftline.db")
         if not store.studies.find():
-            fill(store, asked.trials, asked.rounds)
+            options: dict[str, Any] = {"task": QUADRATIC, "seeds": 0} if asked.quadratic else {}
+            fill(store, asked.trials, asked.rounds, **options)
         (study_id,) = (study.id for study in store.studies.find())
         store.close()
         print("| recorder | CPU-s | seconds | most MiB |\n|---|---|---|---|", flush=True)

@@ -6,6 +6,7 @@ has the same rows as one that is written at once.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -86,6 +87,7 @@ def totals(columns: Mapping[str, Array]) -> dict[str, float]:
     return last
 
 
+@functools.lru_cache(4096)
 def metric_name(name: str) -> str:
     """A metric's name as MLflow accepts it.
 
