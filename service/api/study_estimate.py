@@ -21,7 +21,7 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     stored = StoredSpec(spec)
     methods, budget, resources = stored.methods, stored.budget, stored.resources
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
-    plan = decided(budget, resources, stored.sampler, gpus)
+    plan = decided(budget, resources, stored.sampler, gpus, len(methods))
     budgets = {label: stored.budget_of(label) for label in methods}
     rungs = {label: own.rung_amounts for label, own in budgets.items()}
     rounds, counted = None, "trials"

@@ -150,7 +150,8 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
         workers: Number of workers.
     """
     budget, labels = study.budget, study.labels
-    plan = SearchPlan.of(labels, budget, decided(budget, study.resources, study.sampler), rungs=study.rungs)
+    decision = decided(budget, study.resources, study.sampler, labels=len(labels))
+    plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)
     rests_on = ["trials and rounds: the budget, if no trial diverges"]

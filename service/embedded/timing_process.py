@@ -81,7 +81,7 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
         seed: Seed of the draws.
     """
     budget, entry = study.budget, study.entry(label)
-    plan = decided(budget, study.resources, study.sampler)
+    plan = decided(budget, study.resources, study.sampler, labels=len(study.labels))
     width = min(plan.width, budget.trials_per_method)
     if phase == "confirmation":
         width = min(plan.confirmation_width, budget.confirmed_per_search)

@@ -84,7 +84,7 @@ class Replay:
             }
         of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
         own = budget.model_copy(update={**of_a_search, "searches": 1})
-        plan = decided(own, Resources(), sampler)
+        plan = decided(own, Resources(), sampler, labels=len(self.names))
         rounds = table.study.budget.last_round
         self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
         _require_rungs(self._grids.values(), self.rungs)

@@ -30,7 +30,8 @@ def branching(trials: int = 12, budget: dict[str, Any] | None = None, **entry: A
         "schedule": {"name": "plateau", "space": {**decay, "min_delta": 0.5}},
     }
     size = {"trials_per_method": trials, "rounds": 12, "branches": 4, "seeds": 2, "confirm": 4}
-    return learning(trials, methods=[{**method, **entry}], budget={**size, **(budget or {})}, seed=2)
+    own = {"methods": [{**method, **entry}], "budget": {**size, **(budget or {})}, "resources": {"gpu": 0}}
+    return learning(trials, **own, seed=2)
 
 
 def trunk(hyperparameters: dict[str, Any]) -> dict[str, Any]:

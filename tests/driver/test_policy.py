@@ -17,7 +17,7 @@ from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repea
 from service.driver.search.forecast import Prospect
 from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
 from service.driver.search.rules import RULES, Arrival
-from service.driver.search.study_plan import data_seed, decided, sampler_seed
+from service.driver.search.study_plan import data_seed, decided, proposed_at_once, sampler_seed
 from service.driver.search.study_rows import Row, TrialRows
 
 RUNGS = [1, 4]
@@ -141,31 +141,61 @@ def test_without_seeds_the_search_is_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "packs", "sampler", "gpus", "expected"),
+    ("trials", "packs", "sampler", "gpus", "labels", "expected"),
     [
-        (64, "auto", "tpe", 0, (8, 4, 4)),
-        (64, "auto", "tpe", 1, (8, 8, 4)),
-        (1000, "auto", "gp", 0, (16, 8, 4)),
-        (6, "auto", "tpe", 1, (4, 2, 3)),
-        (1, "auto", "tpe", 0, (4, 1, 1)),
-        (64, "auto", "random", 0, (0, 4, 4)),
-        (64, 3, "tpe", 0, (8, 3, 3)),
-        (64, 12, "tpe", 0, (8, 8, 12)),  # a pack holds trials of one generation
-        (64, 12, "grid", 0, (0, 12, 12)),
+        (64, "auto", "tpe", 0, 1, (8, 0, 4, 8)),
+        (64, "auto", "tpe", 1, 1, (8, 0, 8, 8)),
+        (64, "auto", "tpe", 0, 3, (8, 0, 4, 8)),
+        (64, "auto", "tpe", 0, 4, (8, 0, 8, 8)),
+        (16, "auto", "tpe", 0, 8, (4, 0, 4, 8)),
+        (16, "auto", "tpe", 0, 1, (4, 0, 4, 8)),
+        (1000, "auto", "gp", 0, 1, (16, 0, 8, 8)),
+        (6, "auto", "tpe", 1, 1, (4, 0, 2, 6)),
+        (1, "auto", "tpe", 0, 1, (4, 0, 1, 1)),
+        (64, "auto", "random", 0, 1, (0, 64, 8, 8)),
+        (512, "auto", "random", 0, 1, (0, 64, 16, 8)),
+        (16, "auto", "quasi_random", 0, 8, (0, 64, 8, 8)),
+        (64, 3, "tpe", 0, 1, (8, 0, 3, 3)),
+        (64, 12, "tpe", 0, 1, (8, 0, 8, 12)),  # a pack holds trials of one generation
+        (64, 12, "grid", 0, 1, (0, 60, 12, 12)),
+        (64, 100, "grid", 0, 1, (0, 100, 100, 100)),
     ],
 )
 def test_the_plan_of_a_new_study(
-    trials: int, packs: int | str, sampler: str, gpus: float, expected: tuple[int, int, int]
+    trials: int, packs: int | str, sampler: str, gpus: float, labels: int, expected: tuple[int, int, int, int]
 ) -> None:
     whole = budget(trials, seeds=3)
-    plan = decided(whole, Resources.from_json({"packs": packs}), sampler, gpus)
-    assert (plan.generation, plan.width, plan.confirmation_width) == expected
-    several = decided(
-        budget(6 * trials, seeds=3, confirm=48, searches=6), Resources.from_json({"packs": packs}), sampler, gpus
-    )
+    rest = Resources.from_json({"packs": packs}), sampler, gpus, labels
+    plan = decided(whole, *rest)
+    asked = proposed_at_once(whole, plan)
+    assert (plan.generation, asked, plan.width, plan.confirmation_width) == expected
+    searches = budget(6 * trials, seeds=3, confirm=48, searches=6)
+    several = decided(searches, *rest)
     assert several == plan.model_copy(update={"generation": 6 * plan.generation}), "of each search"
-    waiting = decided(whole.model_copy(update={"asking": "asynchronous"}), Resources(), sampler, gpus)
-    assert waiting.generation == 0
+    assert proposed_at_once(searches, several) == 6 * asked
+    late = whole.model_copy(update={"asking": "asynchronous"})
+    waiting = decided(late, Resources(), sampler, gpus, labels)
+    assert (waiting.generation, proposed_at_once(late, waiting)) == (0, 0)
+
+
+def test_one_seed_is_confirmed_in_two_packs() -> None:
+    assert decided(budget(64, seeds=1), Resources(), "tpe").confirmation_width == 4
+
+
+def test_trials_that_are_proposed_at_once_are_packed_by_their_work() -> None:
+    steps = [1, 5, 10, 1, 5, 10, 1, 5]
+    rows = [
+        replace(row, hyperparameters={"local_steps": own}) for row, own in zip(searched("a", 8), steps, strict=True)
+    ]
+    plan = SearchPlan(labels=("a",), budget=budget(8), width=2, asked=8)
+    packed = [("a2", "a5"), ("a1", "a4"), ("a7", "a0"), ("a3", "a6")]
+    assert sorted(map(str, decide(plan, rows, {}, slots=4))) == sorted(str(LaunchPack(own)) for own in packed)
+    running = {"p": ("a2", "a5")}
+    rows = [replace(row, state="RUNNING", pack="p") if row.id in running["p"] else row for row in rows]
+    left = decide(plan, rows, running, slots=4)
+    assert sorted(map(str, left)) == sorted(str(LaunchPack(own)) for own in packed[1:]), "whatever the number of slots"
+    trunks = replace(plan, budget=budget(8, branches=2))
+    assert LaunchPack(("a6", "a7")) in decide(trunks, rows, running, slots=9), "branches stay with their trunk"
 
 
 def test_seeds_of_samplers_and_data_differ_between_studies_and_searches() -> None:
@@ -301,7 +331,7 @@ class Simulation:
                 for number in range(first, first + count):
                     structure = random.Random(f"{label}{number}").choice("xxy")
                     seed = plan.search_seed(number)
-                    self.add(Row(f"{label}.s{number}", label, "search", number, seed, structure, number))
+                    self.add(Row(f"{label}.s{number}", label, "search", number, seed, structure, configuration=number))
             case Repeat(label, repeats, first):
                 for number, (configuration, seed) in enumerate(repeats, first):
                     structure = self.rows[f"{label}.s{configuration}"].structure
@@ -313,7 +343,7 @@ class Simulation:
                             number,
                             seed,
                             structure,
-                            configuration,
+                            configuration=configuration,
                         )
                     )
             case StopTrials(trials):

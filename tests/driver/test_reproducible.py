@@ -26,7 +26,7 @@ from tests.service.api_setup import running
 
 
 def learning(trials_per_method: int = 14, **changes: Any) -> Study:
-    """Generations of 4, of which TPE learns from the third on; two structures; some trials diverge."""
+    """Generations of 4 in packs of 2, of which TPE learns from the third on; two structures; some trials diverge."""
     space = {"client_lr": {"float": [1e-3, 2.0], "log": True}, "server_lr": {"float": [1e-2, 200.0], "log": True}}
     momentum = {"nesterov": {"choice": [False, True]}, "momentum": 0.5}
     entry = {"name": "fedavg", "space": {**space, "local_steps": {"choice": [1, 2]}}}
@@ -38,7 +38,7 @@ def learning(trials_per_method: int = 14, **changes: Any) -> Study:
         ],
         "budget": budget,
         "sampler": {"name": "tpe", "startup": 4},
-        "resources": {"gpu": 0},
+        "resources": {"gpu": 0, "packs": 2},
     }
     return quadratic(**{**document, **changes})
 

@@ -63,12 +63,12 @@ def test_parts_add_up() -> None:
     fedprox = replace(fedavg, label="fedprox", round_s=0.03)
     alone = replace(fedavg, phase="confirmation", width=1, build_s=0.05, round_s=0.02)
     found = composed(study, measured(fedavg, fedprox, alone), workers=2)
-    # 8 packs of each label in the search, 12 in confirmation; fedprox has no speed of its own for the latter
-    search = 1600 * (0.01 + 0.03) + 2 * 16 * 3 * 0.2 + 16 * 0.1
-    confirmation = 1200 * (0.02 + 0.03) + 2 * 12 * 3 * 0.2 + 12 * (0.05 + 0.1)
+    # 4 packs of each label in the search, 6 in confirmation; fedprox has no speed of its own for the latter
+    search = 1600 * (0.01 + 0.03) + 2 * 16 * 3 * 0.2 + 8 * 0.1
+    confirmation = 1200 * (0.02 + 0.03) + 2 * 12 * 3 * 0.2 + 6 * (0.05 + 0.1)
     around = timing.WAIT_S + timing.AROUND * 2.0 + 1.5 + 0.5 + timing.TRIAL * 2.0 * 56
     handing = timing.PACK * 2.0
-    training = (search / 16 + handing) * (1 + 8) + (confirmation / 24 + handing) * 12
+    training = (search / 8 + handing) * (1 + 4) + (confirmation / 12 + handing) * 6
     assert found.seconds == pytest.approx(around + training)
     assert found.cpu_hours == pytest.approx((search + confirmation) / 3600)
     assert found.rests_on[1:] == [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from driftline.study.budget import Budget
 from driftline.wire.records import StudyPlan
 from service.driver.search.rules import RULES, Halving, Rule
-from service.driver.search.study_plan import data_seed
+from service.driver.search.study_plan import data_seed, proposed_at_once
 from service.driver.search.study_rows import Row
 
 
@@ -20,8 +20,8 @@ class SearchPlan:
         labels: Labels of its entries, in order.
         budget: Trials, seeds and searches of each label.
         seed: Seed of the study.
-        generation: Configurations that a label's samplers are asked for at once; 0 asks for a pack of each search at
-            once, and waits for no results.
+        generation: Configurations that a label's samplers are asked for at once; 0 waits for no results.
+        asked: Configurations that they are asked for at once without generations; 0 is a pack of each search.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
         rule: Decides which trials continue beyond a rung.
@@ -36,6 +36,7 @@ class SearchPlan:
     confirmation_width: int = 1
     rule: Rule = field(default_factory=Halving)
     rungs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    asked: int = 0
 
     @classmethod
     def of(
@@ -47,8 +48,8 @@ class SearchPlan:
         rungs: Mapping[str, tuple[int, ...]] | None = None,
     ) -> SearchPlan:
         """What a study with these labels, this budget, this plan and these rungs asks for."""
-        rule = RULES[budget.rung_rule]()
-        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule, rungs or {})
+        rule, asked = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
+        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule, rungs or {}, asked)
 
     def rungs_of(self, label: str) -> tuple[int, ...]:
         """The rungs of a label, in the unit of the budget; the whole amount included."""
@@ -61,7 +62,7 @@ class SearchPlan:
     @property
     def asked_at_once(self) -> int:
         """Configurations that a label's samplers are asked for at once."""
-        return self.generation or self.width * self.budget.searches
+        return self.generation or self.asked or self.width * self.budget.searches
 
     def search_seed(self, configuration: int) -> int:
         """Seed of a search trial; confirmation counts on from it."""

@@ -271,6 +271,7 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
         launches.append((order.key(group[0].label, 0, 0, group[0].number), launch))
     for (label, phase, *_), group in fresh.items():
         size = width(plan, phase)
+        group = _by_work(group) if plan.budget.branches == 1 else group
         for start in range(0, len(group), size):
             some = group[start : start + size]
             rank = 1 if phase == "search" else 2
@@ -282,6 +283,19 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
 def _ordered(rows: Iterable[Row]) -> list[Row]:
     """The search before confirmation, each by number."""
     return sorted(rows, key=lambda row: (row.phase != "search", row.number))
+
+
+def _by_work(rows: Sequence[Row]) -> list[Row]:
+    """Trials with the most local steps first, because a pack works until the last of its trials is done.
+
+    The longest packs begin first, so that workers end at about the same time.
+    """
+
+    def steps(row: Row) -> float:
+        value = row.hyperparameters.get("local_steps", 0)
+        return value if isinstance(value, int | float) else 0
+
+    return sorted(rows, key=lambda row: (-steps(row), row.number))
 
 
 def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:

@@ -263,7 +263,9 @@ class Search:
 
     def _first_plan(self) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
-        plan = decided(self._study.budget, self._study.resources, self._study.sampler, self._gpus)
+        plan = decided(
+            self._study.budget, self._study.resources, self._study.sampler, self._gpus, len(self._study.labels)
+        )
         return self._client.store_plan(self._study_id, self._attempt, plan)
 
     def _complete_plan(self, records: list[TrialRecord]) -> None:

@@ -14,42 +14,72 @@ from driftline.wire.records import StudyPlan
 NARROWEST, WIDEST = 4, 16
 """Least and most configurations in a generation, and trials in a pack whose width the study leaves open."""
 
+_PACKS = 8  # at least as many in the search of a study whose sampler does not learn, so that workers are busy
+_MANY_LABELS = 4  # two generations of each are under way, which are again 8 packs
+_SORTED = 64  # trials that such a sampler proposes at once, to be sorted by their work
+
 DIGITS = 4
 """Significant digits of the values that samplers are told, so that rounding in a trial seldom changes a proposal."""
 
 
-def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0) -> StudyPlan:
+def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0, labels: int = 1) -> StudyPlan:
     """The plan of a new study.
 
-    In a generation, each search proposes an eighth of its configurations, but at least 4 and at most 16. Packs are as
-    wide as `resources.packs` says, within a search's part of a generation. By default a search pack is the whole part
-    on a GPU and half of it on CPU cores, where width saves little and many workers want packs; a search takes at least
-    four packs, and confirmation two for each seed. Samplers that do not learn have no generations, unless trials of a
-    generation are compared at rungs. With `budget.branches`, generations and packs hold whole trunks, and confirmation
-    has one pack for each seed.
+    In a generation, each search proposes an eighth of its configurations, but at least 4 and at most 16. Samplers that
+    do not learn have no generations, unless trials of a generation are compared at rungs; they propose some packs at
+    once. Trials that are proposed at once are sorted by their work before they are packed (`policy`).
+
+    Packs are as wide as `resources.packs` says, within a search's part of a generation. By default they are wide,
+    because a trial costs less in a wider pack (benchmarks/widths.py), as long as a few workers find packs: a search
+    pack is the whole part on a GPU or with four labels or more, else half of it but at least 4; without generations it
+    has up to 16 trials, but a search takes at least 8 packs over all labels, and each label 2. Confirmation takes a
+    pack for each seed, or two if there is one seed. With `budget.branches`, generations and packs hold whole trunks.
 
     Args:
         budget: The study's budget.
         resources: Its resources.
         sampler: Its sampler.
         gpus: GPUs of a pack, below 1 a share of one.
+        labels: Number of its labels.
 
     Examples:
         >>> plan = decided(Budget(trials_per_method=64, rounds=200), Resources(), "tpe")
         >>> plan.generation, plan.width, plan.confirmation_width
-        (8, 4, 4)
+        (8, 4, 8)
+        >>> decided(Budget(trials_per_method=512, rounds=200), Resources(), "random").width
+        16
     """
-    trunk = budget.branches
-    eighth = _multiple(min(max(budget.trials_per_search // 8, NARROWEST), WIDEST), trunk)
-    learned = budget.asking == "generations" and (learns(sampler) or budget.rungs is not None)
+    trunk, trials = budget.branches, budget.trials_per_search
+    eighth = _multiple(min(max(trials // 8, NARROWEST), WIDEST), trunk)
+    waits = budget.asking == "generations"
+    learned = waits and (learns(sampler) or budget.rungs is not None)
     generation = eighth * budget.searches if learned else 0
     if resources.packs == "auto":
-        width = _multiple(min(eighth if gpus else eighth // 2, -(-budget.trials_per_search // 4)), trunk)
-        confirmed = budget.confirmed_per_search if trunk > 1 else -(-budget.confirmed_per_search // 2)
-        return StudyPlan(generation=generation, width=width, confirmation_width=min(max(confirmed, 1), WIDEST))
-    packs = int(resources.packs)
-    width = min(packs, eighth) if learned else packs
-    return StudyPlan(generation=generation, width=width // trunk * trunk or width, confirmation_width=packs)
+        if learned or not waits:
+            part = eighth if gpus or labels >= _MANY_LABELS else max(eighth // 2, NARROWEST)
+            width = _multiple(min(part, -(-trials // 4)), trunk)
+        else:
+            width = _multiple(min(WIDEST, -(-trials * labels // _PACKS), -(-trials // 2)), trunk)
+        whole = trunk > 1 or budget.seeds > 1
+        confirmed = budget.confirmed_per_search if whole else -(-budget.confirmed_per_search // 2)
+        confirmation_width = min(max(confirmed, 1), WIDEST)
+    else:
+        packs = int(resources.packs)
+        width = min(packs, eighth) if learned else packs
+        width, confirmation_width = width // trunk * trunk or width, packs
+    return StudyPlan(generation=generation, width=width, confirmation_width=confirmation_width)
+
+
+def proposed_at_once(budget: Budget, plan: StudyPlan) -> int:
+    """Configurations of a label that samplers which do not learn propose at once; 0 if they learn.
+
+    Args:
+        budget: The study's budget.
+        plan: Its plan.
+    """
+    if plan.generation or budget.asking != "generations":
+        return 0
+    return max(_SORTED // plan.width, 1) * plan.width * budget.searches
 
 
 def halved(plan: StudyPlan, trials: int) -> StudyPlan:
