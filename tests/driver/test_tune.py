@@ -292,7 +292,7 @@ def test_a_pack_asks_for_what_its_config_says() -> None:
 def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def build(job: PackJob) -> Any:
+    def build(job: PackJob, resting: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation.")
 
     monkeypatch.setattr("service.driver.ray.worker.build", build)
@@ -306,7 +306,7 @@ def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_
 
 
 def test_a_worker_of_other_code_trains_nothing_and_fails_the_study_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.driver.ray.worker.build", lambda job: pytest.fail("it trains"))
+    monkeypatch.setattr("service.driver.ray.worker.build", lambda job, resting: pytest.fail("it trains"))
     monkeypatch.setattr("service.driver.ray.worker.code_digest", lambda: "aaaaaaaaaaaa")
     worker = Worker.__new__(Worker)
     worker.take(PackJob(pack="p1", document={}, prefix="", code="bbbbbbbbbbbb").config())
