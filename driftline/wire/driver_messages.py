@@ -25,7 +25,7 @@ from driftline.wire.curve_codec import check_block, head
 from driftline.wire.logs import Storable
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of these messages. It increases with a change that an older API would refuse or ignore.
 
 Every answer of an API has it in the header `PROTOCOL_HEADER`. A driver waits until the API has at
