@@ -136,7 +136,7 @@ def test_the_command_takes_rungs(tmp_path: Path) -> None:
     words_of_rule = ["--rungs", "1,2", "--rule", "extrapolation"]
     by_rule = json.loads(CliRunner().invoke(app, [*words, *words_of_rule]).output)
     assert by_rule["budget"]["rungs"] == {"at": [1, 2], "rule": "extrapolation"}
-    with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing rounds"):
+    with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing numbers"):
         CliRunner().invoke(app, [*words, "--rungs", "1,x"], catch_exceptions=False)
     with pytest.raises(InvalidSpec, match="--rule: needs rungs"):
         CliRunner().invoke(app, [*words, "--rule", "extrapolation"], catch_exceptions=False)

@@ -25,5 +25,5 @@ def test_trials_packs_and_rounds_follow_from_the_budget(sqlite_store: Store, mon
         found = client.validate(document).estimate
     assert found is not None
     assert (found.trials, found.rounds) == (2 * (8 + 3 * 2), 2 * (8 + 3 * 2) * 5)
-    assert found.packs == 2 * (4 + 2 * 2)  # packs of 2
+    assert found.packs == 2 * (4 + 2)  # of 2 search trials, and of 3 confirmation trials for each seed
     assert found.seconds is None
