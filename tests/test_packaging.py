@@ -179,7 +179,7 @@ study = Study(
     objective={"quality": "test_loss"},
     budget={"trials_per_method": 4, "rounds": 20},
 )
-print(study.labels, study.budget.rounds + 1)
+print(study.labels, study.budget.trials_per_method + 1)
 best = tune(Path("study.yaml"), 24)
 print(f"{best.label}: {best.quality:.4g} ({best.low:.4g}-{best.high:.4g}) after {best.rounds} rounds")
 """
