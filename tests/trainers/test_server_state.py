@@ -112,12 +112,15 @@ def test_schedule_free_steps_against_the_reference():
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
-        ({"schedule": {"name": "cosine"}}, "schedule.name"),
+        ({"schedule": {"name": "cosine", "rates": "server_lr"}}, "schedule.name"),
+        ({"schedule": {"name": "plateau", "window": 5}}, "schedule.name"),
         ({"method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2},
           "server": {"name": "sgd"}, "members": None, "client": {"name": "schedule_free"}}, "client.name"),
     ],
 )  # fmt: skip
 def test_schedule_free_steps_are_for_servers_with_a_constant_rate(changes, path):
+    work = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
+    assert parse({**FREE, "method": work, "schedule": {"name": "cosine", "rates": "client_lr"}}).members == len(BETAS)
     with pytest.raises(SpecError) as refused:
         parse({**FREE, **changes})
     assert refused.value.path == path

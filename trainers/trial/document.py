@@ -372,10 +372,12 @@ def _check_together(
             "clients_per_round",
         )
     server = optimizers["server"]
-    if server.module.averaged is not None and schedule.module.RATES != "kept":
+    clients_alone = schedule.structural.get("rates") == "client_lr" and not method.tied
+    steady = schedule.module.RATES == "kept" or clients_alone
+    if server.module.averaged is not None and not steady:
         raise SpecError(
-            f"schedule.name must be constant with server {server.name}, whose mean of models replaces a decaying rate, "
-            f"got schedule.name={schedule.name}",
+            f"schedule must leave server_lr as it is with server {server.name}, whose mean of models replaces decay: "
+            f"give constant, or one with rates: client_lr, got schedule.name={schedule.name}",
             "schedule.name",
         )
     if values["upload"] is not None and not method.module.ONE_UPLOAD:
