@@ -232,6 +232,9 @@ class Study(TrialSettings):
                 whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
                 problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
                 errors.add(InvalidSpec(f"methods[{index}].start", problem))
+        if self.budget.rung_rule == "forecast" and "quality" not in self.objective.objectives:
+            problem = 'must be halving or extrapolation with objective.optimize "speed", got rule="forecast"'
+            errors.add(InvalidSpec("budget.rungs.rule", f"{problem}: it is for the final quality"))
         if self.budget.unit != "rounds":
             errors.add_all(self._spent_errors())
         for index, entry in enumerate(self.methods if self.budget.unit == "rounds" else ()):

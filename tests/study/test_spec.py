@@ -192,6 +192,13 @@ def test_searches_have_trunks_of_their_own():
     assert [budget.trunk_of(number) for number in range(10)] == [0, 1, 0, 1, 0, 1, 0, 1, 8, 9]
 
 
+def test_forecast_is_refused_where_only_speed_counts():
+    text = TEXT.replace("cost: bytes", "optimize: speed").replace("rounds: 200", "rounds: 200, rungs: {rule: forecast}")
+    with pytest.raises(InvalidSpec, match=r"budget\.rungs\.rule: must be halving or extrapolation with"):
+        study(text)
+    assert study(text.replace("optimize: speed", "optimize: quality")).budget.rung_rule == "forecast"
+
+
 BAD = [
     (
         "cost: bytes",

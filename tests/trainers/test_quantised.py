@@ -11,7 +11,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.client_memory import ClientMemory
-from trainers.engine.rounds.quantised import BLOCK, UPLOADS
+from trainers.engine.rounds.quantised import BLOCK, QUANTISERS
 from trainers.errors import SpecError
 from trainers.registry import methods
 from trainers.trial.document import parse
@@ -20,6 +20,7 @@ from .methods.four_clients import WEIGHTS, WORK, Papers, models, task
 from .methods.trials import document, train
 
 BITS = {"int8": 8, "int4": 4}
+assert BITS.keys() == QUANTISERS.keys()
 ABLE = sorted(name for name in methods() if methods().constant(name, "ONE_UPLOAD"))
 
 
@@ -57,7 +58,7 @@ def test_blocks_have_scales_of_their_own_and_zeros_and_infinities_stay_in_theirs
     values = torch.zeros(1, 2, 2 * BLOCK + 3, dtype=torch.float64)
     values[0, 0, 0], values[0, 0, BLOCK] = 1000.0, 0.7
     values[0, 1, -1] = math.inf
-    sent = UPLOADS["int4"].sent(values)
+    sent = QUANTISERS["int4"].sent(values)
     assert sent.shape == values.shape
     assert sent[0, 0, 0] == pytest.approx(1000.0)
     assert sent[0, 0, BLOCK] == pytest.approx(0.7)

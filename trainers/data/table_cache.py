@@ -35,18 +35,7 @@ _ARRAYS = ("inputs", "targets", "clients", "people")
 
 
 def load(source: DataSource, names: Names, test: Names | None, labelling: Labelling, path: str) -> Table:
-    """The checked examples of a data set; cached while its files do not change.
-
-    Args:
-        source: the data.
-        names: names of the columns.
-        test: names of separate columns for testing; None without them.
-        labelling: what the targets are.
-        path: dotted path of the task.
-
-    Raises:
-        SpecError: the data has another format, or a column is missing or invalid.
-    """
+    """As `table.read`, cached while the files of the data do not change."""
     return _load(source, source.stamp(), names, test, labelling, path)
 
 

@@ -20,7 +20,7 @@ from trainers.engine.packs.setting import PackSetting
 from trainers.engine.rounds.client_memory import ClientMemory
 from trainers.engine.rounds.cohort import CLIENT, RESIDUAL, UPLOAD, Cohort
 from trainers.engine.rounds.counters import SHARED
-from trainers.engine.rounds.quantised import UPLOADS
+from trainers.engine.rounds.quantised import QUANTISERS
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
@@ -73,7 +73,7 @@ class Lane:
             memory=method.init(hyper, params),
         )
         owner = spec.method.name
-        self._quantiser = UPLOADS[spec.upload] if spec.upload else None
+        self._quantiser = QUANTISERS[spec.upload] if spec.upload else None
         names = [*method.stored(hyper)]
         if self._quantiser is not None and self._quantiser.feedback:
             owner += f" with upload {spec.upload}"

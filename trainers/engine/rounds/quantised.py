@@ -67,5 +67,5 @@ class Quantiser:
         return -(-parameters * self.bits // 8) + -(-parameters // BLOCK) * scale_bytes
 
 
-UPLOADS = {"int8": Quantiser(8, feedback=False), "int4": Quantiser(4, feedback=True)}
+QUANTISERS = {"int8": Quantiser(8, feedback=False), "int4": Quantiser(4, feedback=True)}
 """By the name that a trial gives as `upload`."""
