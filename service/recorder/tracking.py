@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from driftline.client.network_settings import is_loopback
 from driftline.errors import InvalidSpec
-from service.recorder import bulk_runs
+from service.recorder import bulk_runs, empty_database
 from service.recorder.bulk_runs import Contents, WholeRun
 from service.sqlite_address import sqlite_file
 from trainers.own_files import require_plain
@@ -273,6 +273,8 @@ def connect(tracking_uri: str) -> Any:
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         require_plain(file)
+        if not file.exists():
+            empty_database.create(file)
     return MlflowClient(tracking_uri)
 
 

@@ -1,4 +1,4 @@
-"""Runs written at once are those that MLflow's client writes, in every table of its database."""
+"""Runs and schemas written at once are those that MLflow writes, in every table of its database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from driftline.results.curves import TrialCurve
-from service.recorder import bulk_runs
+from service.recorder import bulk_runs, empty_database
 from service.recorder.bulk_runs import WholeRun
 from service.recorder.study_recorder import Recorder
 from service.recorder.tracking import KEY, connect
@@ -105,3 +105,32 @@ def test_the_installed_mlflow_makes_a_database_of_a_known_revision(uri: str) -> 
     connect(uri)
     with sqlite3.connect(uri.removeprefix("sqlite:///")) as database:
         assert {row[0] for row in database.execute("SELECT version_num FROM alembic_version")} <= bulk_runs.REVISIONS
+
+
+def schema(file: Path) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(file) as database:
+        return sorted(database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"), key=str)
+
+
+def test_a_database_made_by_the_kept_script_is_that_of_mlflow_s_migrations(
+    migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    empty_database.create(tmp_path / "empty.db")
+    assert schema(tmp_path / "empty.db") == schema(migrated)
+    monkeypatch.setattr(empty_database, "_make", None)  # the second one takes the script from the cache
+    connect(f"sqlite:///{tmp_path / 'mlflow.db'}").search_experiments()
+    assert tables(tmp_path / "mlflow.db") == tables(migrated)
+
+
+def test_a_script_that_fails_leaves_no_table_and_changes_no_database(
+    migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "BEGIN; CREATE TABLE first (x); CREATE TABLE experiments (x); nonsense; COMMIT;"
+    monkeypatch.setattr(empty_database.disk_cache, "entry", lambda *_: script)
+    empty_database.create(tmp_path / "new.db")
+    assert not schema(tmp_path / "new.db")
+    another = tmp_path / "made by another process meanwhile.db"
+    another.write_bytes(migrated.read_bytes())
+    empty_database.create(another)
+    assert schema(another) == schema(migrated)

@@ -11,7 +11,7 @@ from pathlib import Path
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from trainers.data import cache
+from trainers import disk_cache
 
 def make(folder: Path) -> None:
     (folder / "numbers").write_text("half")
@@ -20,7 +20,7 @@ def make(folder: Path) -> None:
         time.sleep(600)
     (folder / "numbers").write_text("whole")
 
-print(cache.entry("a", make, lambda folder: (folder / "numbers").read_text()), flush=True)
+print(disk_cache.entry("a", make, lambda folder: (folder / "numbers").read_text()), flush=True)
 """
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from driftline.errors import InvalidSpec
 from service.api.allowed_files import only_under
-from trainers.data import cache, remote
+from trainers import disk_cache
+from trainers.data import remote
 from trainers.data.table_task import TableTask
 from trainers.data_description import describe
 from trainers.errors import MissingDataError, SpecError
@@ -107,7 +108,7 @@ def test_every_failure_is_one_line(url: str, message: str, memory: Callable[...,
 
 def test_without_a_cache_it_says_what_to_do(memory: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     memory(own=text(30))
-    monkeypatch.setenv(cache.VARIABLE, "0")
+    monkeypatch.setenv(disk_cache.VARIABLE, "0")
     with pytest.raises(MissingDataError, match="set XDG_CACHE_HOME to one that can be written to"):
         parsed("memory://bucket/own.csv")
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers.data import archive, cache, table_cache
+from trainers import disk_cache
+from trainers.data import archive, table_cache
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.problem import Problem
@@ -50,9 +51,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(table_cache, "_KEPT", 0)
     monkeypatch.setattr(table_cache, "_ROWS", 16)
-    monkeypatch.setattr(cache, "_LARGE", 0)
+    monkeypatch.setattr(disk_cache, "_LARGE", 0)
     monkeypatch.setattr(archive, "_LARGE", 0)
-    monkeypatch.setattr(cache, "_SETTLED_S", -1e9)
+    monkeypatch.setattr(disk_cache, "_SETTLED_S", -1e9)
     monkeypatch.chdir(tmp_path)
     np.savez("own.npz", **ARRAYS)
     table_cache._load.cache_clear()
@@ -80,17 +81,17 @@ def entries(folder: Path) -> list[Path]:
 def test_a_kept_table_is_the_same_and_read_once(
     name: str, dtype: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(cache.VARIABLE, "0")
+    monkeypatch.setenv(disk_cache.VARIABLE, "0")
     plain = built(dtype, **DOCUMENTS[name])
     assert not folder.exists()
-    monkeypatch.delenv(cache.VARIABLE)
+    monkeypatch.delenv(disk_cache.VARIABLE)
     first = built(dtype, **DOCUMENTS[name])
 
     def unreadable(*_: Any) -> None:
         raise AssertionError("read again")
 
     monkeypatch.setattr(table_cache, "read", unreadable)
-    monkeypatch.setattr(cache, "_digest", unreadable)
+    monkeypatch.setattr(disk_cache, "_digest", unreadable)
     second = built(dtype, **DOCUMENTS[name])
     for problem in (first, second):
         for side in ("train", "test", "central"):
@@ -116,7 +117,7 @@ def test_trials_on_mapped_examples_are_the_same(folder: Path, monkeypatch: pytes
         return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
 
     rows = advanced()
-    monkeypatch.setenv(cache.VARIABLE, "0")
+    monkeypatch.setenv(disk_cache.VARIABLE, "0")
     table_cache._load.cache_clear()
     assert advanced() == rows
 
@@ -154,8 +155,8 @@ def test_a_damaged_entry_is_made_again(damage: Callable[[Path], None], folder: P
 
 
 def test_a_large_entry_is_checked_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_WHOLE", 1000)
-    monkeypatch.setattr(cache, "_BLOCK", 16)
+    monkeypatch.setattr(disk_cache, "_WHOLE", 1000)
+    monkeypatch.setattr(disk_cache, "_BLOCK", 16)
     made = []
 
     def make(path: Path) -> None:
@@ -163,7 +164,7 @@ def test_a_large_entry_is_checked_in_blocks(folder: Path, monkeypatch: pytest.Mo
         (path / "numbers").write_bytes(bytes(100_000))
 
     for damaged in (False, True):
-        assert cache.entry("a", make, lambda path: (path / "numbers").stat().st_size) == 100_000
+        assert disk_cache.entry("a", make, lambda path: (path / "numbers").stat().st_size) == 100_000
         if not damaged:
             (folder / "a" / "numbers").write_bytes(bytes(50_000) + b"1" * 50_000)
     assert len(made) == 2
@@ -183,7 +184,7 @@ def test_what_a_killed_process_left_is_removed(folder: Path) -> None:
     for name in ("mine.abc.part", "other.abc.part"):
         (folder / name).mkdir()
         (folder / name / "half.npy").write_bytes(b"1")
-    assert cache.entry("mine", lambda path: (path / "a").touch() or None, lambda path: (path / "a").exists())
+    assert disk_cache.entry("mine", lambda path: (path / "a").touch() or None, lambda path: (path / "a").exists())
     assert not list(folder.glob("*.part"))
 
 
@@ -198,7 +199,9 @@ def test_two_processes_make_an_entry_once(folder: Path) -> None:
 
     results: list[Any] = []
     threads = [
-        threading.Thread(target=lambda: results.append(cache.entry("a", make, lambda path: (path / "a").read_text())))
+        threading.Thread(
+            target=lambda: results.append(disk_cache.entry("a", make, lambda path: (path / "a").read_text()))
+        )
         for _ in range(8)
     ]
     for thread in threads:
@@ -211,11 +214,11 @@ def test_two_processes_make_an_entry_once(folder: Path) -> None:
 
 def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def use(name: str) -> None:
-        assert cache.entry(name, lambda path: (path / "a").write_bytes(bytes(1000)) and None, lambda path: True)
+        assert disk_cache.entry(name, lambda path: (path / "a").write_bytes(bytes(1000)) and None, lambda path: True)
         os.utime(folder / name, (clock[name], clock[name]))
 
     clock = {"a": 1, "b": 2, "c": 3}
-    monkeypatch.setenv(cache.VARIABLE, str(2500 / 2**30))
+    monkeypatch.setenv(disk_cache.VARIABLE, str(2500 / 2**30))
     use("a")
     use("b")
     clock["a"] = 4

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import cache
+from trainers import disk_cache
 
 _LARGE = 32 * 2**20  # bytes
 
@@ -73,7 +73,7 @@ def _mapped(archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
     """A large array, decompressed into a file without a name; None of a small one, or where there is no such file."""
     if name not in archive.namelist() or archive.getinfo(name).file_size < _LARGE:
         return None
-    file = cache.unnamed()
+    file = disk_cache.unnamed()
     if file is None:
         return None
     with file, archive.open(name) as member:

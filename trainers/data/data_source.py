@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainers.data.cache import digest
 from trainers.data.columns import ColumnReader, Format, Names
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.remote import is_url, local_copy
 from trainers.data.sides import TEST, SideColumns
+from trainers.disk_cache import digest
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import join
 from trainers.registry import Registry

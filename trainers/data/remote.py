@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from trainers.data import cache
+from trainers import disk_cache
 from trainers.errors import MissingDataError, SpecError
 from trainers.values import shown
 
@@ -52,7 +52,7 @@ def local_copy(url: str, place: str) -> Path:
     if path is None:
         raise MissingDataError(
             f"{place}: no folder to keep {shown(url)} in: set XDG_CACHE_HOME to one that can be written to, with room "
-            f"for it within {cache.VARIABLE}, or download it and give its path",
+            f"for it within {disk_cache.VARIABLE}, or download it and give its path",
             place,
         )
     return path
@@ -73,7 +73,7 @@ def _copied(url: str) -> Path | None:
             failed.append(error)
             raise
 
-    copy = cache.entry(cache.key("url", url, files.ukey(there)), make, lambda folder: folder / name)
+    copy = disk_cache.entry(disk_cache.key("url", url, files.ukey(there)), make, lambda folder: folder / name)
     if copy is None and failed:
         raise failed[0]
     return copy

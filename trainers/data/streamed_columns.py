@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import cache
+from trainers import disk_cache
 from trainers.data.arrow_columns import ArrowColumns, array_of, is_numeric
 from trainers.data.damage import DAMAGE
 from trainers.data.tags import TagLists
@@ -40,7 +40,7 @@ class StreamedColumns:
         """A column."""
         import pyarrow as pa
 
-        file = cache.unnamed()
+        file = disk_cache.unnamed()
         if file is not None:
             with file:
                 try:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import cache
+from trainers import disk_cache
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
 from trainers.data.partitions import Rows, all_in_order
@@ -58,8 +58,8 @@ def _load(
         return read(source, names, test, labelling, path)
     facts = [None if one is None else asdict(one) for one in (names, test, labelling)]
     code = _code(getattr(source.format, "__file__", None))
-    key = cache.key("table", source.digest(), source.name, type(labelling).__name__, facts, code)
-    table = cache.entry(key, lambda folder: _write(folder, read(source, names, test, labelling, path)), _read)
+    key = disk_cache.key("table", source.digest(), source.name, type(labelling).__name__, facts, code)
+    table = disk_cache.entry(key, lambda folder: _write(folder, read(source, names, test, labelling, path)), _read)
     return read(source, names, test, labelling, path) if table is None else replace(table, key=key)
 
 
@@ -79,7 +79,7 @@ def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray
         return some(rows)
     if facts is None and len(rows) == len(part.inputs) and all_in_order(rows):
         return part.inputs
-    name = cache.key("order", table.key, side, hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest(), facts)
+    name = disk_cache.key("order", table.key, side, hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest(), facts)
 
     def write(folder: Path) -> None:
         first = some(rows[:1])
@@ -88,7 +88,7 @@ def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray
             result[start : start + _ROWS] = some(rows[start : start + _ROWS])
         result.flush()
 
-    inputs = cache.entry(name, write, lambda folder: _mapped(folder / "inputs.npy"))
+    inputs = disk_cache.entry(name, write, lambda folder: _mapped(folder / "inputs.npy"))
     return some(rows) if inputs is None else inputs
 
 

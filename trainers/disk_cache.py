@@ -1,4 +1,4 @@
-"""A cache of files that are made once, below ~/.cache/driftline/data: converted tables, checksums, downloads.
+"""A cache of files that are made once, below ~/.cache/driftline/data: tables, downloads, MLflow's empty schema.
 
 An entry is a folder whose name is a hash of what it is made of. It is made under another name and renamed when it is
 whole, so that a process that is killed leaves no half entry; a lock for each entry keeps two processes from making it
