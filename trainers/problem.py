@@ -19,6 +19,9 @@ MOST_CLIENTS = 10_000_000
 WHOLE = "iub"
 """Kinds of NumPy types that hold whole numbers."""
 
+PADDING = -1
+"""A target behind the last token of an example."""
+
 MOST_DRAWN = 100_000_000
 """Largest number of elements of a synthetic task: 0.8 GB. Random matrices of this size take minutes to draw."""
 

@@ -7,11 +7,12 @@
     table_split            which examples train and which test
     episodes               few-shot tasks; `table_episodes` makes them from a user's data
     data_source, formats/  where the data are; one module for each format
-    columns, table         columns of a format, checked; the examples in them; `column_choice` if none are named
+    columns, table         columns of a format, checked; the examples in them; `column_choice` says which
     table_cache, cache     large tables, converted once and mapped; entries on disk that are made once
     remote                 data at a URL, copied into the cache
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
-    table_targets          the targets of a user's data: classes, numbers or tags
+    table_targets          the targets of a user's data: classes, numbers, tags or tokens
+    words, table_texts     texts of any length as sentences or bags of words; the keys that say so
     class_labels, tags     class numbers for labels of any kind; any number of labels an example
     vocabulary             numbers in place of strings
     sides, damage          files of training and test examples; errors of damaged files

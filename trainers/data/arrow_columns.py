@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ LONGEST = 256
 """Characters of strings of different lengths: a shorter one takes as much memory as the longest."""
 
 _BLOCK = 2**24
+_ROWS = 2**14  # of texts as Python objects at once
 _RATIO = 1032  # bytes that gzip makes of one, at most
 
 
@@ -49,6 +50,11 @@ class ArrowColumns:
         except DAMAGE as error:
             raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
 
+    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+        """A column of strings, or of lists of them; None for other columns."""
+        column = self.table.column(name)
+        return texts_of(column.chunks, f"{place}: column {shown(name)}", place) if is_text(column.type) else None
+
 
 def array_of(chunk: Any) -> NDArray[Any]:
     """A `pyarrow.Array` as an array.
@@ -59,6 +65,38 @@ def array_of(chunk: Any) -> NDArray[Any]:
     import pyarrow as pa
 
     return _array(pa.chunked_array([chunk]))
+
+
+def texts_of(chunks: Iterable[Any], what: str, place: str) -> Iterator[str | Sequence[str]]:
+    """The texts of `pyarrow.Array`s of which `is_text` holds, one after the other.
+
+    Args:
+        chunks: the arrays.
+        what: the column, for errors.
+        place: dotted path of the setting that names it, for errors.
+
+    Raises:
+        SpecError: there is none in a row.
+    """
+    row = 0
+    for chunk in chunks:
+        for start in range(0, len(chunk), _ROWS):
+            for text in chunk.slice(start, _ROWS).to_pylist():
+                if not isinstance(text, str) and not (
+                    isinstance(text, list) and all(isinstance(word, str) for word in text)
+                ):
+                    got = "none" if text is None else shown(text)
+                    raise SpecError(f"{what} must have a text in every row, got {got} in row {row}", place)
+                yield text
+                row += 1
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is that of strings, or of lists of them."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) or _is_list(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_numeric(kind: Any) -> bool:

@@ -1,16 +1,53 @@
-"""Which columns are inputs and targets if a task does not say so."""
+"""Which columns of a user's data are inputs, targets and clients, for training and for testing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from trainers.data.columns import Names
+from trainers.data.data_source import DataSource
+from trainers.data.sides import TEST
 from trainers.errors import SpecError
-from trainers.hyperparameters import join
+from trainers.hyperparameters import check, join, tunable
 from trainers.values import shown
+
+CLIENT = "client"
+"""Column of the clients, by default."""
 
 INPUTS = ("x", "image", "images", "img", "pixels")
 TARGETS = ("y", "label", "labels", "target", "class", "fine_label", "tags")
+
+
+@dataclass(frozen=True)
+class _HeldOutKeys:
+    """Names of separate columns for testing."""
+
+    inputs: Any = tunable(kind="any", doc="column of inputs, or a list of columns")
+    targets: str | None = tunable(None, doc="column of targets; null for tokens alone")
+    client: str | None = tunable(None, doc="column that says whose each example is")
+
+
+@dataclass(frozen=True)
+class _TestFileKeys:
+    """A separate file for testing, with the same columns."""
+
+    path: str = tunable(doc="the file or folder")
+
+
+@dataclass(frozen=True)
+class _TestClientsKeys:
+    """Clients for testing."""
+
+    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
+
+
+@dataclass(frozen=True)
+class _TestClassesKeys:
+    """Classes for testing, beside episodes."""
+
+    classes: Any = tunable(kind="any", doc="labels of the held-out classes")
 
 
 def choose_columns(values: dict[str, Any], columns: Sequence[str], mask: str | None, path: str) -> None:
@@ -42,3 +79,67 @@ def choose_columns(values: dict[str, Any], columns: Sequence[str], mask: str | N
         if not values["inputs"]:
             place = join(path, "inputs")
             raise SpecError(f"{place} must be given: no column beside {shown(values['targets'])} is left", place)
+
+
+def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names, Names | None]:
+    """(names of the columns, names of those for testing); only some partitions require a client column.
+
+    Args:
+        values: the task's keys; inputs, targets and test are overwritten with what they stand for.
+        source: the data.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: a key is no name of columns, or columns are not chosen.
+    """
+    test, place = values["test"], join(path, "test")
+    columns = source.names(path)
+    sentences = values["kind"] == "tokens"  # whose targets are inputs too
+    if not sentences and (values["inputs"] is None or values["targets"] is None):
+        choose_columns(values, columns, test if isinstance(test, str) else None, path)
+    inputs = _listed(values["inputs"], join(path, "inputs"))
+    targets = str(inputs) if sentences else values["targets"]
+    client, optional = values["client"], values["client"] == CLIENT and values["partition"] != "natural"
+    if test is None and source.has_test:
+        with_client = client is not None and (client in columns or not columns)
+        own = {"inputs": values["inputs"], "targets": values["targets"], "client": client if with_client else None}
+        values["test"] = test = {key: _ended(name) for key, name in own.items() if name is not None}
+    if test is not None and values["test_fraction"] is not None:
+        raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
+    if test is None or isinstance(test, str):
+        return Names(inputs, targets, client, optional, test), None
+    if not isinstance(test, Mapping):
+        raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
+    names = Names(inputs, targets, client, optional)
+    if "classes" in test and values["episodes"] is not None:
+        values["test"] = check(_TestClassesKeys, test, place)
+        return names, None
+    if "clients" in test:
+        values["test"] = check(_TestClientsKeys, test, place)
+        return names, None
+    if "path" in test:
+        values["test"] = check(_TestFileKeys, test, place)
+        ended = None if client is None else _ended(client)
+        return names, Names(_ended(inputs), _ended(targets), ended, client_optional=True)
+    own = values["test"] = check(_HeldOutKeys, test, place)
+    inputs = _listed(own["inputs"], join(place, "inputs"))
+    if (own["targets"] is None) != sentences:
+        place = join(place, "targets")
+        rule = "be left out for tokens, which are the words of inputs" if sentences else "be given, a column"
+        raise SpecError(f"{place} must {rule}, got targets={shown(own['targets'])}", place)
+    return names, Names(inputs, str(inputs) if sentences else own["targets"], own["client"])
+
+
+def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:
+    """The name of a column, or several."""
+    if isinstance(inputs, str):
+        return inputs
+    several = isinstance(inputs, Sequence) and all(isinstance(name, str) for name in inputs)
+    if not several or not inputs or len(set(inputs)) < len(inputs):
+        raise SpecError(f"{place} must be a column or a list of different columns, got inputs={shown(inputs)}", place)
+    return tuple(inputs)
+
+
+def _ended(name: Any) -> Any:
+    """The name of the column with test examples, or names."""
+    return f"{name}{TEST}" if isinstance(name, str) else type(name)(f"{one}{TEST}" for one in name)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data.partitions import Rows
 from trainers.data.tags import TagLists
+from trainers.data.words import Sentences, Words
 from trainers.errors import SpecError
 from trainers.spelling import hint
+from trainers.target_kinds import Kind
 from trainers.values import shown
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -53,6 +55,22 @@ class HasLists(Protocol):
             name: one of `Columns.names`.
             place: dotted path of the setting that names it, for errors.
             separator: between the parts of a text; None leaves text to `array`.
+
+        Raises:
+            SpecError: it cannot be read.
+        """
+
+
+@runtime_checkable
+class HasTexts(Protocol):
+    """Columns that may be strings of any length."""
+
+    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+        """A column of strings, or of lists of strings, one after the other; None for other columns.
+
+        Args:
+            name: one of `Columns.names`.
+            place: dotted path of the setting that names it, for errors.
 
         Raises:
             SpecError: it cannot be read.
@@ -114,6 +132,7 @@ class Names:
         client_optional: the data need not have the client column.
         mask: column that marks test examples; None without such a column.
         groups: column with the group of each example's class; None without such a column.
+        words: what becomes of inputs of text; None if they are no text. Of sentences, the targets are the next words.
     """
 
     inputs: str | tuple[str, ...]
@@ -122,6 +141,7 @@ class Names:
     client_optional: bool = False
     mask: str | None = None
     groups: str | None = None
+    words: Words | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -140,14 +160,14 @@ class ColumnPart:
     """Training or test examples, column by column.
 
     Args:
-        features: (examples, ...) each, finite numbers as in the data, or strings.
-        targets: (examples,) class labels, or (examples,) or (examples, outputs) finite numbers, or tags.
+        features: (examples, ...) each, finite numbers as in the data, or strings; or one column of texts.
+        targets: (examples,) class labels, or (examples,) or (examples, outputs) finite numbers, or tags; or the texts.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
         people: names of the clients, in order; empty without a client column.
     """
 
-    features: tuple[NDArray[Any], ...]
-    targets: NDArray[Any] | TagLists
+    features: tuple[NDArray[Any] | Sentences, ...]
+    targets: NDArray[Any] | TagLists | Sentences
     clients: Rows | None
     people: NDArray[Any]
 
@@ -167,7 +187,7 @@ class ColumnReader:
         self,
         names: Names,
         places: Mapping[str, str],
-        kind: Literal["classes", "numbers", "tags"],
+        kind: Kind,
         separator: str | None,
     ) -> ColumnPart:
         """The examples in these columns.
@@ -182,12 +202,18 @@ class ColumnReader:
             SpecError: a column is missing or invalid.
         """
         single = isinstance(names.inputs, str)
-        features = tuple(self._inputs(name, places["inputs"], 2 if single else 1) for name in names.features)
+        features: tuple[NDArray[Any] | Sentences, ...]
+        if names.words is None:
+            features = tuple(self._inputs(name, places["inputs"], 2 if single else 1) for name in names.features)
+        else:
+            features = (self._texts(names.features[0], places["inputs"]),)
         first = names.features[0]
         for name, column in zip(names.features, features, strict=True):
             _as_long(column, len(features[0]), name, first, places["inputs"])
-        targets: NDArray[Any] | TagLists
-        if kind == "tags":
+        targets: NDArray[Any] | TagLists | Sentences
+        if kind == "tokens":
+            targets = features[0]
+        elif kind == "tags":
             targets = self._tags(names.targets, places["targets"], separator)
         else:
             targets = (self._classes if kind == "classes" else self._numbers)(names.targets, places["targets"])
@@ -303,6 +329,16 @@ class ColumnReader:
             f"tags) of 0 and 1, got {_facts(array)}",
             place,
         )
+
+    def _texts(self, name: str, place: str) -> Sentences:
+        if isinstance(self.columns, HasTexts) and name in self.columns.names:
+            texts = self.columns.texts(name, place)
+            if texts is not None:
+                return Sentences.of(texts)
+        array = self._numeric(name, place, "strings, for the key words", "U")
+        if array.ndim > 2:
+            raise SpecError(f"{place}: array {shown(name)} must hold a text an example, got {_facts(array)}", place)
+        return Sentences.of(array.tolist())
 
     def _clients(self, name: str, place: str) -> tuple[NDArray[Any], Rows]:
         without = ' (without such an array, set client to null, partition to "iid" and clients to their number)'

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from trainers.data.columns import Columns, HasLists
+from trainers.data.columns import Columns, HasLists, HasTexts
 from trainers.data.tags import TagLists
 from trainers.errors import SpecError
 
@@ -45,6 +45,11 @@ class SideColumns:
         """A column of lists, or of text with a separator; None for other columns."""
         columns, plain = self._columns[name]
         return columns.lists(plain, place, separator) if isinstance(columns, HasLists) else None
+
+    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+        """A column of strings of either side, or of lists of them; None for other columns."""
+        columns, plain = self._columns[name]
+        return columns.texts(plain, place) if isinstance(columns, HasTexts) else None
 
 
 def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers import disk_cache
-from trainers.data.arrow_columns import ArrowColumns, array_of, is_numeric
-from trainers.data.damage import DAMAGE
+from trainers.data.arrow_columns import ArrowColumns, array_of, is_numeric, is_text, texts_of
+from trainers.data.damage import DAMAGE, reading
 from trainers.data.tags import TagLists
+from trainers.values import shown
 
 Chunks = Callable[[Path, str], Iterator[Any]]
 """Maps a file and a column to its `pyarrow.Array`s, one after another."""
@@ -54,6 +56,23 @@ class StreamedColumns:
     def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
         """A column of lists, or of text with a separator between its parts; None for other columns."""
         return self._whole(name).lists(name, place, separator)
+
+    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+        """A column of strings, or of lists of them, chunk by chunk; None for other columns."""
+        chunks = self._each(name, place)
+        first = next(chunks, None)
+        if first is None or not is_text(first.type):
+            return None
+        return texts_of(chain([first], chunks), f"{place}: column {shown(name)}", place)
+
+    def _each(self, name: str, place: str) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for path in self._files:
+            with reading(path.name, place, pa.ArrowException):
+                for chunk in self._chunks(path, name):
+                    chunk.validate(full=True)
+                    yield chunk
 
     def _streamed(self, name: str, file: IO[bytes]) -> NDArray[Any] | None:
         first: NDArray[Any] | None = None

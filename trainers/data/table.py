@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import class_labels, tags
+from trainers.data import class_labels, tags, words
 from trainers.data.class_labels import Labels
 from trainers.data.columns import ColumnPart, Names
 from trainers.data.data_source import DataSource
@@ -17,8 +17,10 @@ from trainers.data.features import joined
 from trainers.data.partitions import Rows
 from trainers.data.tags import TagLists, Tags
 from trainers.data.vocabulary import numbered
+from trainers.data.words import Sentences
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
+from trainers.target_kinds import Kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,7 @@ class TablePart:
     Args:
         inputs: (examples, ...) finite numbers as in the data.
         targets: (examples,) class numbers, or (examples,) or (examples, outputs) finite numbers, or (examples, tags)
-            booleans.
+            booleans, or (examples, context) tokens.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
         people: names of the clients, in order; empty without a client column.
     """
@@ -48,7 +50,7 @@ class Table:
         test: test examples from separate columns; None without them.
         mask: (examples of main,) True for test examples; None without such a column.
         sha256: hash of the data.
-        tokens: number of different tokens if inputs were strings, else 0.
+        tokens: number of different tokens if inputs were strings, with those of `words`; else 0.
         labels: labels in the order of their class numbers, or tags in that of their numbers; None if labels are the
             numbers, or targets are numbers to predict.
         onehot: (features,) True for features that are one-hot; None if inputs come from one column.
@@ -101,8 +103,10 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
     Raises:
         SpecError: the data has another format, or a column is missing or invalid.
     """
-    kind: Literal["classes", "numbers", "tags"] = "numbers"
-    if labelling is not None:
+    kind: Kind = "numbers"
+    if names.words is not None and names.words.context is not None:
+        kind = "tokens"
+    elif labelling is not None:
         kind = "classes" if isinstance(labelling, Classes) else "tags"
     separator = labelling.separator if isinstance(labelling, Tags) else None
     reader = source.reader((names,) if test is None else (names, test), path)
@@ -118,6 +122,9 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
     groups = None
     if names.groups is not None:
         groups = reader.groups(names.groups, len(found[0].targets), join(path, "partition.groups"))
+    known = 0
+    if names.words is not None:
+        found, known = _in_words(found, names.words, path)
     inputs, tokens, onehot = _inputs(found, names, join(path, "inputs"))
     targets, labels = _targets(found, labelling, path)
     parts = [
@@ -126,14 +133,14 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
     ]
     held_out = parts[1] if test is not None else None
     ends = float(inputs[0].min()), float(inputs[0].max())
-    return Table(parts[0], held_out, mask, source.digest(), tokens, labels, onehot, groups, *ends)
+    return Table(parts[0], held_out, mask, source.digest(), tokens or known, labels, onehot, groups, *ends)
 
 
 def _targets(parts: list[ColumnPart], labelling: Labelling, path: str) -> tuple[Sequence[NDArray[Any]], Labels | None]:
     """(targets of each part, labels in the order of their numbers)."""
     if isinstance(labelling, Tags):
         return tags.numbered([part.targets for part in parts if isinstance(part.targets, TagLists)], labelling, path)
-    arrays = [part.targets for part in parts if not isinstance(part.targets, TagLists)]
+    arrays = [part.targets for part in parts if isinstance(part.targets, np.ndarray)]
     if labelling is None:
         return arrays, None
     return class_labels.numbered(arrays, labelling.labels, labelling.count, path)
@@ -159,14 +166,28 @@ def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) ->
             raise SpecError(f"{place}.{key} must hold {own} as {path}.{key} does, got {tested}", f"{place}.{key}")
 
 
+def _in_words(parts: list[ColumnPart], given: words.Words, path: str) -> tuple[list[ColumnPart], int]:
+    """(the parts with numbers in place of texts, number of different tokens; 0 of bags)."""
+    texts = [one for part in parts for one in part.features if isinstance(one, Sentences)]
+    made = words.numbered(texts, given, path)
+    numbers = [
+        replace(part, features=(one.inputs,), targets=part.targets if one.targets is None else one.targets)
+        for part, one in zip(parts, made, strict=True)
+    ]
+    if made[0].targets is None:
+        return numbers, 0
+    return numbers, words.OTHERS + min(given.count, len(texts[0].known))
+
+
 def _inputs(
     parts: list[ColumnPart], names: Names, place: str
 ) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None]:
     """(inputs of each part, number of different tokens in inputs that were strings, what is one-hot)."""
+    features = [tuple(one for one in part.features if isinstance(one, np.ndarray)) for part in parts]
     if not isinstance(names.inputs, str):
-        inputs, onehot = joined([part.features for part in parts], names.features, place)
+        inputs, onehot = joined(features, names.features, place)
         return inputs, 0, onehot
-    columns = [part.features[0] for part in parts]
+    columns = [arrays[0] for arrays in features]
     if columns[0].dtype.kind == "U":
         return *numbered(columns, place), None
     return columns, 0, None

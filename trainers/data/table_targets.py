@@ -16,9 +16,9 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.values import shown
 
-TableKind = Literal["classes", "numbers", "tags"]
+TableKind = Literal["classes", "numbers", "tags", "tokens"]
 
-TABLE_KINDS: tuple[TableKind, ...] = ("classes", "numbers", "tags")
+TABLE_KINDS: tuple[TableKind, ...] = ("classes", "numbers", "tags", "tokens")
 KEYS_OF_TAGS = ("separator", "tags", "at")
 _AT = 5  # the figure of Reddi and others 2021
 
@@ -43,7 +43,7 @@ def refuse_keys_of_others(values: Mapping[str, Any], kind: str, path: str) -> No
 
 def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
     """What the document says about its classes or tags."""
-    if kind == "numbers":
+    if kind in ("numbers", "tokens"):
         return None
     labels = class_labels.checked(values["labels"], path)
     if kind == "classes":

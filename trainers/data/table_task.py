@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import episodes, partition_choice, table_episodes
-from trainers.data.column_choice import choose_columns
+from trainers.data.column_choice import CLIENT, choose_names
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
 from trainers.data.episodes import Episodes
@@ -27,7 +27,6 @@ from trainers.data.federated import (
 from trainers.data.folder import VARIABLE
 from trainers.data.partitions import ClientRows, Rows
 from trainers.data.scaling import SCALES, fit
-from trainers.data.sides import TEST
 from trainers.data.table import Labelling, Table
 from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
@@ -41,13 +40,15 @@ from trainers.data.table_targets import (
     refuse_keys_of_others,
     require_tags,
 )
+from trainers.data.table_texts import KEYS_OF_TEXTS, LONGEST, MOST_WORDS, words_of
+from trainers.data.words import OTHERS
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Examples, Problem
 from trainers.target_kinds import KINDS
 from trainers.values import shown
 
-_CLIENT = "client"
+_NOT_OF_WORDS = ("test_bits_per_byte",)  # words that are not known have no bytes
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,17 @@ class TableKeys(FederatedKeys):
     kind: str | None = tunable(
         None,
         choices=TABLE_KINDS,
-        doc="of the targets: classes, numbers, or tags (any number of labels an example); "
-        "null is what the model learns",
+        doc="of the targets: classes, numbers, tags (any number of labels an example), or tokens (the words of inputs "
+        "of text, each from those before); null is what the model learns",
     )
+    words: int | None = tunable(
+        None, low=1, high=MOST_WORDS, unit="words", doc="to know of inputs of text, the most frequent; null is no text"
+    )
+    context: int | None = tunable(None, low=1, high=LONGEST, unit="words", doc="of a sentence, for tokens")
     separator: str | None = tunable(None, doc="between the tags of a text; null if they are lists or a matrix")
     tags: int | None = tunable(None, low=1, doc="how many tags to keep, the most frequent; null is all")
     at: int | None = tunable(None, low=1, unit="tags", doc="k of precision and recall at k; null is 5, or all if fewer")
-    client: str | None = tunable(_CLIENT, doc="column that says whose each example is")
+    client: str | None = tunable(CLIENT, doc="column that says whose each example is")
     test: Any = tunable(
         None, kind="any", doc='true/false column; or {"path": ..}, {"clients": 0.2 or names}, or names of columns'
     )
@@ -90,36 +95,6 @@ class TableKeys(FederatedKeys):
     episodes: Any = tunable(
         None, kind="any", doc='{"ways": 5, "shots": 1, "queries": 15}: clients are few-shot tasks, drawn by split_seed'
     )
-
-
-@dataclass(frozen=True)
-class _HeldOutKeys:
-    """Names of separate columns for testing."""
-
-    inputs: Any = tunable(kind="any", doc="column of inputs, or a list of columns")
-    targets: str = tunable(doc="column of targets")
-    client: str | None = tunable(None, doc="column that says whose each example is")
-
-
-@dataclass(frozen=True)
-class _TestFileKeys:
-    """A separate file for testing, with the same columns."""
-
-    path: str = tunable(doc="the file or folder")
-
-
-@dataclass(frozen=True)
-class _TestClientsKeys:
-    """Clients for testing."""
-
-    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
-
-
-@dataclass(frozen=True)
-class _TestClassesKeys:
-    """Classes for testing, beside episodes."""
-
-    classes: Any = tunable(kind="any", doc="labels of the held-out classes")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -170,11 +145,13 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     if "format" in values:
         values["format"] = source.name
     wanted = table_episodes.asked(values, document, kind, path)
-    names, test_names = _names(values, source, path)
+    words, sentences = words_of(values, kind, path), kind == "tokens"
+    names, test_names = choose_names(values, source, path)
     refuse_keys_of_others(values, kind, path)
     given = labelling(values, kind, path)
     grouping = partition_choice.group_column(values["partition"]) if classified else None
-    names = replace(names, groups=grouping)
+    names = replace(names, groups=grouping, words=words)
+    test_names = None if test_names is None else replace(test_names, words=words)
     table = load(source, names, test_names, given, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
@@ -186,6 +163,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         del values["episodes"]
     if kind != "tags":  # documents of other targets do not show them
         values = {key: value for key, value in values.items() if key not in KEYS_OF_TAGS}
+    if words is None:
+        values = {key: value for key, value in values.items() if key not in KEYS_OF_TEXTS}
     if table.tokens and values["scale"] != "none":
         place = join(path, "scale")
         raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
@@ -198,7 +177,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     if tags:
         values["at"] = at_of(values["at"], tags, path)
         require_tags(table, ClientRows.of(parts).rows, test, path)
-    metrics = KINDS[kind].metrics if test else ()
+    metrics = tuple(name for name in KINDS[kind].metrics if name not in _NOT_OF_WORDS or not sentences) if test else ()
     notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
     if wanted is not None:
         notes += table_episodes.notes(table, wanted, path)
@@ -210,6 +189,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         model=model,
         model_settings={
             **({"vocabulary": table.tokens} if table.tokens else {}),
+            **({"first_word": OTHERS} if sentences else {}),
             **({"at": values["at"]} if tags else {}),
             **model_settings,
         },
@@ -221,7 +201,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         whole=values["scale"] == "none" and table.main.inputs.dtype.kind in WHOLE,
         notes=tuple(notes),
         kind=kind,
-        outputs=wanted.ways if wanted is not None else classes or math.prod(table.main.targets.shape[1:]),
+        outputs=_outputs(table, classes, wanted, kind),
+        tokens=table.main.targets.shape[1] if sentences else 0,
         source=source,
         names=names,
         test_names=test_names,
@@ -265,6 +246,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
     held_out = table.main if table.test is None else table.test
     classes = settings.classes if settings.episodes is None else settings.episodes.ways
+    classes = table.tokens if settings.kind == "tokens" else classes
     counts = {name: count for name, count in (("classes", classes), ("vocabulary", table.tokens)) if count}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
@@ -312,6 +294,13 @@ def _clients(
     return parts, test, central
 
 
+def _outputs(table: Table, classes: int | None, wanted: Episodes | None, kind: str) -> int:
+    """The number of classes, tags or tokens, or of numbers to predict for one example."""
+    if kind == "tokens":
+        return table.tokens
+    return wanted.ways if wanted is not None else classes or math.prod(table.main.targets.shape[1:])
+
+
 def _format(document: Mapping[str, Any]) -> Any:
     """The name of the format: that of the task, or the key, or `AUTO`."""
     return document["name"] if document["name"] in formats() else document.get("format", AUTO)
@@ -322,54 +311,6 @@ def _test_path(document: Mapping[str, Any]) -> Any:
     test = document.get("test")
     path = test.get("path") if isinstance(test, Mapping) else None
     return path if isinstance(path, str) else None
-
-
-def _names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names, Names | None]:
-    """Names of the columns, and of those for testing. A client column is required only if the partition needs it."""
-    test, place = values["test"], join(path, "test")
-    columns = source.names(path)
-    if values["inputs"] is None or values["targets"] is None:
-        choose_columns(values, columns, test if isinstance(test, str) else None, path)
-    inputs = _listed(values["inputs"], join(path, "inputs"))
-    client, optional = values["client"], values["client"] == _CLIENT and values["partition"] != "natural"
-    if test is None and source.has_test:
-        with_client = client is not None and (client in columns or not columns)
-        own = {key: values[key] for key in ("inputs", "targets", *(("client",) if with_client else ()))}
-        values["test"] = test = {key: _ended(name) for key, name in own.items()}
-    if test is not None and values["test_fraction"] is not None:
-        raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
-    if test is None or isinstance(test, str):
-        return Names(inputs, values["targets"], client, optional, test), None
-    if not isinstance(test, Mapping):
-        raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
-    names = Names(inputs, values["targets"], client, optional)
-    if "classes" in test and values["episodes"] is not None:
-        values["test"] = check(_TestClassesKeys, test, place)
-        return names, None
-    if "clients" in test:
-        values["test"] = check(_TestClientsKeys, test, place)
-        return names, None
-    if "path" in test:
-        values["test"] = check(_TestFileKeys, test, place)
-        ended = None if client is None else _ended(client)
-        return names, Names(_ended(inputs), _ended(values["targets"]), ended, client_optional=True)
-    own = values["test"] = check(_HeldOutKeys, test, place)
-    return names, Names(_listed(own["inputs"], join(place, "inputs")), own["targets"], own["client"])
-
-
-def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:
-    """The name of a column, or several."""
-    if isinstance(inputs, str):
-        return inputs
-    several = isinstance(inputs, Sequence) and all(isinstance(name, str) for name in inputs)
-    if not several or not inputs or len(set(inputs)) < len(inputs):
-        raise SpecError(f"{place} must be a column or a list of different columns, got inputs={shown(inputs)}", place)
-    return tuple(inputs)
-
-
-def _ended(name: Any) -> Any:
-    """The name of the column with test examples, or names."""
-    return f"{name}{TEST}" if isinstance(name, str) else type(name)(f"{one}{TEST}" for one in name)
 
 
 def _classes(table: Table, given: int | None, path: str) -> int:

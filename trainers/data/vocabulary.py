@@ -58,7 +58,7 @@ def _codes(parts: Sequence[NDArray[Any]], place: str) -> list[NDArray[np.uint32]
             length = int(np.count_nonzero(part[short[0]]))
             raise SpecError(
                 f"{place} must hold strings of one length, got one of {width} characters and one of {length} in row "
-                f"{short[0]}: pad them",
+                f"{short[0]}: pad them, or give words, for bags of words",
                 place,
             )
     return codes

@@ -25,12 +25,13 @@ class Evaluation:
 
     def __init__(self, kind: ClassTargets, reports: Collection[str]) -> None:
         self._kind = kind
+        self._always = [name for name in KINDS[kind.name].measures if name in kind.measures]
         self._reports = [report for report in reports if report in REPORTS and measure_of(report) in kind.measures]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the measures need."""
-        names = (*KINDS[self._kind.name].measures, *map(measure_of, self._reports))
+        names = (*self._always, *map(measure_of, self._reports))
         return tuple(dict.fromkeys(column for name in names for column in self._kind.measures[name].columns))
 
     def metrics(
@@ -51,11 +52,11 @@ class Evaluation:
         measures, everything, clients = self._kind.measures, Everything(), ByClient(offsets, sizes)
         asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
         metrics = {}
-        for name in (*KINDS[self._kind.name].measures, *asked):
+        for name in (*self._always, *asked):
             metrics[f"test_{name}"] = measures[name].of(columns, everything)[:, 0]
         for whose, own in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
             some = {name: values[:, torch.as_tensor(own, device=values.device)] for name, values in columns.items()}
-            for name in KINDS[self._kind.name].measures:
+            for name in self._always:
                 metrics[f"test_{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
         for report in filter(is_per_client, self._reports):
             name = measure_of(report)

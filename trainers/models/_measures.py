@@ -105,9 +105,9 @@ def ratio_of(top: str, bottom: str) -> Measure:
     return Measure((top, bottom), of)
 
 
-def perplexity() -> Measure:
-    """The exponential of the mean loss."""
-    return Measure(("loss",), lambda columns, groups: groups.means(columns["loss"]).exp())
+def perplexity(loss: Measure) -> Measure:
+    """The exponential of a loss."""
+    return Measure(loss.columns, lambda columns, groups: loss.of(columns, groups).exp())
 
 
 def bits_per_byte(bytes_per_token: float) -> Measure:

@@ -16,7 +16,7 @@ from torch import Tensor
 from trainers.engine.memory import owned
 from trainers.models._losses import CrossEntropy, HalfSquares, KindLoss, SigmoidCrossEntropy
 from trainers.models._measures import Measure, auc, bits_per_byte, macro_f1, mean_of, perplexity, ratio_of
-from trainers.problem import Examples, Problem
+from trainers.problem import PADDING, Examples, Problem
 from trainers.target_kinds import Kind
 
 _NARROW = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))
@@ -170,20 +170,26 @@ class TokenTargets(ClassTargets):
         outputs: size of the vocabulary.
         positions: targets of an example.
         bytes_per_token: of the test examples' targets.
+        first_word: smallest token that accuracy counts, of sentences, which may end before the last position; 0 counts
+            all, and there are no ends.
     """
 
     positions: int = 1
     bytes_per_token: float = 1.0
+    first_word: int = 0
     name: ClassVar[Kind] = "tokens"
     axes = ("positions", "tokens")
 
     @property
     def measures(self) -> Mapping[str, Measure]:
-        """bits_per_byte is what vocabularies have in common."""
+        """bits_per_byte is what vocabularies have in common; unknown words of sentences have no bytes."""
+        if self.first_word:
+            loss, accuracy = ratio_of("summed_loss", "tokens"), ratio_of("right_words", "words")
+            return {"loss": loss, "accuracy": accuracy, "perplexity": perplexity(loss)}
         return {
             "loss": mean_of("loss"),
             "accuracy": mean_of("right"),
-            "perplexity": perplexity(),
+            "perplexity": perplexity(mean_of("loss")),
             "bits_per_byte": bits_per_byte(self.bytes_per_token),
         }
 
@@ -198,23 +204,39 @@ class TokenTargets(ClassTargets):
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
         """Nats a token."""
+        if self.first_word:
+            return self._summed(scores, wanted) / (wanted != PADDING).sum(1)
         each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
         return each.view(wanted.shape).mean(1)
 
+    def _summed(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none", ignore_index=PADDING)
+        return each.view(wanted.shape).sum(1)
+
     def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
-        """The loss, or "right", the share of correct tokens."""
-        if name == "loss":
-            return self.losses(scores, wanted)
-        if name != "right":
-            raise KeyError(name)
-        return (scores.argmax(2) == wanted).double().mean(1)
+        """The loss, or "right", the share of correct tokens; of sentences sums over their tokens or words."""
+        match name:
+            case "loss":
+                return self.losses(scores, wanted)
+            case "right":
+                return (scores.argmax(2) == wanted).double().mean(1)
+            case "summed_loss":
+                return self._summed(scores, wanted)
+            case "tokens":
+                return (wanted != PADDING).sum(1)
+            case "words":
+                return (wanted >= self.first_word).sum(1)
+            case "right_words":
+                return ((scores.argmax(2) == wanted) & (wanted >= self.first_word)).sum(1)
+        raise KeyError(name)
 
 
 def targets_of(problem: Problem, train: Examples) -> ClassTargets:
     """The targets of a problem.
 
     Args:
-        problem: the problem; in its model_settings, "bytes_per_token" is 1 by default, and "at" of tags their number.
+        problem: the problem; in its model_settings, "bytes_per_token" is 1 by default, "first_word" 0, and "at" of tags
+            their number.
         train: its examples.
     """
     if train.kind == "numbers":
@@ -224,7 +246,8 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
         return TagTargets(tags, min(int(problem.model_settings.get("at", tags)), tags))
     if train.kind == "tokens":
         bytes_per_token = float(problem.model_settings.get("bytes_per_token", 1.0))
-        return TokenTargets(_classes(problem, train), train.targets.shape[1], bytes_per_token)
+        first_word = int(problem.model_settings.get("first_word", 0))
+        return TokenTargets(_classes(problem, train), train.targets.shape[1], bytes_per_token, first_word)
     return ClassTargets(_classes(problem, train))
 
 

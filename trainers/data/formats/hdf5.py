@@ -7,7 +7,7 @@ bytes with the channels last get them first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from trainers.data.columns import Columns
 from trainers.data.damage import reading
 from trainers.data.extra import library
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.errors import SpecError
 from trainers.values import shown
 
 FOLDERS = True
@@ -45,7 +46,20 @@ class _Hdf5Columns:
 
     def array(self, name: str, place: str) -> NDArray[Any]:
         """A column."""
-        return self._arrays[name]
+        held = self._arrays[name]
+        if held.dtype.kind != "O":
+            return held
+        strings = held.reshape(-1).tolist()
+        longest, shortest = max(map(len, strings), default=0), min(map(len, strings), default=0)
+        if shortest < longest > LONGEST:
+            rule = f"must hold strings of one length, or of at most {LONGEST} characters"
+            raise SpecError(f"{place}: column {shown(name)} {rule}", place)
+        return held.astype(np.str_)
+
+    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+        """A column of strings; None for other columns."""
+        held = self._arrays[name]
+        return held.tolist() if held.dtype.kind == "O" and held.ndim == 1 else None
 
 
 def recognises(path: Path) -> bool:
@@ -145,11 +159,7 @@ def _dataset(group: Any, name: str) -> NDArray[Any]:
     if dataset.dtype.kind == "O":
         if dataset.size > _MOST * max(1, dataset.id.get_storage_size()):
             raise ValueError(f"{name} is damaged")
-        strings = [str(text) for text in dataset.asstr()[...].reshape(-1).tolist()]
-        longest, shortest = max(map(len, strings), default=0), min(map(len, strings), default=0)
-        if shortest < longest > LONGEST:
-            raise ValueError(f"{name} must hold strings of one length, or of at most {LONGEST} characters")
-        return np.array(strings, dtype=np.str_).reshape(dataset.shape)
+        return np.asarray(dataset.asstr()[...], dtype=np.object_)
     if dataset.size * dataset.dtype.itemsize > _MOST * max(1, dataset.id.get_storage_size()):
         raise ValueError(f"{name} is damaged: its shape {dataset.shape} needs more than the file holds")
     array = np.asarray(dataset[...])
