@@ -1,0 +1,140 @@
+"""What is printed, and docs/diloco.md: the text of page.md with tables made of outcomes, "not measured" without any."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.diloco.cells import PARAMETERS, Cell
+from benchmarks.diloco.outcomes import Outcomes, Setting
+from benchmarks.diloco.statements import STATEMENTS, Decided, decide
+from benchmarks.diloco.training import pieces
+from driftline.results.curves import Array
+from driftline.results.paired_tests import LEVEL, paired
+
+TEMPLATE = Path(__file__).with_name("page.md")
+NOT_MEASURED = "not measured"
+
+
+def planned(cells: Iterable[Cell]) -> list[Setting]:
+    """The settings of all configurations of these cells."""
+    return [Setting.of(cell, configuration) for cell in cells for configuration in cell.configurations()]
+
+
+def decided(cells: Sequence[Cell], outcomes: Outcomes) -> str:
+    """A table of every statement: its verdict, and the claims that decide it."""
+    settings = planned(cells)
+    rows = ["| statement | verdict | claim | mean (95 % interval) | p | of the claim |", "|---" * 6 + "|"]
+    for each in STATEMENTS:
+        decision = decide(each, outcomes, settings)
+        claims = [_claim(claim) for claim in decision.claims] or [[NOT_MEASURED] * 4]
+        verdict = f"**{decision.verdict}**, {decision.seeds} seeds" if decision.claims else NOT_MEASURED
+        for number, claim in enumerate(claims):
+            first = ["", ""] if number else [f"{each.name}: {each.text} ({each.source})", verdict]
+            rows.append(f"| {' | '.join([*first, *claim])} |")
+    return "\n".join(rows)
+
+
+def _claim(each: Decided) -> list[str]:
+    numbers = f"{each.test.mean:+.3g} ({each.low:.3g} to {each.high:.3g})"
+    seen = f"{each.test.detectable(LEVEL):.2g} is found with 80 %" if each.test.error else "all seeds are equal"
+    open_ = f"undecided; {seen}"
+    return [each.claim.text, numbers, f"{each.test.p:.2g}", open_ if each.verdict == "undecided" else each.verdict]
+
+
+def best_rates(cells: Sequence[Cell], outcomes: Outcomes) -> str:
+    """A table of the best outer rate of each cell and number of local steps."""
+    rows = [
+        "| parameters | workers | tokens | local steps | best outer rate | at an end of the grid |",
+        "|---" * 6 + "|",
+    ]
+    for cell in cells:
+        if cell.label != "diloco" or cell.part == "batches":
+            continue
+        own = [Setting.of(cell, configuration) for configuration in cell.configurations()]
+        for steps in sorted({setting.local_steps for setting in own}):
+            used = outcomes.whole([setting for setting in own if setting.local_steps == steps])
+            ends = f"{used.at_edge('delta_lr'):.0%} of seeds" if used.seeds > 1 else NOT_MEASURED
+            rate = _geometric(used.best("delta_lr")) if used.seeds > 1 else NOT_MEASURED
+            facts = f"{PARAMETERS[cell.width]:,}", cell.workers, f"{cell.tokens:,}", steps
+            rows.append(f"| {' | '.join(map(str, facts))} | {rate} | {ends} |")
+    return "\n".join(rows)
+
+
+def least_losses(cells: Sequence[Cell], outcomes: Outcomes) -> str:
+    """A table of the loss of each cell, its rates chosen on the seed of the search."""
+    rows = ["| cell | local steps | loss, nats a token | rates | seeds | diverged |", "|---" * 6 + "|"]
+    for cell in cells:
+        own = [Setting.of(cell, configuration) for configuration in cell.configurations()]
+        for steps in sorted({setting.local_steps for setting in own}):
+            used = outcomes.whole([setting for setting in own if setting.local_steps == steps])
+            number = used.seeds
+            loss = _interval(np.exp(used.least()), ".4g") if number > 1 else NOT_MEASURED
+            diverged = f"{used.diverged()} of {number * len(used.runs)}" if number else NOT_MEASURED
+            best = used.best_setting() if number else None
+            rates = NOT_MEASURED if best is None else f"{best.client_lr:g}, {best.delta_lr:g}"
+            rows.append(f"| `{cell.name}` | {steps} | {loss} | {rates} | {number or NOT_MEASURED} | {diverged} |")
+    return "\n".join(rows)
+
+
+def _geometric(octaves: Array) -> str:
+    test = paired(octaves.tolist())
+    assert test is not None
+    low, high = test.interval(LEVEL)
+    return f"{2**test.mean:.2g} ({2**low:.2g} to {2**high:.2g})"
+
+
+def _interval(values: Array, form: str) -> str:
+    test = paired(values.tolist())
+    assert test is not None
+    low, high = test.interval(LEVEL)
+    return f"{test.mean:{form}} ({low:{form}} to {high:{form}})"
+
+
+def minutes(cells: Sequence[Cell], folder: Path, estimates: dict[str, float], processes: int) -> str:
+    """A table of the minutes that each part takes with so many processes: estimated, and measured where it is done."""
+    rows = ["| `--only` | pieces | runs | estimated, min | measured, min |", "|---" * 5 + "|"]
+    names = list(dict.fromkeys(_group(cell) for cell in cells))
+    total = [0.0, 0.0]
+    for name in names:
+        own = [cell for cell in cells if _group(cell) == name]
+        parts = pieces(own)
+        runs = sum(len(cell.configurations()) * len(cell.seeds) for cell in own)
+        guess = sum(estimates.get(cell.name, np.nan) for cell in own) / 60 / processes
+        clocks = [piece.clock(folder) for piece in parts if piece.table(folder).exists()]
+        took = sum(json.loads(clock.read_text())["seconds"] for clock in clocks) / 60 / processes
+        total = [total[0] + guess, total[1] + took]
+        measured = f"{took:.0f}" if len(clocks) == len(parts) else f"{len(clocks)} of {len(parts)} pieces"
+        rows.append(f"| `{name}` | {len(parts)} | {runs} | {_whole(guess)} | {measured if clocks else NOT_MEASURED} |")
+    rows.append(
+        f"| all | {len(pieces(cells))} | | {_whole(total[0])} | {f'{total[1]:.0f}' if total[1] else NOT_MEASURED} |"
+    )
+    return "\n".join(rows)
+
+
+def _whole(number: float) -> str:
+    return NOT_MEASURED if np.isnan(number) else f"{number:.0f}"
+
+
+def _group(cell: Cell) -> str:
+    """What runs in less than an hour: a part, or of the sizes the smallest, or another width with so many workers."""
+    if cell.part != "sizes":
+        return cell.part
+    return f"sizes-{cell.width}" + (f"-m{cell.workers}" if cell.width > min(PARAMETERS) else "")
+
+
+def page(cells: Sequence[Cell], outcomes: Outcomes, times: str) -> str:
+    """The text of docs/diloco.md."""
+    text = TEMPLATE.read_text(encoding="utf-8")
+    tables = {
+        "decided": decided(cells, outcomes),
+        "rates": best_rates(cells, outcomes),
+        "losses": least_losses(cells, outcomes),
+        "times": times,
+    }
+    for name, table in tables.items():
+        text = text.replace(f"{{{{{name}}}}}", table)
+    return text
