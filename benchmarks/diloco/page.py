@@ -1,4 +1,4 @@
-"""What is printed, and docs/diloco.md: the text of page.md with tables made of outcomes, "not measured" without any."""
+"""What is printed, and docs/diloco.md: the text of page.md with tables made of outcomes, "not run" without any."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from benchmarks.diloco.cells import PARAMETERS, Cell
 from benchmarks.diloco.outcomes import Outcomes, Setting
-from benchmarks.diloco.statements import STATEMENTS, Decided, decide
+from benchmarks.diloco.statements import STATEMENTS, Decided, Statement, decide
 from benchmarks.diloco.training import pieces
 from driftline.results.curves import Array
 from driftline.results.paired_tests import LEVEL, paired
 
 TEMPLATE = Path(__file__).with_name("page.md")
-NOT_MEASURED = "not measured"
+NOT_RUN = "not run"
 
 
 def planned(cells: Iterable[Cell]) -> list[Setting]:
@@ -30,12 +30,21 @@ def decided(cells: Sequence[Cell], outcomes: Outcomes) -> str:
     rows = ["| statement | verdict | claim | mean (95 % interval) | p | of the claim |", "|---" * 6 + "|"]
     for each in STATEMENTS:
         decision = decide(each, outcomes, settings)
-        claims = [_claim(claim) for claim in decision.claims] or [[NOT_MEASURED] * 4]
-        verdict = f"**{decision.verdict}**, {decision.seeds} seeds" if decision.claims else NOT_MEASURED
+        claims = [_claim(claim) for claim in decision.claims] or [[f"`--only {_words(cells, each)}`", *[NOT_RUN] * 3]]
+        verdict = f"**{decision.verdict}**, {decision.seeds} seeds" if decision.claims else NOT_RUN
         for number, claim in enumerate(claims):
             first = ["", ""] if number else [f"{each.name}: {each.text} ({each.source})", verdict]
             rows.append(f"| {' | '.join([*first, *claim])} |")
     return "\n".join(rows)
+
+
+def _words(cells: Sequence[Cell], statement: Statement) -> str:
+    """What --only takes to run all that a statement needs."""
+    workers: dict[str, set[int]] = {}
+    for cell in cells:
+        if statement.needed(planned([cell])):
+            workers.setdefault(f"{cell.part}-{cell.width}", set()).add(cell.workers)
+    return " ".join(name + (f"-m{min(found)}-" if len(found) == 1 else "") for name, found in workers.items())
 
 
 def _claim(each: Decided) -> list[str]:
@@ -57,8 +66,8 @@ def best_rates(cells: Sequence[Cell], outcomes: Outcomes) -> str:
         own = [Setting.of(cell, configuration) for configuration in cell.configurations()]
         for steps in sorted({setting.local_steps for setting in own}):
             used = outcomes.whole([setting for setting in own if setting.local_steps == steps])
-            ends = f"{used.at_edge('delta_lr'):.0%} of seeds" if used.seeds > 1 else NOT_MEASURED
-            rate = _geometric(used.best("delta_lr")) if used.seeds > 1 else NOT_MEASURED
+            ends = f"{used.at_edge('delta_lr'):.0%} of seeds" if used.seeds > 1 else NOT_RUN
+            rate = _geometric(used.best("delta_lr")) if used.seeds > 1 else NOT_RUN
             facts = f"{PARAMETERS[cell.width]:,}", cell.workers, f"{cell.tokens:,}", steps
             rows.append(f"| {' | '.join(map(str, facts))} | {rate} | {ends} |")
     return "\n".join(rows)
@@ -72,11 +81,11 @@ def least_losses(cells: Sequence[Cell], outcomes: Outcomes) -> str:
         for steps in sorted({setting.local_steps for setting in own}):
             used = outcomes.whole([setting for setting in own if setting.local_steps == steps])
             number = used.seeds
-            loss = _interval(np.exp(used.least()), ".4g") if number > 1 else NOT_MEASURED
-            diverged = f"{used.diverged()} of {number * len(used.runs)}" if number else NOT_MEASURED
+            loss = _interval(np.exp(used.least()), ".4g") if number > 1 else NOT_RUN
+            diverged = f"{used.diverged()} of {number * len(used.runs)}" if number else NOT_RUN
             best = used.best_setting() if number else None
-            rates = NOT_MEASURED if best is None else f"{best.client_lr:g}, {best.delta_lr:g}"
-            rows.append(f"| `{cell.name}` | {steps} | {loss} | {rates} | {number or NOT_MEASURED} | {diverged} |")
+            rates = NOT_RUN if best is None else f"{best.client_lr:g}, {best.delta_lr:g}"
+            rows.append(f"| `{cell.name}` | {steps} | {loss} | {rates} | {number or NOT_RUN} | {diverged} |")
     return "\n".join(rows)
 
 
@@ -108,15 +117,13 @@ def minutes(cells: Sequence[Cell], folder: Path, estimates: dict[str, float], pr
         took = sum(json.loads(clock.read_text())["seconds"] for clock in clocks) / 60 / processes
         total = [total[0] + guess, total[1] + took]
         measured = f"{took:.0f}" if len(clocks) == len(parts) else f"{len(clocks)} of {len(parts)} pieces"
-        rows.append(f"| `{name}` | {len(parts)} | {runs} | {_whole(guess)} | {measured if clocks else NOT_MEASURED} |")
-    rows.append(
-        f"| all | {len(pieces(cells))} | | {_whole(total[0])} | {f'{total[1]:.0f}' if total[1] else NOT_MEASURED} |"
-    )
+        rows.append(f"| `{name}` | {len(parts)} | {runs} | {_whole(guess)} | {measured if clocks else NOT_RUN} |")
+    rows.append(f"| all | {len(pieces(cells))} | | {_whole(total[0])} | {f'{total[1]:.0f}' if total[1] else NOT_RUN} |")
     return "\n".join(rows)
 
 
 def _whole(number: float) -> str:
-    return NOT_MEASURED if np.isnan(number) else f"{number:.0f}"
+    return "not estimated" if np.isnan(number) else f"{number:.0f}"
 
 
 def _group(cell: Cell) -> str:

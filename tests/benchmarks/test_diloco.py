@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.diloco.cells import PARAMETERS, STUDY, Cell, cells
 from benchmarks.diloco.outcomes import Outcomes, Setting, slope
-from benchmarks.diloco.page import NOT_MEASURED, TEMPLATE, page, planned
+from benchmarks.diloco.page import NOT_RUN, TEMPLATE, page, planned
 from benchmarks.diloco.statements import SAME, STATEMENTS, Claim, Statement, decide, judge
 from driftline.results.curves import TrialCurve
 from driftline.results.recorded_table import recorded_trial
@@ -229,11 +229,12 @@ def test_the_page_has_the_text_of_its_command() -> None:
         assert part in written
 
 
-def test_a_page_without_outcomes_says_that_nothing_was_measured() -> None:
+def test_a_page_without_outcomes_says_what_to_run() -> None:
     found, settings = plan()
     text = page(found, Outcomes({}), "no times")
     assert "{{" not in text
     for statement in STATEMENTS:
-        assert f"| {statement.name}: {statement.text} ({statement.source}) | {NOT_MEASURED} |" in text
+        assert f"| {statement.name}: {statement.text} ({statement.source}) | {NOT_RUN} | `--only " in text
+    assert "| `--only sizes-36-m1- batches-36-m1-` |" in text  # S1
     measured = page(found, HOLDS.outcomes(settings), "no times")
-    assert NOT_MEASURED not in measured.split("## How it is made")[0].split("## Statements")[1]
+    assert NOT_RUN not in measured.split("## How it is made")[0].split("## Statements")[1]

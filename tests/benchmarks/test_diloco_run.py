@@ -27,12 +27,12 @@ def test_all_cells_run_in_two_parts_and_every_statement_gets_numbers(tmp_path: P
     first = command(*smoke, "--only", "steps", "batches-36-m1")
     began = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
     assert 0 < len(began) < len(everything)
-    assert "not measured" in first
+    assert "not run" in first
 
     printed = command(*smoke, "--page", page)
     assert all(piece.table(out).exists() for piece in everything)
     assert {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet") if path.name in began} == began
-    assert "not measured" not in printed
+    assert "not run" not in printed
     assert all(f"| {statement.name}: " in printed for statement in STATEMENTS)
     assert "**undecided**, 2 seeds" in printed
 
