@@ -69,6 +69,7 @@ class Method(Configured, Protocol):
             `space: theory` derives rates from it, and has none for None.
         ONE_UPLOAD: a client returns one model-sized tensor a round, so that it may be quantised (`upload`); what the
             client keeps of it is what the server receives.
+        PARTIAL_WORK: its clients may take different parts of their local steps (`stragglers`), all in `cohort.local`.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
         INACTIVE: where its hyperparameters change nothing, a literal. One for client_lr holds where nothing else uses
@@ -83,6 +84,7 @@ class Method(Configured, Protocol):
     CLIENTS_PER_ROUND: int | None = None
     PSEUDO_GRADIENT: Literal["sum", "last"] | None = None
     ONE_UPLOAD: bool = False
+    PARTIAL_WORK: bool = False
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
     INACTIVE: Inactive = MappingProxyType({})
     round_gradients: RoundGradients | Callable[[Mapping[str, Any]], RoundGradients] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ def setting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[st
         own = dict(methods[label].get("settings", {}))
         weighting = own.pop("weighting", None)
         if own:
-            said = " and ".join(f"{name} {value}" for name, value in own.items())
+            said = " and ".join(f"{name} {_words(value)}" for name, value in own.items())
             notes.append(f"{label} has {said} (its own).")
         if weighting:
             notes.append(
@@ -42,3 +43,15 @@ def setting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[st
                 "all metrics have the study's weighting."
             )
     return notes
+
+
+def _words(value: Any) -> str:
+    """A setting in a sentence.
+
+    Examples:
+        >>> _words(20), _words({"share": 0.5, "kept": True})
+        ('20', '(share 0.5, kept true)')
+    """
+    if not isinstance(value, Mapping):
+        return str(value)
+    return f"({', '.join(f'{key} {json.dumps(part)}' for key, part in value.items())})"

@@ -21,9 +21,9 @@ LEAST_SEARCHES = 12
 def nothing_random(study: Study) -> bool:
     """Whether all trials of a configuration are certain to be equal, whatever their seed.
 
-    All clients take part with all their examples, gradients are exact, models start from the same parameters, and
-    evaluations measure all held-out clients. False where the study's document alone does not tell, as of plug-ins from
-    installed packages.
+    All clients take part with all their work and examples, gradients are exact, models start from the same parameters,
+    and evaluations measure all held-out clients. False where the study's document alone does not tell, as of plug-ins
+    from installed packages.
     """
     if study.program is not None:
         return False
@@ -31,6 +31,7 @@ def nothing_random(study: Study) -> bool:
     fixed = models().constant(model_of(task), "FIXED_START")
     sizes = [size for entry in study.methods for name in SIZES for size in study.sizes_of(entry, name)]
     whole = all(size is None for size in sizes)
+    whole = whole and all(study.settings_of(entry).stragglers is None for entry in study.methods)
     whole = whole and study.evaluation is None and not task.get("gradient_noise")
     return bool(fixed and whole and tasks().built_in(task["name"]) and not any(map(_draws, study.methods)))
 

@@ -185,7 +185,8 @@ def _entry_path(study: Study, path: str, index: int) -> str:
     """The study's key for a place in a trial document of an entry: under the entry if the setting is its own."""
     if path in study.methods[index].sizes:
         return f"methods[{index}].space.{path}"
-    own = path in (*OWN, "rounds") and path != "weighting" and getattr(study.methods[index], path) is not None
+    key = path.partition(".")[0]
+    own = key in (*OWN, "rounds") and key != "weighting" and getattr(study.methods[index], key) is not None
     return f"methods[{index}].{path}" if own else _study_path(path, index)
 
 

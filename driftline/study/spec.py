@@ -181,6 +181,7 @@ class Study(TrialSettings):
             drop_last: bool | None = None,
             weighting: str | None = None,
             upload: str | None = None,
+            stragglers: Mapping[str, Any] | None = None,
             dtype: str | None = None,
             eval_every: int | str | None = None,
             loss_data: str | None = None,

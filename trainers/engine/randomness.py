@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     CENTRAL = 7
     HELD_OUT = 8
     CLASSES = 9
+    STRAGGLERS = 10
 
 
 def key(seed: int, round_index: int, purpose: Purpose) -> int:
@@ -95,6 +96,27 @@ def cohort(
     if len(chosen) > clients_per_round:  # equal words: the first ones
         chosen = np.sort(chosen[np.argsort(words[chosen], kind="stable")[:clients_per_round]])
     return chosen
+
+
+def stragglers(
+    seed: int, round_index: int, clients: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """The clients of a cohort that take a part of their work, and how much.
+
+    Args:
+        seed: seed of the trial.
+        round_index: from 0.
+        clients: (M,) client ids.
+        count: number of stragglers, those of the clients with the smallest random bits.
+
+    Returns:
+        ((M,) whether a client straggles, (M,) uniform number in [0, 1) of each client).
+    """
+    base = key(seed, round_index, Purpose.STRAGGLERS)
+    words = hashed(base, clients[:, None], np.arange(2, dtype=np.int64))
+    straggles = np.zeros(len(clients), bool)
+    straggles[np.lexsort((clients, words[:, 0]))[:count]] = True
+    return straggles, _uniform(words[:, 1])
 
 
 def with_replacement(

@@ -28,6 +28,7 @@ from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 ONE_UPLOAD = True
+PARTIAL_WORK = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},
     "delta_lr": {"float": [0.25, 4.0], "log": True},

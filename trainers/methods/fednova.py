@@ -42,6 +42,7 @@ __all__ = ["sums_of_ones"]
 
 ROLES = {"client": "linear"}
 ONE_UPLOAD = True
+PARTIAL_WORK = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},

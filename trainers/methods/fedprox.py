@@ -24,6 +24,7 @@ from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 ONE_UPLOAD = True
+PARTIAL_WORK = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},

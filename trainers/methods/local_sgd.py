@@ -26,6 +26,7 @@ from trainers.hyperparameters import tunable, withdrawn
 
 ROLES = {"client": "any"}
 ONE_UPLOAD = True
+PARTIAL_WORK = True
 TIED = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},

@@ -52,6 +52,7 @@ INACTIVE = {
     "displacement_source": ({"variates": "stored", "variate_update": "path"},),
 }
 PSEUDO_GRADIENT = "sum"
+PARTIAL_WORK = True
 
 
 @dataclass(frozen=True)

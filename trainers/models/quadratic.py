@@ -19,7 +19,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
 from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, replicas
 from trainers.problem import Problem, Quadratics
-from trainers.trial.passes import PassEnd
+from trainers.trial.passes import PassEnd, part_of
 
 __all__ = ["Quadratic"]
 
@@ -129,22 +129,31 @@ class _Source:
             "constants": model.constants,
         }
 
-    def round(self, round_index: int, clients: NDArray[np.int64]) -> _Round:
-        """The batches of one round."""
-        if len(clients) == self.model.clients:
+    def round(self, round_index: int, clients: NDArray[np.int64], work: NDArray[np.float64] | None = None) -> _Round:
+        """The batches of one round; `work` (M,) is the share of its steps that each client takes, None all of them."""
+        if work is not None:
+            order = np.lexsort((clients, -work))
+            clients, work = clients[order], work[order]
+        if len(clients) == self.model.clients and work is None:
             return _Round(self, round_index, clients, self._all)
         rows = torch.as_tensor(clients, device=self.model.hessians.device)
-        return _Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()})
+        return _Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()}, work)
 
 
 class _Round:
     """Batches of one cohort in one round."""
 
     def __init__(
-        self, source: _Source, round_index: int, clients: NDArray[np.int64], data: Mapping[str, Tensor]
+        self,
+        source: _Source,
+        round_index: int,
+        clients: NDArray[np.int64],
+        data: Mapping[str, Tensor],
+        work: NDArray[np.float64] | None = None,
     ) -> None:
         self.source = source
         self.clients = clients
+        self.work = work
         self.always_full = source.deviation == 0
         self.round_index = round_index
         self.data = data
@@ -160,7 +169,8 @@ class _Round:
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps; without countable examples a pass is one step."""
-        return np.full(len(self.clients), local_epochs, np.int64)
+        planned = np.full(len(self.clients), local_epochs, np.int64)
+        return planned if self.work is None else part_of(self.work, planned)
 
     @property
     def full_gradients(self) -> NDArray[np.int64]:

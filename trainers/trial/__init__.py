@@ -8,6 +8,7 @@
     server_units                 what a server optimizer steps along, and the unit of its settings
     mixed_values                 rules between the hyperparameters of mixed methods
     adaptation, held_out_sample  how held-out clients adapt; on how many of them a model is evaluated
+    stragglers                   clients that take a part of their local steps, or are dropped
     model_reports                which tasks can have reports on test examples
     client_weighting             how clients are weighted: the default, which is the task's
     evaluation_rounds            the rounds after which a trial is evaluated

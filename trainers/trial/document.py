@@ -30,12 +30,13 @@ from trainers.problem import Task, TaskSettings
 from trainers.registry import methods, models, reports, tasks
 from trainers.spelling import hint
 from trainers.target_kinds import REPORTS
-from trainers.trial import adaptation, client_weighting, held_out_sample, model_reports, sizes
+from trainers.trial import adaptation, client_weighting, held_out_sample, model_reports, sizes, stragglers
 from trainers.trial.adaptation import Adaptation
 from trainers.trial.held_out_sample import HeldOutSample
 from trainers.trial.members import Parts, canonical_parts, parse_parts
 from trainers.trial.parts import Part
 from trainers.trial.roles import ROLES
+from trainers.trial.stragglers import Stragglers
 from trainers.trial.warnings import warnings
 from trainers.values import number, shown
 
@@ -63,6 +64,7 @@ class TrialKeys:
     upload: str | None = tunable(
         None, choices=("int8", "int4"), doc="quantises what clients return; null sends numbers as they are"
     )
+    stragglers: Any = tunable(None, kind="any")
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
     dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
@@ -97,6 +99,7 @@ class TrialSpec:
         weighting: "uniform" or "examples", which all metrics and reports follow.
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
         upload: how what clients return is quantised (engine/rounds/quantised.py); None sends numbers as they are.
+        stragglers: the clients that take a part of their local steps, or are dropped; None is none.
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
@@ -125,6 +128,7 @@ class TrialSpec:
     weighting: str
     training_weighting: str
     upload: str | None
+    stragglers: Stragglers | None
     rounds: int
     seed: int
     dtype: str
@@ -204,6 +208,7 @@ def parse(document: Any) -> TrialSpec:
     values["dtype"] = values["dtype"] or module.DTYPE
     values["monitored_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     values["loss_data"] = values["loss_data"] or "batches"
+    values["stragglers"] = stragglers.parse(values["stragglers"], method, values["clients_per_round"] or task.clients)
     _check_together(values, method, optimizers, schedule, task, module)
     _check_batching(values, method, task)
     sizes.check(values, method, task)
@@ -246,7 +251,7 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
 def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
     """Whether a document leaves this out, to mean what it has."""
     match key:
-        case "evaluation" | "drop_last" | "upload":
+        case "evaluation" | "drop_last" | "upload" | "stragglers":
             return not values[key]
         case "training_weighting":
             return bool(values["training_weighting"] == values["weighting"])
@@ -257,7 +262,7 @@ def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
 
 def _plain(value: Any) -> Any:
     """A checked value as plain JSON types."""
-    if isinstance(value, Adaptation | HeldOutSample):
+    if isinstance(value, Adaptation | HeldOutSample | Stragglers):
         return value.to_json()
     return list(value) if isinstance(value, tuple) else value
 

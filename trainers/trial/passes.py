@@ -19,6 +19,16 @@ PassEnd = Literal["joined", "kept", "dropped"]
 batch of their own, or are dropped (but not if they are the whole pass)."""
 
 
+def part_of(work: NDArray[np.float64], steps: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """The steps that clients take of those that are planned: the share `work` of them, rounded up, and at least 1.
+
+    Examples:
+        >>> part_of(np.array([1.0, 0.5, 0.0]), 5).tolist()
+        [5, 3, 1]
+    """
+    return np.maximum(np.ceil(work * steps), 1).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class Passes:
     """The mini-batches of some clients.

@@ -7,7 +7,7 @@ all clients times the size of a cohort.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -66,11 +66,23 @@ def spend(spec: TrialSpec, unit: str, member: int = 0) -> Spend:
         problem = f"task must be a task of tokens for a budget of tokens, got {spec.task_name}: take {known}"
         raise UncountedSpend(problem, "task")
     counted, values = spec.method.module.round_gradients, spec.method.member(member)
+    if spec.stragglers is not None:
+        raise UncountedSpend(f"stragglers must be left out with a budget of {unit}: give budget.rounds", "stragglers")
     if counted is None:
         raise UncountedSpend(
             f"method.name must be a method that defines round_gradients for a budget of {unit}, got {spec.method.name}",
             "method.name",
         )
+    return _spend(spec, values, counted, unit)
+
+
+def _spend(
+    spec: TrialSpec,
+    values: Mapping[str, Any],
+    counted: RoundGradients | Callable[[Mapping[str, Any]], RoundGradients],
+    unit: str,
+) -> Spend:
+    """What a trial without stragglers spends."""
     counted = counted if isinstance(counted, RoundGradients) else counted(values)
     first = RoundGradients(batches=counted.once)
     each, once = (_of_cohort(spec, values, part, unit) for part in (counted, first))
@@ -80,13 +92,15 @@ def spend(spec: TrialSpec, unit: str, member: int = 0) -> Spend:
 def round_examples(spec: TrialSpec, member: int) -> float:
     """Examples in the client gradients of a round, in the mean; of plain local steps where the method does not say.
 
+    Stragglers count as all others.
+
     Args:
         spec: one trial or several.
         member: index of the trial.
     """
-    values = spec.method.member(member)
-    if spec.method.module.round_gradients is not None:
-        return float(spend(spec, "examples", member).each)
+    counted, values = spec.method.module.round_gradients, spec.method.member(member)
+    if counted is not None:
+        return float(_spend(spec, values, counted, "examples").each)
     steps = RoundGradients(per_step=1) if "local_steps" in values else RoundGradients(batches=1)
     return float(_of_cohort(spec, values, steps, "examples"))
 

@@ -85,6 +85,7 @@ class Chosen:
     """Batches of a round in which every client takes the named parts of its data, one a step; full data besides."""
 
     always_full = False
+    work = None
 
     def __init__(self, model, parts):
         self.model, self.parts = model, parts

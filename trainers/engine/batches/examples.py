@@ -1,6 +1,7 @@
 """Batches of clients' examples. The data of all clients lie on the device once; batches are gathered by index.
 
-Clients of a cohort are sorted by number of examples, largest first. Mini-batches form one group; one that holds fewer
+Clients of a cohort are sorted by number of examples, largest first; where some take a part of their steps only
+(trainers/trial/stragglers.py), by number of steps. Mini-batches form one group; one that holds fewer
 examples than others of its step is padded with its own last example, of weight 0. Full batches differ in size:
 neighbouring clients form a few groups, within which smaller batches are padded too. Dynamic programming chooses the
 groups that minimize the examples to compute.
@@ -19,8 +20,8 @@ from torch import Tensor
 from trainers.engine.batches.class_batches import ClassBatches
 from trainers.engine.batches.mini_batches import Gather, MiniBatches, Vary, cuts, step_words
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches
-from trainers.trial.passes import PassEnd, Passes
+from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches, first_clients
+from trainers.trial.passes import PassEnd, Passes, part_of
 
 _KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
 
@@ -69,10 +70,24 @@ class ExampleSource:
         self.like = like
         self._full: tuple[bytes, Batch] | None = None
 
-    def round(self, round_index: int, clients: NDArray[np.int64]) -> ExampleRound:
-        """The batches of one round (from 0) for a cohort, given in any order."""
-        order = np.lexsort((clients, -self.sizes[clients]))
-        return ExampleRound(self, round_index, clients[order])
+    def round(
+        self, round_index: int, clients: NDArray[np.int64], work: NDArray[np.float64] | None = None
+    ) -> ExampleRound:
+        """The batches of one round (from 0) for a cohort, given in any order.
+
+        Args:
+            round_index: from 0.
+            clients: (M,) client ids.
+            work: (M,) share of its steps that each client takes; None is all of them.
+        """
+        sizes = self.sizes[clients]
+        if work is None:
+            return ExampleRound(self, round_index, clients[np.lexsort((clients, -sizes))])
+        planned = work
+        if self.end != "joined":
+            planned = work * Passes(sizes, self.batch_size or int(sizes.max()), self.end).steps
+        order = np.lexsort((clients, -sizes, -planned))
+        return ExampleRound(self, round_index, clients[order], work[order])
 
     def full(self, clients: NDArray[np.int64]) -> Batch:
         """All data of a cohort; cached while the cohort stays the same."""
@@ -83,10 +98,10 @@ class ExampleSource:
 
     def _gather_full(self, clients: NDArray[np.int64]) -> Batch:
         sizes, offsets = self.sizes[clients], self.offsets[clients]
-        edges = cuts(sizes.tolist())
+        edges = cuts(np.maximum.accumulate(sizes[::-1])[::-1].tolist())
         groups = []
         for start, stop in pairwise(edges):
-            place = np.arange(sizes[start])
+            place = np.arange(sizes[start:stop].max())
             inside = place < sizes[start:stop, None]
             rows = offsets[start:stop, None] + np.where(inside, place, 0)
             weights = owned(inside / sizes[start:stop, None], self.like)
@@ -101,20 +116,28 @@ class ExampleRound:
     Args:
         source: source of the trial.
         round_index: from 0.
-        clients: (M,) client ids, sorted by number of examples, largest first.
+        clients: (M,) client ids, sorted by number of steps, then of examples, largest first.
+        work: (M,) share of its steps that each client takes; None is all of them.
     """
 
-    def __init__(self, source: ExampleSource, round_index: int, clients: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        source: ExampleSource,
+        round_index: int,
+        clients: NDArray[np.int64],
+        work: NDArray[np.float64] | None = None,
+    ) -> None:
         self.source = source
         self.round_index = round_index
         self.clients = clients
+        self.work = work
         sizes, batch_size = source.sizes[clients], source.batch_size
-        largest = int(sizes[0])
+        largest = int(sizes.max())
         whole = batch_size is None or (source.shuffles and largest <= batch_size)
         repeats = batch_size is not None and not source.shuffles
         self._passes = Passes(sizes, batch_size or largest, source.end, repeats)
         self._drawn = None if whole else MiniBatches(source, round_index, clients, self._passes)
-        self.always_full = whole and source.vary is None
+        self.always_full = whole and source.vary is None and work is None
         self._distinct: dict[int, DistinctExamples] = {}
 
     def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
@@ -123,8 +146,10 @@ class ExampleRound:
             self._drawn.prepare(local_steps, limits)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps of `local_epochs` passes of each client over its own data."""
-        return local_epochs * self._passes.steps
+        """(M,) steps of `local_epochs` passes of each client over its own data, or of its part of them."""
+        if self.work is None:
+            return local_epochs * self._passes.steps
+        return part_of(self.work * self._passes.steps, local_epochs)  # in the order of the clients, for any passes
 
     @property
     def full_gradients(self) -> NDArray[np.int64]:
@@ -144,7 +169,8 @@ class ExampleRound:
         """The batches of one step (from 0) for the first `clients` clients."""
         if self._drawn is not None:
             return self._drawn.batch(step, clients)
-        return self.full() if self.source.vary is None else self._varied(step)
+        batch = self.full() if self.source.vary is None else self._varied(step)
+        return batch if clients == len(self.clients) else first_clients(batch, clients)
 
     def full(self) -> Batch:
         """All data of every client."""
@@ -162,7 +188,7 @@ class ExampleRound:
         """All data of every client, randomized for one step."""
         assert self.source.vary is not None
         full = self.full()
-        words = step_words(self.source, self.round_index, self.clients, np.array([step]), int(self._passes.sizes[0]))
+        words = step_words(self.source, self.round_index, self.clients, np.array([step]), int(self._passes.sizes.max()))
         groups = []
         for group in full:
             examples = next(iter(group.data.values())).shape[1]
@@ -180,7 +206,7 @@ class Remembered:
 
     def __init__(self, batches: RoundBatches) -> None:
         self.batches = batches
-        self.clients = batches.clients
+        self.clients, self.work = batches.clients, batches.work
         self.always_full = batches.always_full
         self._kept: dict[tuple[int, int], Batch] = {}
         self._room = _KEPT_BYTES

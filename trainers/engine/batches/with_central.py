@@ -32,6 +32,7 @@ class JoinedRound:
         self._batches = batches
         self._central = central
         self.clients: NDArray[np.int64] = batches.clients
+        self.work = batches.work
         self.always_full = batches.always_full and central.always_full
 
     def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:

@@ -115,32 +115,37 @@ def _run(
     trials, clients = params.shape[0], len(batches.clients)
     if trials > 1 and gradients.separate and observe is None:
         return _one_by_one(gradients, batches, params, work, alive)
-    planned, client_steps = work.plan.counts(batches)
+    planned, limits = work.plan.planned(batches), work.plan.limits(batches)
+    if limits is not None:
+        planned = np.minimum(planned, limits.max(-1))
     member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
+    apart = limits is not None and limits.ndim == 2  # a client may stop in one trial and go on in another
+    client_steps = limits.max(0) if limits is not None and apart else limits
     batches.prepare(longest, client_steps)
 
-    frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total)
+    frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total, apart)
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
-    weigh = WeightedSums(work.plan.gradient_weights, member_steps, frame.totals)
+    own_steps = np.minimum(member_steps[:, None], limits) if limits is not None and apart else None
+    weigh = WeightedSums(work.plan.gradient_weights, member_steps, frame.totals, own_steps)
     lasting = frame.memory if isinstance(frame, Stepped) and work.optimizer_memory is not None else {}
-    ends = WeightedSums(None, member_steps, list(lasting.values()))
+    ends = WeightedSums(None, member_steps, list(lasting.values()), own_steps)
     first_loss = params.new_empty((0, clients))
-    busy = [clients] * longest
+    busy = [clients] * (longest + 1)
     if client_steps is not None:
-        busy = np.searchsorted(-client_steps, -np.arange(longest)).tolist()
+        busy = np.searchsorted(-client_steps, -np.arange(longest + 1)).tolist()
     if isinstance(frame, Descent) and gradients.client_by_client:
-        first_loss = frame.take_steps(busy)
+        first_loss = frame.take_steps(busy[:longest])
     else:
         for step in range(longest):
             loss = frame.add_(step, widths[step], busy[step], want_loss=step == 0)
             if loss is not None:
                 first_loss = loss
-            weigh.after(step, widths[step + 1])
-            ends.after(step, widths[step + 1])
+            weigh.after(step, widths[step + 1], busy[step + 1])
+            ends.after(step, widths[step + 1], busy[step + 1])
     steps = np.repeat(member_steps, clients).reshape(trials, clients)
-    if client_steps is not None:
-        steps = np.minimum(steps, client_steps)
+    if limits is not None:
+        steps = np.minimum(steps, limits)
     if len(first_loss) < trials:  # those without a step have no loss
         first_loss = pad(first_loss, (0, 0, 0, trials - len(first_loss)), value=float("nan"))
     sums = weigh.result()
@@ -169,8 +174,12 @@ def _frame(
     work: LocalWork,
     longest: int,
     total: Tensor | None,
+    apart: bool,
 ) -> Frame:
-    """The oracle's own frame if it has one for this work, else replicas of the model."""
+    """The oracle's own frame if it has one for this work, else replicas of the model.
+
+    `apart` is for clients that stop at other steps in other trials: their sums are to lie apart.
+    """
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
     plan = work.plan
@@ -179,7 +188,7 @@ def _frame(
     motion = Motion(start, plan.client_lr, pull, shift, moving, longest, rate, plan.relative_rates)
     if work.gradient_scale is not None or _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
-    frame = gradients.frame(batches, motion)
+    frame = None if apart else gradients.frame(batches, motion)
     if frame is None and motion.rate is not None and gradients.descends:
         return Descent(gradients, batches, motion, total)
     return Replicas(gradients, batches, motion, total) if frame is None else frame

@@ -47,7 +47,7 @@ def run_meta_gradients(
     """
     if work.plan.local_steps is None:
         raise ValueError("local_steps must be given, got none")
-    given, _ = work.plan.counts(batches)
+    given = work.plan.planned(batches)
     trials, clients = len(given), len(batches.clients)
     if oracle.separate and trials > 1:
         shared, back, loss = Remembered(batches), replicas(params, trials, clients, params.shape[-1]), []

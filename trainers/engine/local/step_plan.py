@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.oracles.oracle import RoundBatches
+from trainers.trial.passes import part_of
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class StepPlan:
         """The largest rate of a single trial's steps."""
         return float(self.client_lr) * (1.0 if self.relative_rates is None else float(self.relative_rates.max()))
 
-    def counts(self, batches: RoundBatches) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """((T,) largest number of steps of each trial, (M,) limits of the clients or None).
+    def planned(self, batches: RoundBatches) -> NDArray[np.int64]:
+        """(T,) number of steps of each trial; with local_epochs, of the client that takes most.
 
         Args:
             batches: batches of the round.
@@ -73,13 +74,36 @@ class StepPlan:
         if self.local_epochs is not None:
             if self.local_steps is not None or self.gradient_weights is not None:
                 raise ValueError("local_epochs must be the only one of local_steps, gradient_weights and local_epochs")
-            limits = batches.epoch_steps(self.local_epochs)
-            return np.full(len(self.client_lr), limits.max()), limits
+            return np.full(len(self.client_lr), batches.epoch_steps(self.local_epochs).max())
         if self.gradient_weights is not None:
-            return last_step(self.gradient_weights), None
+            return last_step(self.gradient_weights)
         if self.local_steps is None:
             raise ValueError("one of local_steps, gradient_weights and local_epochs must be given, got none")
-        return self.local_steps.cpu().numpy().reshape(-1), None
+        return self.local_steps.cpu().numpy().reshape(-1)
+
+    def limits(self, batches: RoundBatches) -> NDArray[np.int64] | None:
+        """Most steps of each client, largest first: (M,) of all trials, or (T, M); None if all clients take all steps.
+
+        Args:
+            batches: batches of the round.
+
+        Raises:
+            ValueError: clients take a part of the work, and gradients have weights by step.
+        """
+        if self.local_epochs is not None:
+            return batches.epoch_steps(self.local_epochs)
+        if batches.work is None:
+            return None
+        if self.gradient_weights is not None:
+            raise ValueError("gradient_weights must be left out where clients take a part of the steps")
+        limits = part_of(batches.work, self.planned(batches)[:, None])
+        return limits[0] if len(limits) == 1 else limits
+
+    def steps(self, batches: RoundBatches) -> NDArray[np.int64]:
+        """(T, M) steps that each client takes."""
+        planned, limits = self.planned(batches)[:, None], self.limits(batches)
+        shape = len(planned), len(batches.clients)
+        return np.broadcast_to(planned if limits is None else np.minimum(planned, limits), shape)
 
     def relative(self, step: int, like: Tensor) -> Tensor | float:
         """(T, 1, 1) rate of a step (from 0), divided by client_lr, with the type and device of `like`."""

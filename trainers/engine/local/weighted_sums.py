@@ -7,6 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+_Row = tuple[int, int, int | None]
+"""A trial, and the first and one past the last of its clients; None is all that follow."""
+
 
 class WeightedSums:
     """Collects weighted sums of gradients from their running sums.
@@ -15,15 +18,28 @@ class WeightedSums:
         gradient_weights: (T, K); None is all ones.
         member_steps: (T,) steps of each trial.
         totals: the running sums that the loop updates, (T, clients, numbers) each.
+        own_steps: (T, clients) steps of each client, largest first, where they differ between trials; needs weights 1.
     """
 
-    def __init__(self, gradient_weights: Tensor | None, member_steps: NDArray[np.int64], totals: list[Tensor]) -> None:
+    def __init__(
+        self,
+        gradient_weights: Tensor | None,
+        member_steps: NDArray[np.int64],
+        totals: list[Tensor],
+        own_steps: NDArray[np.int64] | None = None,
+    ) -> None:
         self.totals = totals
         self.sums: list[Tensor] | None = None
-        self.ends: dict[int, list[int]] = {}  # last step -> trials
-        self.finished: dict[int, list[Tensor]] = {}  # trial -> its sums, if the loop goes on to overwrite its row
+        self.ends: dict[int, list[_Row]] = {}  # last step -> trials
+        self.finished: dict[_Row, list[Tensor]] = {}  # sums that the loop goes on to overwrite
         for row, count in enumerate(member_steps.tolist()):
-            self.ends.setdefault(count - 1, []).append(row)
+            if own_steps is None:
+                self.ends.setdefault(count - 1, []).append((row, 0, None))
+                continue
+            counts, firsts = np.unique(-own_steps[row], return_index=True)
+            edges = [*firsts.tolist(), None]
+            for own, first, last in zip((-counts).tolist(), edges, edges[1:], strict=False):
+                self.ends.setdefault(own - 1, []).append((row, first, last))
         if gradient_weights is None:
             return
         theta = gradient_weights.to(device="cpu", dtype=torch.float64).numpy()
@@ -38,23 +54,29 @@ class WeightedSums:
         ]
         self.sums = [torch.zeros_like(total) for total in totals]
 
-    def after(self, step: int, next_width: int) -> None:
-        """Records the running sums after a step, before the loop overwrites the rows of finished trials."""
+    def after(self, step: int, next_width: int, next_busy: int) -> None:
+        """Records the running sums after a step, before the next overwrites those of finished trials and clients.
+
+        Args:
+            step: from 0.
+            next_width: number of the first trials that take part in the next step.
+            next_busy: number of the first clients that do.
+        """
         if self.sums is not None:
             low, high = self.spans[step]
             if high:
                 for held, total in zip(self.sums, self.totals, strict=True):
                     held[low:high].addcmul_(total[low:high], self.factors[low:high, step])
             return
-        for row in self.ends.get(step, ()):
-            if row < next_width:
-                self.finished[row] = [total[row].clone() for total in self.totals]
+        for row, first, last in self.ends.get(step, ()):
+            if row < next_width and first < next_busy:
+                self.finished[row, first, last] = [total[row, first:last].clone() for total in self.totals]
 
     def result(self) -> list[Tensor]:
         """The weighted sums, shaped like the running sums."""
         if self.sums is not None:
             return self.sums
-        for row, answers in self.finished.items():
+        for (row, first, last), answers in self.finished.items():
             for total, held in zip(self.totals, answers, strict=True):
-                total[row] = held
+                total[row, first:last] = held
         return self.totals

@@ -87,6 +87,19 @@ class DistinctExamples:
         return tuple(Group(stop - len(rows), stop, self.gather(rows)) for stop, rows in pairs)
 
 
+def first_clients(batch: Batch, clients: int) -> Batch:
+    """The batches of the first `clients` clients."""
+    parts = []
+    for group in batch:
+        if group.start >= clients:
+            break
+        some = slice(clients - group.start)
+        data = {name: held[some] for name, held in group.data.items()}
+        weights = None if group.weights is None else group.weights[some]
+        parts.append(group if group.stop <= clients else Group(group.start, clients, data, weights))
+    return tuple(parts)
+
+
 Between = Callable[[slice], None] | None
 """What to do for some clients between computing their gradients and using them."""
 
@@ -204,14 +217,17 @@ class StepBatches(Protocol):
 
 
 class RoundBatches(StepBatches, Protocol):
-    """The batches of one cohort in one round. Clients are sorted by number of examples, largest first.
+    """The batches of one cohort in one round. Clients are sorted by number of steps, then of examples, largest first.
 
     Attributes:
         clients: (M,) client ids, in the order of batches and replicas.
+        work: (M,) share of its local steps that each client takes, largest first where all have the same number of
+            steps; None if all clients take all steps.
         always_full: whether every step uses all data of every client.
     """
 
     clients: NDArray[np.int64]
+    work: NDArray[np.float64] | None
     always_full: bool
 
     def prepare(self, local_steps: int, limits: NDArray[np.int64] | None = None) -> None:
@@ -219,12 +235,12 @@ class RoundBatches(StepBatches, Protocol):
 
         Args:
             local_steps: number of steps.
-            limits: (M,) most steps of each client, from `epoch_steps`; None is no limit.
+            limits: (M,) most steps of each client, largest first; None is no limit.
         """
         ...
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps that each client needs for `local_epochs` passes over its own data, largest first."""
+        """(M,) steps that each client takes in its part of `local_epochs` passes over its own data, largest first."""
         ...
 
     @property
@@ -253,8 +269,16 @@ class RoundBatches(StepBatches, Protocol):
 class Source(Protocol):
     """The batches of a whole trial."""
 
-    def round(self, round_index: int, clients: NDArray[np.int64]) -> RoundBatches:
-        """The batches of one round (from 0) for a cohort, given in any order."""
+    def round(
+        self, round_index: int, clients: NDArray[np.int64], work: NDArray[np.float64] | None = None
+    ) -> RoundBatches:
+        """The batches of one round for a cohort, given in any order.
+
+        Args:
+            round_index: from 0.
+            clients: (M,) client ids.
+            work: (M,) share of its local steps that each client takes; None is all of them.
+        """
         ...
 
 

@@ -111,7 +111,7 @@ class Lane:
         hyper = self._hyper()[-1]
         if not self._rates_steps or not isinstance(hyper, LocalSteps):
             return None
-        steps, _ = hyper.step_plan.counts(draw.batches)
+        steps = hyper.step_plan.planned(draw.batches)
         schedule = self._setting.spec.schedule.module
         return schedule.relative_rates(self._schedule, self.now.schedule, torch.as_tensor(steps))
 

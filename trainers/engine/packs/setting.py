@@ -110,11 +110,24 @@ class PackSetting:
     def draw(self, round_index: int) -> Draw:
         """The clients of a round (from 0)."""
         clients = randomness.cohort(self.spec.seed, round_index, self.model.clients, self.clients_per_round)
-        batches = self.source.round(round_index, clients)
+        batches, dropped = self._batches(round_index, clients)
         weights, share = self.training.of(batches.clients)
         measured = weights if self.measured is self.training else self.measured.of(batches.clients)[0]
         several = self.plan.separate and self.spec.members > 1
-        return Draw(Remembered(batches) if several else batches, weights, share, measured)
+        return Draw(Remembered(batches) if several else batches, weights, share, measured, dropped)
+
+    def _batches(self, round_index: int, clients: NDArray[np.int64]) -> tuple[RoundBatches, RoundBatches | None]:
+        """The batches of the clients that a round keeps, and those of the clients that it drops, if any."""
+        stragglers = self.spec.stragglers
+        if stragglers is None:
+            return self.source.round(round_index, clients), None
+        count, (low, high) = stragglers.count(len(clients)), stragglers.work
+        straggles, uniform = randomness.stragglers(self.spec.seed, round_index, clients, count)
+        work = np.where(straggles, low + (high - low) * uniform, 1.0)
+        if stragglers.kept:
+            return self.source.round(round_index, clients, work), None
+        kept, dropped = clients[~straggles], clients[straggles]
+        return self.source.round(round_index, kept), self.source.round(round_index, dropped, work[straggles])
 
     def evaluate(self, params: Tensor, number: int) -> dict[str, Tensor]:
         """Metrics (T,) of broadcast models (T, 1, P), on the round's sample of held-out clients if the trial has one.

@@ -110,7 +110,7 @@ class Cohort:
         done = self._work(self._oracle, self._batches, params, work)
         if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
-        self._count(self._sent(params) + len(down), up, done.steps, work.gradients_per_step)
+        self._count(self._sent(params) + len(down), up, done.steps, work.gradients_per_step, plan=work.plan)
         return self._uploaded(done)
 
     def meta_gradients(self, params: Tensor, work: LocalWork, unbiased: bool = False) -> Local:
@@ -361,8 +361,9 @@ class Cohort:
         each: int = 1,
         examples: NDArray[np.int64] | None = None,
         taking: NDArray[np.bool_] | None = None,
+        plan: StepPlan | None = None,
     ) -> None:
-        """Counts an exchange.
+        """Counts an exchange. Clients that the round drops receive and compute, and send nothing.
 
         Args:
             down: models that every client receives.
@@ -371,11 +372,20 @@ class Cohort:
             each: gradients that count for each of them, on the same batch.
             examples: (T, M) examples of the gradients; None is those of the round's first batches.
             taking: (T,) trials that take part; None is all that are alive.
+            plan: of local steps, in which dropped clients take their part.
         """
+        dropped = self._context.draw.dropped
         among = self._alive if taking is None else self._alive & taking
         numbers, width, quantiser = self._context.parameters, self._weights.element_size(), self._context.quantiser
         upload = numbers * width if quantiser is None else quantiser.bytes_of(numbers, width)
         self.counters.add("exchanges", 1, among)
-        self.counters.add("bytes_down", down * numbers * width * self.clients, among)
+        receiving = self.clients + (0 if dropped is None else len(dropped.clients))
+        self.counters.add("bytes_down", down * numbers * width * receiving, among)
         self.counters.add("bytes_up", up * upload * self.clients, among)
-        self._evaluated(each * steps, each * self._batches.examples(steps) if examples is None else examples, among)
+        examples = each * self._batches.examples(steps) if examples is None else examples
+        gradients = each * steps
+        if dropped is not None and plan is not None:
+            lost = plan.steps(dropped)
+            gradients = np.concatenate([gradients, each * lost], 1)
+            examples = np.concatenate([examples, each * dropped.examples(lost)], 1)
+        self._evaluated(gradients, examples, among)

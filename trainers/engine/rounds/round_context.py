@@ -26,12 +26,15 @@ class Draw:
         share: the cohort's share of these weights of all clients; 1 if all take part.
         measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor unless the trial
             trains with others.
+        dropped: batches of the clients that the round drops, which take a part of their steps for nothing; None drops
+            no client.
     """
 
     batches: RoundBatches
     weights: Tensor
     share: float
     measured: Tensor
+    dropped: RoundBatches | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,197 @@
+"""Stragglers: plain loops in float64, every method, packs and checkpoints, counters, entries, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from driftline.errors import InvalidSpec
+from driftline.results.own_settings import own_settings, setting_notes
+from driftline.study.chance import nothing_random
+from driftline.study.spec import Study
+from driftline.study.trial_document import trial_document
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.errors import SpecError
+from trainers.registry import methods
+from trainers.trial.document import parse
+from trainers.trial.spend import UncountedSpend, spend
+
+from .methods.trials import document
+from .test_passes import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, data, lines, trial  # noqa: F401
+
+ABLE = sorted(name for name in methods() if methods().constant(name, "PARTIAL_WORK"))
+LOW, HIGH = 0.2, 0.9
+
+
+def shares(seed, round_index, clients, count):
+    """(client -> share of the work, stragglers) as the page of studies defines them."""
+    words = randomness.hashed(
+        randomness.key(seed, round_index, randomness.Purpose.STRAGGLERS), np.array(clients)[:, None], np.arange(2)
+    )
+    slow = {clients[place] for place in np.argsort(words[:, 0])[:count]}
+    uniform = (words[:, 1] >> 11).astype(float) * 2.0**-53
+    return {
+        client: LOW + (HIGH - LOW) * u if client in slow else 1.0 for client, u in zip(clients, uniform, strict=True)
+    }, slow
+
+
+def taken(batches, work, passes):
+    """The first batches of a client that takes this part of its work."""
+    return batches[: max(1, math.ceil(passes * (work * (len(batches) // passes))))]
+
+
+@pytest.mark.parametrize("work", ["passes", "steps", "full"])
+@pytest.mark.parametrize(
+    "name", ["fedavg", "fedavg dropped", "fedprox", "fednova", "fednova dropped", "scaffold stored"]
+)
+def test_stragglers_train_as_in_a_plain_loop(name, work, data):  # noqa: F811
+    kept = not name.endswith("dropped")
+    settings, loop = LOOPS[name.removesuffix(" dropped")]
+    steps = {"local_epochs": 3} if work == "passes" else {"local_steps": 5}
+    size = None if work == "full" else 8
+    method = {"name": name.split()[0], **settings, **steps}
+    found = lines(
+        trial(data, method=method, batch_size=size, stragglers={"share": 0.5, "work": [LOW, HIGH], "kept": kept})
+    )
+    plainly = {"epochs": 3} if work == "passes" else {"steps": 5}
+    plain, w, memory = Plain(data, 3, size or max(SIZES), **plainly), np.zeros((CLASSES, INPUTS + 1)), {}
+    gradients = examples = slowest = 0
+    for number in range(ROUNDS):
+        work_of, slow = shares(3, number, list(range(len(SIZES))), 3)
+        own = [taken(plain.batches(number, c), work_of[c], 3 if work == "passes" else 1) for c in range(len(SIZES))]
+        assert any(len(held) < len(plain.batches(number, c)) for c, held in enumerate(own))
+        counting = [held for c, held in enumerate(own) if kept or c not in slow]
+        w = w - RATE * loop(plain, w, memory, counting)
+        np.testing.assert_allclose(found[number + 1]["params"], w.ravel(), rtol=0, atol=1e-10)
+        gradients += sum(map(len, own))
+        used = [sum(map(len, held)) for held in own]
+        examples, slowest = examples + sum(used), slowest + max(used)
+        line = found[number + 1]
+        assert (line["client_gradients"], line["examples"], line["slowest_examples"]) == (gradients, examples, slowest)
+    usual = lines(trial(data, method=method, batch_size=size))[-1]
+    assert found[-1]["bytes_down"] == usual["bytes_down"]
+    assert found[-1]["bytes_up"] == usual["bytes_up"] * (1 if kept else 0.5)
+
+
+@pytest.mark.parametrize("method", methods())
+def test_every_method_takes_stragglers_or_says_why_not(method):
+    given = document(method, rounds=2, stragglers={"share": 0.5, "kept": True})
+    if method in ABLE:
+        Pack.from_spec(parse(given)).advance()
+        return
+    with pytest.raises(SpecError, match=f"stragglers must be left out for {method}, .*given for {', '.join(ABLE)}$"):
+        parse(given)
+
+
+def digits(members, kept=True, **changes):
+    method = {"name": "fedavg", "local_steps": 3, **changes.pop("method", {})}
+    return {
+        "task": {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, **changes.pop("task", {})},
+        "method": method,
+        "members": members,
+        "clients_per_round": 6,
+        "batch_size": 10,
+        "rounds": 6,
+        "seed": 4,
+        "dtype": "float64",
+        "report": ["params", "drift"],
+        "stragglers": {"share": 0.6, "kept": kept},
+        **changes,
+    }
+
+
+MEMBERS = [
+    {"client_lr": 0.2, "server_lr": 0.1},
+    {"client_lr": 0.05, "server_lr": 0.3, "local_steps": 9},
+    {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 5},
+]
+PACKS = {
+    "mlp": {"task": {"model": {"name": "mlp", "hidden": [6]}}},
+    "softmax": {},
+    "dropped": {"kept": False},
+    "full batches": {"batch_size": None},
+    "kept adam": {"client": {"name": "adam", "state": "keep"}},
+    "cosine steps": {"schedule": {"name": "cosine"}},
+    "scaffold": {"method": {"name": "scaffold", "variates": "stored"}},
+    "own module": {"task": {"model": {"name": "mlp", "hidden": [6], "dropout": 0.2}}, "batching": "with_replacement"},
+}
+DROP = {"wall_seconds", "member"}
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_trial_is_the_same_alone_packed_and_restored(name):
+    spec = parse(digits(MEMBERS, **PACKS[name]))
+    pack = Pack.from_spec(spec)
+    first = pack.advance(3)
+    packed = first + Pack.restore(spec, pack.to_bytes()).advance()
+    assert [line | {"wall_seconds": 0} for line in packed] == [
+        line | {"wall_seconds": 0} for line in Pack.from_spec(spec).advance()
+    ]
+    for number, member in enumerate(MEMBERS):
+        alone = Pack.from_spec(parse(digits([member], **PACKS[name]))).advance()
+        own = [line for line in packed if line["member"] == number]
+        for line, other in zip(own, alone, strict=True):
+            for key in line.keys() - DROP:
+                np.testing.assert_allclose(np.array(line[key], float), np.array(other[key], float), rtol=0, atol=1e-10)
+
+
+def test_who_straggles_depends_on_seed_round_and_client_alone():
+    spec = parse(digits([{}], method={"client_lr": 0.1, "server_lr": 0.1}))
+    draws = [Pack.from_spec(spec)._setting.draw(number).batches for number in range(3)]
+    for number, batches in enumerate(draws):
+        work = dict(zip(batches.clients.tolist(), batches.work, strict=True))
+        _, slow = shares(4, number, sorted(work), 4)
+        assert {client for client, share in work.items() if share < 1} == slow
+    assert len({tuple(sorted(zip(b.clients.tolist(), b.work.tolist(), strict=True))) for b in draws}) == 3
+
+
+WRONG = {
+    "half": ({"stragglers": 0.5}, 'stragglers must be like {"share": 0.5, "kept": true}, got stragglers=0.5'),
+    "unkept": ({"stragglers": {"share": 0.5}}, "stragglers.kept must be given"),
+    "too few": ({"stragglers": {"share": 0.01, "kept": True}}, "stragglers.share must be at least 0.0833, for one of"),
+    "all": ({"stragglers": {"share": 1, "kept": False}}, "stragglers.share must be less with kept=false: all 6"),
+    "order": ({"stragglers": {"share": 1, "kept": True, "work": [1, 0.5]}}, "stragglers.work must be two shares"),
+    "one": ({"stragglers": {"share": 1, "kept": True, "work": [0.5]}}, "stragglers.work must be two shares"),
+    "above": ({"stragglers": {"share": 1, "kept": True, "work": [0.5, 2]}}, "stragglers.work.1 must be in [0, 1]"),
+    "uploads": (
+        {"stragglers": {"share": 0.5, "kept": False}, "method": {"name": "scaffold"}},
+        "stragglers.kept must be true for scaffold",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_is_refused_in_a_line(name):
+    changes, message = WRONG[name]
+    with pytest.raises(SpecError) as error:
+        parse(digits(MEMBERS[:1], **changes))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_an_entry_may_have_stragglers_for_itself():
+    method = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 4}}
+    slow = {"share": 0.5, "kept": False}
+    study = {
+        "name": "slow",
+        "task": {"name": "quadratic", "problem": "random", "clients": 4, "dimension": 3},
+        "methods": [{"label": "fast", **method}, {"label": "slow", **method, "stragglers": slow}],
+        "budget": {"trials_per_method": 1, "rounds": 5},
+    }
+    read = Study.model_validate(study)
+    read.check()
+    assert [trial_document(read, label, [{}], 0).get("stragglers") for label in ("fast", "slow")] == [None, slow]
+    assert not nothing_random(read)
+    assert nothing_random(Study.model_validate({**study, "methods": study["methods"][:1]}))
+    assert setting_notes({"slow": {"settings": own_settings(read)["slow"]}}) == [
+        "slow has stragglers (share 0.5, kept false) (its own)."
+    ]
+    study["methods"][1]["stragglers"] = {"share": 2, "kept": False}
+    with pytest.raises(InvalidSpec, match=r"^methods\[1\]\.stragglers\.share: must be in \(0, 1\], got"):
+        Study.model_validate(study).check()
+
+
+def test_a_budget_of_examples_is_refused_because_parts_of_work_are_drawn():
+    with pytest.raises(UncountedSpend, match="stragglers must be left out with a budget of examples: give budget"):
+        spend(parse(digits(MEMBERS[:1])), "examples")
