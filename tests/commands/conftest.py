@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from driftline.client.environment import environment
 from driftline.study.spec import Study
+from service.api.check_process import check_processes
 from service.cli.main import app
 from service.driver.ray.worker import Worker
 from service.driver.search.search import Search
@@ -114,6 +115,8 @@ def service(
 
     kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
     monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
+    # One process checks the studies of all these services: each would load torch anew.
+    monkeypatch.setattr(compose, "check_processes", lambda roots, hidden: check_processes(roots))
     home = tmp_path / "home"
     given = {"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none", **getattr(request, "param", {})}
     made = Service(read_service(given), host="127.0.0.1", port=0)

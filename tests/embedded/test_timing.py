@@ -43,8 +43,9 @@ def measured(*speeds: PackSpeed, slowdown: float = 1.0) -> Timings:
     return Timings([2.0], [1.5], [replace(speed, slowdown=slowdown) for speed in (first, *speeds[1:])])
 
 
-def test_each_label_is_timed() -> None:
-    found = estimate(digits(4), training_s=PLENTY_S)
+def test_each_label_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "PATIENCE", PLENTY_S)
+    found = estimate(digits(4), training_s=1.0)
     pattern = r"(fed.*): a round of one trial takes ([0-9.]+) ms in packs of 1"
     labels = [match for line in found.rests_on if (match := re.fullmatch(pattern, line))]
     assert [match[1] for match in labels] == ["fedavg", "fedprox"]
@@ -148,7 +149,8 @@ def test_packs_of_a_search_with_rungs_share_no_products() -> None:
         assert [kind.pack(first).plan.separate for kind in kinds] == separate
 
 
-def test_training_that_needs_too_much_memory_is_unknown() -> None:
+def test_training_that_needs_too_much_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "PROCESSES", 1)
     found = estimate(digits(1_000_000), training_s=PLENTY_S, most_bytes=2**28)
     assert found.seconds is None
     assert {line.partition(": ")[2] for line in found.rests_on if line.startswith("fed")} == {

@@ -45,31 +45,24 @@ def test_one_local_step_and_client_lr_zero_are_without_distortion(method):
     assert line["distance"] < 1e-10
 
 
-@pytest.mark.parametrize("client_lr", [0.0, 0.2, 0.5, 0.9, 1.1])
-def test_two_clients_move_with_client_lr(client_lr):
+def test_two_clients_move_with_client_lr_and_local_steps():
+    rates, steps = (0.0, 0.2, 0.5, 0.9, 1.1), (1, 2, 3, 10, 30)
+    members = [{"client_lr": rate, "server_lr": 0.3, "local_steps": 2} for rate in rates]
+    members += [{"client_lr": 0.5, "server_lr": 0.5, "local_steps": number} for number in steps]
     given = {
         "task": {"name": "quadratic", "problem": "two_clients"},
-        "method": {"name": "fedavg", "client_lr": client_lr, "server_lr": 0.3, "local_steps": 2},
+        "method": {"name": "fedavg", **members[0]},
+        "members": members,
         "rounds": 400,
         "eval_every": 400,
         "report": ["params"],
     }
-    line = train(given)[-1]
-    assert line["params"][0] == pytest.approx((4 - 3 * client_lr) / (6 - 5 * client_lr), abs=1e-10)
-    assert line["distance"] == pytest.approx(client_lr / (3 * (6 - 5 * client_lr)), abs=1e-10)
-
-
-@pytest.mark.parametrize("local_steps", [1, 2, 3, 10, 30])
-def test_two_clients_move_with_local_steps(local_steps):
-    given = {
-        "task": {"name": "quadratic", "problem": "two_clients"},
-        "method": {"name": "fedavg", "client_lr": 0.5, "server_lr": 0.5, "local_steps": local_steps},
-        "rounds": 200,
-        "eval_every": 200,
-        "report": ["params"],
-    }
-    wanted = (3 * 2**local_steps - 2) / (2 ** (local_steps + 2) - 2)
-    assert train(given)[-1]["params"][0] == pytest.approx(wanted, abs=1e-10)
+    lines = train(given)[-len(members) :]
+    wanted = [(4 - 3 * rate) / (6 - 5 * rate) for rate in rates]
+    wanted += [(3 * 2**number - 2) / (2 ** (number + 2) - 2) for number in steps]
+    assert [line["params"][0] for line in lines] == pytest.approx(wanted, abs=1e-10)
+    distances = [rate / (3 * (6 - 5 * rate)) for rate in rates]
+    assert [line["distance"] for line in lines[: len(rates)]] == pytest.approx(distances, abs=1e-10)
 
 
 def test_continuum_stops_at_its_surrogate_minimizer():

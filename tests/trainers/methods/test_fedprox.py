@@ -34,9 +34,9 @@ def test_the_worst_case_attains_the_theory(local_steps, prox):
         "task": task,
         "method": {**method, "server_lr": 2 / (low + high)},
         "init": [0.0, 1.0, 1.0],
-        "rounds": 400,
+        "rounds": 150,
         "report": ["params"],
-        "eval_every": 400,
+        "eval_every": 150,
     }
     lines = train(given)
     # Both hold exactly: twice the bound on the centers times (sqrt k0 - sqrt k) / (sqrt k0 + sqrt k), and the rate.

@@ -93,35 +93,6 @@ def test_trials_diverge_where_the_theory_says(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("steps", [1, 2, 5, 20])
-def test_fixed_points(steps, name):
-    """Parallel training ends at its closed form, beside the minimizer for several steps; the transfers end at it."""
-    client_lr = 0.2 / steps
-    best = wanted = np.linalg.solve(A + C, A @ P + C @ Q)
-    if name == "parallel_training":
-        eye = np.eye(4)
-        qa, qc = (eye - np.linalg.matrix_power(eye - client_lr * held, steps) for held in (A, C))
-        wanted = np.linalg.solve(qa + qc, qa @ P + qc @ Q)
-        assert (np.linalg.norm(wanted - best) > 1e-3) == (steps > 1)
-    rates = {"client_lr": client_lr, "delta_lr": 1.0, "local_steps": steps}
-    for merge in ({}, {"merge_by": "mean"}) if name == "two_way_transfer" else ({},):
-        end = round_map({"name": name, **rates, **merge}, CLIENTS, central=CENTRAL).after([5.0] * 4, 3000)[-1]
-        np.testing.assert_allclose(end, wanted, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize(("client_lr", "steps"), [(0.01, 2), (0.01, 5), (0.005, 10), (0.002, 20)])
-def test_the_bias_of_parallel_training_is_first_order(client_lr, steps):
-    """client_lr (K - 1) / 2 (A + C)^-1 (A - C) times the clients' gradient at the minimizer, to a few percent."""
-    best = np.linalg.solve(A + C, A @ P + C @ Q)
-    first = client_lr * (steps - 1) / 2 * np.linalg.solve(A + C, (A - C) @ A @ (best - P))
-    method = {"name": "parallel_training", "client_lr": client_lr, "delta_lr": 1.0, "local_steps": steps}
-    bias = round_map(method, CLIENTS, central=CENTRAL).fixed_point - best
-    assert np.linalg.norm(bias - first) < 0.03 * np.linalg.norm(bias)
-    if steps == 2:
-        assert np.linalg.norm(bias - first) < 0.01 * np.linalg.norm(bias)
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_the_floor_of_parallel_training_grows_with_the_dissimilarity(name):
     """The same curvatures, the minimizers farther apart: G grows, and so does the bias; the transfers have none."""
     biases = []
