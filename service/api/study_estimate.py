@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from driftline.study.pack_families import families, largest
 from driftline.wire.budgets import StudyEstimate
 from service.driver.search.actions import SearchPlan
 from service.driver.search.policy import packs
@@ -21,7 +22,8 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     stored = StoredSpec(spec)
     methods, budget, resources = stored.methods, stored.budget, stored.resources
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
-    plan = decided(budget, resources, stored.sampler, gpus, len(methods))
+    together = families(spec, budget)
+    plan = decided(budget, resources, stored.sampler, gpus, len(methods), largest(together))
     budgets = {label: stored.budget_of(label) for label in methods}
     rungs = {label: own.rung_amounts for label, own in budgets.items()}
     rounds, counted = None, "trials"
@@ -29,7 +31,7 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
         rounds, counted = sum(own.rounds_of_trials for own in budgets.values()), "trials and rounds"
     return StudyEstimate(
         trials=budget.trials * len(methods),
-        packs=packs(SearchPlan.of(tuple(methods), budget, plan, rungs=rungs)),
+        packs=packs(SearchPlan.of(tuple(methods), budget, plan, rungs=rungs, families=together)),
         rounds=rounds,
         rests_on=[
             f"{counted}: the budget, if no trial diverges; packs: as few as the study's plan allows",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from driftline.errors import InvalidSpec
+from driftline.study.pack_families import families, largest
 from driftline.study.rung_rounds import arriving_at
 from driftline.study.spec import Study
 from driftline.study.trial_rounds import usual_budget
@@ -150,8 +151,9 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
         workers: Number of workers.
     """
     budget, labels = study.budget, study.labels
-    decision = decided(budget, study.resources, study.sampler, labels=len(labels))
-    plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs)
+    together = families(study.to_json(), budget)
+    decision = decided(budget, study.resources, study.sampler, labels=len(labels), together=largest(together))
+    plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs, families=together)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)
     rests_on = ["trials and rounds: the budget, if no trial diverges"]

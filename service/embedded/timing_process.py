@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from driftline.study.pack_families import families, largest
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
 from driftline.wire.records import Phase
@@ -81,10 +82,12 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
         seed: Seed of the draws.
     """
     budget, entry = study.budget, study.entry(label)
-    plan = decided(budget, study.resources, study.sampler, labels=len(study.labels))
-    width = min(plan.width, budget.trials_per_method)
+    groups = families(study.to_json(), budget)
+    plan = decided(budget, study.resources, study.sampler, labels=len(study.labels), together=largest(groups))
+    together = next(len(family) for family in groups if label in family)
+    width = min(plan.width, budget.trials_per_method * together)
     if phase == "confirmation":
-        width = min(plan.confirmation_width, budget.confirmed_per_search)
+        width = min(plan.confirmation_width, budget.confirmed_per_search * together)
     if budget.branches > 1 and entry.branching:
         width = 1  # its packs compute their trials one by one, and how many rounds are shared is not known
     space, generator = entry.parameters(), np.random.default_rng(seed)

@@ -68,7 +68,7 @@ def test_trials_of_another_structure_get_another_pack() -> None:
     rows = searched("a", 4)
     rows[1] = replace(rows[1], structure="nesterov")
     plan = replace(PLAN, generation=4)
-    assert decide(plan, rows, {}, slots=3) == [LaunchPack(("a0", "a2")), LaunchPack(("a1",)), LaunchPack(("a3",))]
+    assert decide(plan, rows, {}, slots=3) == [LaunchPack(("a0", "a2")), LaunchPack(("a3",)), LaunchPack(("a1",))]
 
 
 def test_a_lost_pack_is_formed_again_whole_and_first() -> None:
@@ -176,6 +176,23 @@ def test_the_plan_of_a_new_study(
     late = whole.model_copy(update={"asking": "asynchronous"})
     waiting = decided(late, Resources(), sampler, gpus, labels)
     assert (waiting.generation, proposed_at_once(late, waiting)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("trials", "sampler", "gpus", "labels", "together", "expected"),
+    [
+        (16, "tpe", 0, 8, 8, (4, 16, 16)),
+        (16, "tpe", 0, 8, 4, (4, 8, 16)),
+        (16, "tpe", 1, 8, 4, (4, 16, 16)),
+        (16, "tpe", 0, 2, 2, (4, 4, 16)),
+        (16, "quasi_random", 0, 8, 8, (0, 16, 16)),
+    ],
+)
+def test_packs_of_several_labels_are_wider(
+    trials: int, sampler: str, gpus: float, labels: int, together: int, expected: tuple[int, int, int]
+) -> None:
+    plan = decided(budget(trials, seeds=3), Resources(), sampler, gpus, labels, together)
+    assert (plan.generation, plan.width, plan.confirmation_width) == expected
 
 
 def test_one_seed_is_confirmed_in_two_packs() -> None:
@@ -356,7 +373,8 @@ class Simulation:
                 assert not busy & set(trials), "a trial runs twice"
                 assert len(set(trials)) == len(trials)
                 assert len(self.running) < slots, "more packs than slots"
-                kinds = {(row.label, row.phase, row.seed, row.structure) for row in map(self.rows.__getitem__, trials)}
+                own = [self.rows[trial] for trial in trials]
+                kinds = {(plan.family_of[row.label], row.phase, row.seed, row.structure) for row in own}
                 assert len(kinds) == 1
                 if resume:
                     packs = {self.rows[trial].pack for trial in trials}
@@ -421,6 +439,7 @@ class Simulation:
     deadliness=st.sampled_from([0.0, 0.2, 0.6]),
     seed=st.integers(0, 10**6),
     rungs=st.booleans(),
+    family=st.integers(1, 3),
 )
 def test_every_study_comes_to_its_end_with_exact_numbers(
     labels: int,
@@ -434,10 +453,12 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     deadliness: float,
     seed: int,
     rungs: bool,
+    family: int,
 ) -> None:
-    stopping = {"rungs": RUNGS} if rungs and generation else {}
+    stopping = {"rungs": RUNGS} if rungs and generation and family == 1 else {}
     whole = budget(searches * trials, confirm=searches * confirm, seeds=seeds, searches=searches, **stopping)
     plan = SearchPlan(tuple("abc"[:labels]), whole, 7, searches * generation, width, width)
+    plan = replace(plan, families=(plan.labels[:family],))
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
     rows = list(simulation.rows.values())
@@ -465,14 +486,18 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     slots=st.integers(2, 8),
     seed=st.integers(0, 10**6),
     rule=st.sampled_from([None, *RULES]),
+    family=st.booleans(),
 )
-@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="halving")  # died after a report of a divergence
-@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="extrapolation")
+@example(
+    trials=2, width=3, generation=2, slots=2, seed=0, rule="halving", family=False
+)  # died after a report of a divergence
+@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="extrapolation", family=False)
 def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
-    trials: int, width: int, generation: int, slots: int, seed: int, rule: str | None
+    trials: int, width: int, generation: int, slots: int, seed: int, rule: str | None, family: bool
 ) -> None:
     whole = budget(trials, confirm=3, seeds=2, **({"rungs": {"at": RUNGS, "rule": rule}} if rule else {}))
-    plan = SearchPlan(("a", "b"), whole, 7, generation, width, width, RULES[whole.rung_rule]())
+    plan = SearchPlan(("a", "b", "c"), whole, 7, generation, width, width, RULES[whole.rung_rule]())
+    plan = replace(plan, families=(("a", "c"),) if family and rule is None else ())
     runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
     for simulation, workers in zip(runs, (1, slots), strict=True):
         simulation.run(workers)
@@ -506,6 +531,35 @@ def finished(label: str, count: int) -> list[Row]:
 
 
 MORE = budget(6, confirm=2, seeds=2)
+
+
+def test_labels_of_a_family_share_packs_of_a_generation_and_of_confirmation() -> None:
+    plan = replace(PLAN, budget=budget(4, confirm=2, seeds=1), families=(("a", "b"),), generation=2, width=4)
+    a, b = searched("a", 2), searched("b", 2)
+    assert decide(plan, a, {}, slots=2) == [Ask("b", 0, 2)], "waits for the whole family"
+    assert decide(plan, [*a, *b], {}, slots=2) == [LaunchPack(("a0", "b0", "a1", "b1"))]
+    running = {"p": ("a0", "b0", "a1", "b1")}
+    begun = [replace(row, state="RUNNING", pack="p") for row in (*a, *b)]
+    assert decide(plan, begun, running, slots=2) == [Ask("a", 2, 2)], "in turns"
+    alike = [replace(row, state="COMPLETE") for label in "ab" for row in searched(label, 4)]
+    repeats = [replace(row, state="WAITING", id=row.id.replace("c", "r")) for row in repeated("a", (0, 1), 1)]
+    assert decide(plan, [*alike[:4], *searched("b", 4), *repeats], {}, slots=1) == [LaunchPack(("b0", "b1"))]
+    repeats += [replace(row, state="WAITING", id=row.id.replace("c", "r")) for row in repeated("b", (0, 1), 1)]
+    shared = LaunchPack(("a.r0", "b.r0", "a.r1", "b.r1"))
+    assert decide(replace(plan, confirmation_width=4), [*alike, *repeats], {}, slots=9) == [shared]
+    assert packs(plan) == 2 + 2
+    assert packs(replace(plan, families=())) == 4 + 2
+
+
+def test_a_pack_is_formed_again_in_the_order_of_its_start() -> None:
+    steps = [1, 5, 10]
+    rows = [
+        replace(row, hyperparameters={"local_steps": own}) for row, own in zip(searched("a", 3), steps, strict=True)
+    ]
+    plan = SearchPlan(labels=("a",), budget=budget(3), width=3)
+    (first,) = decide(plan, rows, {}, slots=1)
+    (again,) = decide(plan, [replace(row, pack="p") for row in rows], {}, slots=1)
+    assert again == replace(first, resume=True) == LaunchPack(("a2", "a1", "a0"), resume=True)
 
 
 def test_more_settings_are_searched_before_anything_is_repeated_again() -> None:

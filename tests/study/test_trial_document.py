@@ -2,12 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import trainers
 from driftline.errors import InvalidSpec
 from driftline.results.own_settings import own_settings
 from driftline.sdk.frontier import Recommendation
+from driftline.study.pack_families import families
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
 from trainers.engine.packs.pack import Pack
@@ -333,3 +335,42 @@ def test_a_schedule_over_the_rounds_of_the_study_keeps_its_rates_where_fewer_are
     document = trial_document(longer, "fedavg", [{**setting, "schedule.rounds": 50}], seed=0)
     assert document["schedule"] == {"name": "cosine"}
     assert trainers.parse(document).schedule.values["rounds"] == (50,)
+
+
+def test_labels_of_a_family_have_documents_that_differ_in_their_members_alone():
+    space = {"client_lr": {"float": [0.01, 1.0], "log": True}, "server_lr": 1.0, "local_steps": {"choice": [1, 5]}}
+    entries = [
+        {"label": "a", "name": "fedavg", "space": space},
+        {"label": "b", "name": "fedavg", "space": space | {"local_steps": 2}, "start": [{"client_lr": 0.1}]},
+        {"label": "c", "name": "fedavg", "space": space, "schedule": {"name": "cosine", "space": {"warmup": 0.1}}},
+        {"label": "d", "name": "fedavg", "space": space, "schedule": {"name": "cosine", "space": {"warmup": 0.2}}},
+        {"label": "momentum", "name": "fedavg", "space": space, "server": {"name": "sgd", "space": {"momentum": 0.9}}},
+        {"label": "longer", "name": "fedavg", "space": space, "rounds": 30},
+        {"label": "weighted", "name": "fedavg", "space": space, "weighting": "uniform"},
+        {"label": "prox", "name": "fedprox", "space": space | {"prox": 0.1}},
+    ]
+    shared = {"name": "families", "task": {"name": "quadratic", "problem": "two_clients"}, "methods": entries}
+    objective = {"quality": "loss", "cost": "rounds"}
+    one = Study.from_json({**shared, "objective": objective, "budget": {"trials_per_method": 4, "rounds": 20}})
+    together = families(one.to_json(), one.budget)
+    assert [family for family in together if len(family) > 1] == [("a", "b"), ("c", "d")]
+    for family in together:
+        values = [
+            {
+                name: parameter.sample(np.random.default_rng(0))
+                for name, parameter in one.entry(own).parameters().items()
+            }
+            for own in family
+        ]
+        documents = [trial_document(one, own, [value], 0) for own, value in zip(family, values, strict=True)]
+        assert {str({**document, "members": []}) for document in documents} == {str({**documents[0], "members": []})}
+        assert trainers.parse(trial_document(one, family[0], values, 0)).members == len(family)
+    for change in ({"rungs": "auto"}, {"branches": 2}, {"asking": "asynchronous"}):
+        other = one.budget.model_copy(update=change)
+        assert all(len(family) == 1 for family in families(one.to_json(), other)), change
+
+
+def test_members_of_a_pack_leave_out_the_same_values():
+    one = Study.from_yaml(TEXT)
+    setting = {"client_lr": 0.5, "server_lr": 0.1, "local_steps": 1, "server.momentum": 0.9}
+    assert structure(one, "fedavg", setting) != structure(one, "fedavg", setting | {"server_lr": None})

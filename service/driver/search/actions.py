@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from driftline.study.budget import Budget
+from driftline.study.pack_families import Families
 from driftline.wire.records import StudyPlan
 from service.driver.search.rules import RULES, Halving, Rule
 from service.driver.search.study_plan import data_seed, proposed_at_once
@@ -21,6 +23,7 @@ class SearchPlan:
         budget: Trials, seeds and searches of each label.
         seed: Seed of the study.
         generation: Configurations that a label's samplers are asked for at once; 0 waits for no results.
+        families: All labels, those together whose trials may share packs; without any, each label has its own packs.
         asked: Configurations that they are asked for at once without generations; 0 is a pack of each search.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
@@ -37,6 +40,7 @@ class SearchPlan:
     rule: Rule = field(default_factory=Halving)
     rungs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     asked: int = 0
+    families: Families = ()
 
     @classmethod
     def of(
@@ -46,10 +50,18 @@ class SearchPlan:
         plan: StudyPlan,
         seed: int = 0,
         rungs: Mapping[str, tuple[int, ...]] | None = None,
+        families: Families = (),
     ) -> SearchPlan:
-        """What a study with these labels, this budget, this plan and these rungs asks for."""
+        """What a study with these labels, this budget, this plan, these rungs and these families asks for."""
         rule, asked = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
-        return cls(labels, budget, seed, plan.generation, plan.width, plan.confirmation_width, rule, rungs or {}, asked)
+        widths = plan.width, plan.confirmation_width
+        return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, asked, families)
+
+    @cached_property
+    def family_of(self) -> Mapping[str, tuple[str, ...]]:
+        """Label -> the labels with which its trials may share packs, itself included."""
+        alone = {label: (label,) for label in self.labels}
+        return alone | {label: family for family in self.families for label in family}
 
     def rungs_of(self, label: str) -> tuple[int, ...]:
         """The rungs of a label, in the unit of the budget; the whole amount included."""

@@ -2,13 +2,14 @@
 
 Two phases. In the *search* every label gets `trials_per_method` configurations. Its searches take turns: each proposes
 every `searches`-th configuration and has a seed of its own. When all are finished, some configurations of each search
-are run again on `seeds` fresh seeds: *confirmation*. Trials of one label, phase, seed and structure run together in a
-pack; a pack whose worker died, or that was stopped, is formed again from exactly the same trials, so that its
-checkpoint fits.
+are run again on `seeds` fresh seeds: *confirmation*. Trials of one family of labels, phase, seed and structure run
+together in a pack; a pack whose worker died, or that was stopped, is formed again from exactly the same trials, so
+that its checkpoint fits.
 
 A label's samplers are asked for one generation of configurations after the other. Generation g waits until generation
 g-2 is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in
-which trials end changes a proposal.
+which trials end changes a proposal. The labels of a family are asked in turns, and their trials of a generation, or of
+confirmation, are packed once all labels have theirs, so that it changes no pack either.
 
 With rungs, a pack of the search ends at the next rung. Trials that are not promoted there end as STOPPED; the others
 are packed again, with trials of their generation that continue until the same rung (see `rungs`).
@@ -92,19 +93,22 @@ def search_packs(plan: SearchPlan) -> int:
     """Number of these packs that belong to the search."""
     at_once = plan.asked_at_once // plan.budget.searches
     generations, rest = divmod(plan.budget.trials_per_search, at_once)
-    searched = (generations * _passing(plan, label, at_once) + _passing(plan, label, rest) for label in plan.labels)
+    families = set(plan.family_of.values())
+    searched = (generations * _passing(plan, family, at_once) + _passing(plan, family, rest) for family in families)
     return plan.budget.searches * sum(searched)
 
 
 def confirmation_packs(plan: SearchPlan) -> int:
     """Number of these packs that belong to confirmation."""
-    confirmed = plan.budget.seeds * -(-plan.budget.confirmed_per_search // plan.confirmation_width)
-    return len(plan.labels) * plan.budget.searches * confirmed
+    confirmed = plan.budget.confirmed_per_search
+    by_family = (-(-len(family) * confirmed // plan.confirmation_width) for family in set(plan.family_of.values()))
+    return plan.budget.seeds * plan.budget.searches * sum(by_family)
 
 
-def _passing(plan: SearchPlan, label: str, trials: int) -> int:
-    """Number of packs of a label's generation of this size, at all rungs together."""
-    return sum(-(-number // plan.width) for number in arriving_at(len(plan.rungs_of(label)), trials))
+def _passing(plan: SearchPlan, family: Sequence[str], trials: int) -> int:
+    """Number of packs of generations of this size of the labels of a family, at all rungs together."""
+    numbers = arriving_at(len(plan.rungs_of(family[0])), trials)
+    return sum(-(-len(family) * number // plan.width) for number in numbers)
 
 
 def deaths_in_a_row(deaths: int, death_round: int | None, newest: int) -> int:
@@ -237,24 +241,31 @@ class _Order:
             for label in plan.labels
         }
 
-    def key(self, label: str, rank: int, question: int, number: int) -> _Key:
-        return (rank, self._handed[label], self._place[label], question, number)
+    def key(self, labels: Iterable[str], rank: int, question: int, number: int) -> _Key:
+        """The place of a pack with trials of these labels, or of a question for one."""
+        handed, place = min((self._handed[label], self._place[label]) for label in labels)
+        return (rank, handed, place, question, number)
 
 
 def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str, Goal]) -> list[tuple[_Key, Action]]:
     """A `LaunchPack` for every set of waiting trials that may run together, with its place in the order."""
     order = _Order(plan, rows)
     waiting = _ordered(
-        row
-        for row in rows.unfinished.values()
-        if row.state == "WAITING" and row.id not in busy and row.label in plan.labels
+        plan,
+        (
+            row
+            for row in rows.unfinished.values()
+            if row.state == "WAITING" and row.id not in busy and row.label in plan.labels
+        ),
     )
     rungs = {row.id: ends[row.id].rung if row.id in ends else None for row in waiting}
     members: dict[str, list[Row]] = {row.pack: [] for row in waiting if row.pack is not None}
-    for row in _ordered(row for row in rows.values() if row.pack in members) if members else ():
+    for row in _ordered(plan, (row for row in rows.values() if row.pack in members)) if members else ():
         members[str(row.pack)].append(row)
     packs: dict[str, list[Row]] = {}
-    fresh: dict[tuple[str, Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
+    fresh: dict[tuple[tuple[str, ...], Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
+    families = {plan.family_of[row.label] for row in waiting}
+    wholly_asked = {family: _wholly_asked(plan, rows, family) for family in families if len(family) > 1}
     for row in waiting:
         rung, rounds = rungs[row.id], plan.rungs_of_trial(row)
         if row.id in ends and _at_goal(row, ends[row.id], len(rounds)):
@@ -264,38 +275,48 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
             packs[row.pack] = members[row.pack]
         else:
             generation = row.number // plan.asked_at_once if row.phase == "search" else 0
-            fresh[row.label, row.phase, row.seed, row.structure, generation, rung].append(row)
+            family = plan.family_of[row.label]
+            if family not in wholly_asked or generation < wholly_asked[family][row.phase]:
+                fresh[family, row.phase, row.seed, row.structure, generation, rung].append(row)
     launches: list[tuple[_Key, Action]] = []
     for group in packs.values():
         launch = LaunchPack(tuple(row.id for row in group), resume=True, rung=rungs[group[0].id])
-        launches.append((order.key(group[0].label, 0, 0, group[0].number), launch))
-    for (label, phase, *_), group in fresh.items():
-        size = width(plan, phase)
-        group = _by_work(group) if plan.budget.branches == 1 else group
+        launches.append((order.key({row.label for row in group}, 0, 0, _first(group)), launch))
+    for (_, phase, *_), group in fresh.items():
+        size, rank = width(plan, phase), 1 if phase == "search" else 2
+        place = order.key({row.label for row in group}, rank, 0, _first(group))
         for start in range(0, len(group), size):
             some = group[start : start + size]
-            rank = 1 if phase == "search" else 2
-            launch = LaunchPack(tuple(row.id for row in some), rung=rungs[some[0].id])
-            launches.append((order.key(label, rank, 0, some[0].number), launch))
+            launches.append((place, LaunchPack(tuple(row.id for row in some), rung=rungs[some[0].id])))
     return launches
 
 
-def _ordered(rows: Iterable[Row]) -> list[Row]:
-    """The search before confirmation, each by number."""
-    return sorted(rows, key=lambda row: (row.phase != "search", row.number))
+def _wholly_asked(plan: SearchPlan, rows: TrialRows, family: Sequence[str]) -> dict[Phase, int]:
+    """How many generations of the search all labels of a family have, and whether (1) all have their confirmation."""
+    least = min(len(rows.of(label, "search")) for label in family)
+    whole = least >= plan.budget.trials_per_method
+    generations = -(-least // plan.asked_at_once) if whole else least // plan.asked_at_once
+    return {"search": generations, "confirmation": int(all(_searched(plan, rows, label) for label in family))}
 
 
-def _by_work(rows: Sequence[Row]) -> list[Row]:
-    """Trials with the most local steps first, because a pack works until the last of its trials is done.
+def _first(rows: Iterable[Row]) -> int:
+    return min(row.number for row in rows)
 
-    The longest packs begin first, so that workers end at about the same time.
+
+def _ordered(plan: SearchPlan, rows: Iterable[Row]) -> list[Row]:
+    """The search before confirmation; in each, trials with the most local steps first, except with branches.
+
+    A pack works until the last of its trials is done, so its trials should have about equal work. The longest packs
+    begin first, so that workers end at about the same time.
     """
+    place = {label: index for index, label in enumerate(plan.labels)}
 
-    def steps(row: Row) -> float:
-        value = row.hyperparameters.get("local_steps", 0)
-        return value if isinstance(value, int | float) else 0
+    def key(row: Row) -> tuple[bool, float, int, int]:
+        steps = 0 if plan.budget.branches > 1 else row.hyperparameters.get("local_steps", 0)
+        work = steps if isinstance(steps, int | float) else 0
+        return (row.phase != "search", -work, row.number, place.get(row.label, 0))
 
-    return sorted(rows, key=lambda row: (-steps(row), row.number))
+    return sorted(rows, key=key)
 
 
 def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:
@@ -327,7 +348,8 @@ def _questions(plan: SearchPlan, rows: TrialRows) -> list[tuple[_Key, Action]]:
         asked = len(rows.of(label, "search"))
         left = plan.budget.trials_per_method - asked
         needed = plan.learned_from(asked) if plan.generation else 0
-        if left > 0 and all(row.number >= needed for row in _searching(rows, label)):
+        next_in_turn = all(asked <= len(rows.of(other, "search")) for other in plan.family_of[label])
+        if left > 0 and next_in_turn and all(row.number >= needed for row in _searching(rows, label)):
             ask = Ask(label, asked, min(plan.asked_at_once - asked % plan.asked_at_once, left))
-            questions.append((order.key(label, 1, 1, asked), ask))
+            questions.append((order.key((label,), 1, 1, asked), ask))
     return questions

@@ -13,6 +13,7 @@ from typing import Any
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
+from driftline.study.pack_families import families, largest
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
 from driftline.study.trial_rounds import trial_budget
@@ -93,6 +94,7 @@ class Search:
         self._chosen = Chosen(client, study_id, study, self.table)
         self._ladder = Ladder(client, study_id, study, self.table, self.folder)
         self._needed = needed(study)
+        self._families = families(study.to_json(), study.budget)
         self._build_sampler = build_sampler
         self._packs_started = 0
         self._failed_packs = 0
@@ -263,9 +265,8 @@ class Search:
 
     def _first_plan(self) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
-        plan = decided(
-            self._study.budget, self._study.resources, self._study.sampler, self._gpus, len(self._study.labels)
-        )
+        study, labels, together = self._study, len(self._study.labels), largest(self._families)
+        plan = decided(study.budget, study.resources, study.sampler, self._gpus, labels, together)
         return self._client.store_plan(self._study_id, self._attempt, plan)
 
     def _complete_plan(self, records: list[TrialRecord]) -> None:
@@ -289,7 +290,7 @@ class Search:
         """Works by this plan from now on."""
         self.study_plan = plan
         study = self._study
-        self.plan = SearchPlan.of(study.labels, study.budget, plan, study.seed, study.rungs)
+        self.plan = SearchPlan.of(study.labels, study.budget, plan, study.seed, study.rungs, self._families)
         self._waiting_at = None
 
     def _replan(self, plan: StudyPlan, reason: str = "") -> None:

@@ -22,7 +22,9 @@ DIGITS = 4
 """Significant digits of the values that samplers are told, so that rounding in a trial seldom changes a proposal."""
 
 
-def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0, labels: int = 1) -> StudyPlan:
+def decided(
+    budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0, labels: int = 1, together: int = 1
+) -> StudyPlan:
     """The plan of a new study.
 
     In a generation, each search proposes an eighth of its configurations, but at least 4 and at most 16. Samplers that
@@ -35,12 +37,15 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
     has up to 16 trials, but a search takes at least 8 packs over all labels, and each label 2. Confirmation takes a
     pack for each seed, or two if there is one seed. With `budget.branches`, generations and packs hold whole trunks.
 
+    Labels that share packs count as one label with their trials: half of its part is then the least width.
+
     Args:
         budget: The study's budget.
         resources: Its resources.
         sampler: Its sampler.
         gpus: GPUs of a pack, below 1 a share of one.
         labels: Number of its labels.
+        together: Number of labels in its largest family (`driftline.study.pack_families`).
 
     Examples:
         >>> plan = decided(Budget(trials_per_method=64, rounds=200), Resources(), "tpe")
@@ -57,15 +62,17 @@ def decided(budget: Budget, resources: Resources, sampler: Chosen, gpus: float =
     if resources.packs == "auto":
         if learned or not waits:
             part = eighth if gpus or labels >= _MANY_LABELS else max(eighth // 2, NARROWEST)
-            width = _multiple(min(part, -(-trials // 4)), trunk)
+            part = max(part, min(eighth * together // (1 if gpus else 2), WIDEST))
+            width = _multiple(min(part, -(-trials * together // 4)), trunk)
         else:
-            width = _multiple(min(WIDEST, -(-trials * labels // _PACKS), -(-trials // 2)), trunk)
+            width = _multiple(min(WIDEST, -(-trials * labels // _PACKS), -(-trials * together // 2)), trunk)
         whole = trunk > 1 or budget.seeds > 1
-        confirmed = budget.confirmed_per_search if whole else -(-budget.confirmed_per_search // 2)
+        confirmed = budget.confirmed_per_search * together
+        confirmed = confirmed if whole else -(-confirmed // 2)
         confirmation_width = min(max(confirmed, 1), WIDEST)
     else:
         packs = int(resources.packs)
-        width = min(packs, eighth) if learned else packs
+        width = min(packs, eighth * together) if learned else packs
         width, confirmation_width = width // trunk * trunk or width, packs
     return StudyPlan(generation=generation, width=width, confirmation_width=confirmation_width)
 

@@ -1,0 +1,51 @@
+"""Which labels of a study may train in common packs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from driftline.study.budget import Budget
+
+Families = tuple[tuple[str, ...], ...]
+"""All labels of a study in order, those of a family together."""
+
+_OF_ITS_CONFIGURATIONS = ("label", "space", "constraints", "start", "prior", "theory")
+
+
+def families(document: Mapping[str, Any], budget: Budget) -> Families:
+    """The labels, with those together whose trials may share packs, because they differ in values of members alone.
+
+    They have the same method, optimizers, schedule and settings, and the same names in their spaces; which of their
+    trials share a pack is up to `driftline.study.trial_document.structure`. With rungs or branches every trial of a
+    pack is computed alone, which a wider pack does not make cheaper, so every label is a family then.
+
+    Args:
+        document: A study in canonical form, from `Study.to_json`.
+        budget: Its budget.
+    """
+    apart = "program" in document or len(budget.rung_amounts) > 1 or budget.branches > 1
+    by_kind: dict[str, list[str]] = {}
+    for entry in document.get("methods", ()):
+        alone = apart or budget.asking != "generations"
+        kind = str(entry["label"]) if alone else json.dumps(_kind(entry), sort_keys=True)
+        by_kind.setdefault(kind, []).append(str(entry["label"]))
+    return tuple(map(tuple, by_kind.values()))
+
+
+def largest(together: Families) -> int:
+    """The number of labels in the largest family."""
+    return max(map(len, together), default=1)
+
+
+def _kind(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry without the values that its configurations have one by one."""
+    own = {
+        key: [value["name"], sorted(value.get("space", ()))]
+        if isinstance(value, Mapping) and "name" in value
+        else value
+        for key, value in entry.items()
+        if key not in _OF_ITS_CONFIGURATIONS
+    }
+    return own | {"space": sorted(entry["space"])}
