@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers.engine.packs import checkpoint
+from trainers.engine.packs.build import build_model
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.errors import CheckpointError, SpecError
-from trainers.registry import methods
+from trainers.registry import methods, optimizers
 from trainers.trial.document import parse
 from trainers.trial.members import own_document
 
-from .test_checkpoint import NETWORKS, document, stripped
+from .test_checkpoint import NETWORKS, TURNS, document, required, stripped
 
 ROUNDS, RUNG, WIDTH = 4, 2, 4
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
@@ -157,6 +158,39 @@ def test_no_bit_changes_for_any_method(method):
         members = [{**member, "local_steps": 1 + one % 4} for one, member in enumerate(members)]
     members[2][rate] = 1e9
     law(given, members)
+
+
+ROLES = [
+    (role, name)
+    for role in ("client", "server")
+    for name in optimizers()
+    if (role, name) != ("client", "schedule_free")  # it averages the models that are evaluated
+]
+BESIDE_OTHERS = {
+    **{f"{method}, {model}": (document(method), model) for method, model in TURNS},
+    **{f"{role} {name}": (fedavg(**{role: required(optimizers()[name], name)}), "mlp") for role, name in ROLES},
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE_OTHERS)
+def test_networks_keep_their_bits_in_packs_that_share_products(kind):
+    """On a CPU their oracles compute one trial after the other, and nothing else in a round depends on the others."""
+    given, model = BESIDE_OTHERS[kind]
+    given = {**given, "task": {**given["task"], "model": NETWORKS[model]}, "rounds": 2, "eval_every": 1}
+    rate = "client_lr" if methods()[given["method"]["name"]].TIED else "server_lr"
+    members = [{rate: 0.03}, {rate: 0.2, "server.momentum": 0.9}, {rate: 0.01}]
+    if given.get("server", {}).get("name", "sgd") != "sgd":
+        members = [{rate: member[rate]} for member in members]
+    if "local_steps" in given["method"]:
+        members = [{**member, "local_steps": steps} for member, steps in zip(members, (1, 3, 2), strict=True)]
+    oracles = build_model(parse({**given, "members": members}), torch.device("cpu"))[1].oracles
+    used = [name for name, oracle in oracles.items() if not oracle.reference and not oracle.accelerators_only]
+    for oracle in used:
+        assert oracles[oracle].separate
+        plan = Plan(oracle, len(members), torch.get_num_threads(), "cpu", "float32", 1)
+        packed = curves(pack_of(given, members, range(3), plan).advance(), range(3))
+        for one in range(3):
+            assert packed[one] == curves(pack_of(given, members, [one], replace(plan, width=1)).advance(), [one])[one]
 
 
 @settings(max_examples=15, deadline=None)

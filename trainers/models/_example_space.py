@@ -70,7 +70,7 @@ def example_space_pays(distinct: DistinctExamples, motion: Motion, outputs: int,
     """Whether a round of mini-batches is clearly faster in example space, by counting multiplications and memory.
 
     Counts decide, and not a measurement, where both ways are nearly as fast: two runs of one study choose the same way
-    and agree in their last digits.
+    and agree to the bit.
 
     Args:
         distinct: the examples of the round.

@@ -27,8 +27,9 @@ from trainers.trial.document import TrialSpec
 class Pack:
     """Trials of equal structure in one process on one device; made by `from_spec` or `restore`.
 
-    Up to rounding, a trial gives the same curve alone and in any pack. Under the same plan a restored pack gives the
-    same curves to the bit, and under a `separate` plan a trial gives the same curve to the bit in any pack (see Plan).
+    Up to rounding, which training amplifies, a trial gives the same curve alone and in any pack. Under the same plan a
+    restored pack gives the same curves to the bit. Networks on CPUs, and all trials under a `separate` plan, give the
+    same curves to the bit in any pack (see Plan).
 
     A trial diverges when its training loss, the norm of its update or its model is not finite, or when its training
     loss exceeds the first one by more than the model's `explosion` (1e3; 1e6 for quadratics) times

@@ -9,7 +9,11 @@ through other kernels than the first (torch 2.13 with MKL: in one of seven shape
 and in one of four shapes of products with a vector). So a trial keeps its bits next to other neighbours or idle slots
 only if its slot, the width and the numbers of local steps in all slots stay the same, and no neighbour adds a term that
 the pack did not have (clipping, momentum, a proximal pull, other settings of the client optimizer). Otherwise it agrees
-up to rounding.
+up to rounding, which training amplifies.
+
+Oracles that compute one trial after the other (`Oracle.separate`) share no products. Their trials keep their bits in
+packs of any width even if the plan is not `separate`, with every method and optimizer (tests/trainers/
+test_packs_again.py). On CPUs these are all oracles of networks.
 
 Under a `separate` plan every trial is computed as if it were alone, whole rounds at a time, with the model, the data
 and the batches of the pack. Its bits then depend only on the oracle, the number of threads and the processor, not on
@@ -98,7 +102,7 @@ def fastest_oracle(
     packs get narrower.
 
     On a CPU, whether local loops run in example space is not measured but counted (`Oracle.instead_of`), so that two
-    runs of one study agree in their last digits.
+    runs of one study agree to the bit.
 
     Oracles differ in what a round costs once and what each step costs, so as many steps are measured as the pack takes.
     Where a second is too short for them, the time of the others is extrapolated from the measured ones.
