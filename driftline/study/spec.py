@@ -56,6 +56,9 @@ from search_spaces.spaces import free
 from search_spaces.values import is_json
 from trainers import REPORTED, Changes, Steps, hint, shown
 
+MOST_NODES = 1000
+"""Most nodes of a trial."""
+
 MOST_ENTRIES = 200
 """Limit far above any real study, which every database and sampler can represent."""
 
@@ -123,12 +126,14 @@ class Resources(Section):
         cpus: CPU cores for each pack.
         packs: Trials trained together in one pack; "auto" chooses.
         pool: Pool of workers on Kubernetes; None lets the service choose. Ignored where there are no pools.
+        nodes: Nodes that each trial of a program spans, each with these GPUs and CPU cores.
     """
 
     gpu: Annotated[float | Literal["auto"], auto_or_number(least=0, most=1e6)] = "auto"
     cpus: Real = Key(default=1.0, gt=0, le=1e6)
     packs: Annotated[int | Literal["auto"], auto_or_number(least=1, most=MOST_TRIALS, whole=True)] = "auto"
     pool: Annotated[str, AfterValidator(_name)] | None = None
+    nodes: Whole = Key(default=1, ge=1, le=MOST_NODES)
 
 
 class Study(TrialSettings):
@@ -219,6 +224,9 @@ class Study(TrialSettings):
         errors = Errors()
         if self.program is not None:
             errors.add_all(self._program_errors(self.program))
+        elif self.resources.nodes > 1:
+            problem = f"must be 1 without a program, got {self.resources.nodes}: a pack is trained on one node"
+            errors.add(InvalidSpec("resources.nodes", problem))
         elif not isinstance(self.task.get("name"), str):
             errors.add(InvalidSpec("task.name", "must be given: the name of a task, such as digits"))
         seen: dict[str, int] = {}
@@ -271,6 +279,8 @@ class Study(TrialSettings):
         if self.budget.rungs is not None and not program.checkpoints and self.budget.asking == "generations":
             rule = "must be left out, or have program.checkpoints: true, or budget.asking: asynchronous"
             yield InvalidSpec("budget.rungs", f"{rule}: a trial goes on from its checkpoint, or waits for a decision")
+        if self.resources.nodes > 1 and program.reuse:
+            yield InvalidSpec("program.reuse", f"must be false with resources.nodes, got {self.resources.nodes} nodes")
 
     def _spent_errors(self) -> Iterator[InvalidSpec]:
         """Errors of a budget in another unit than rounds."""
@@ -381,6 +391,8 @@ class Study(TrialSettings):
             del document["objective"]["scale"]
         if self.resources.pool is None:
             del document["resources"]["pool"]
+        if self.resources.nodes == 1:
+            del document["resources"]["nodes"]
         for name, default in (("asking", "generations"), ("searches", 1), ("branches", 1)):
             if document["budget"][name] == default:
                 del document["budget"][name]

@@ -30,6 +30,7 @@ class PackJob:
         members: For each trial, the prefix of its checkpoints at rungs; empty without rungs.
         cpus: CPU cores it may use.
         gpus: GPUs it may use, below 1 a share of one.
+        nodes: For a program: nodes that its trial spans, each with these CPU cores and GPUs.
         place: For a program: path of its trial's log and working files, without their endings; "" takes a new folder
             of the node, which is removed with the trial.
         files: For a program: folder with the copy of its files; "" starts it in its own folder. With `archive`, path or
@@ -53,6 +54,7 @@ class PackJob:
     members: tuple[str, ...] = ()
     cpus: float = 1.0
     gpus: float = 0.0
+    nodes: int = 1
     place: str = ""
     files: str = ""
     archive: str = ""
@@ -61,7 +63,7 @@ class PackJob:
 
     def config(self) -> dict[str, Any]:
         """The job as Tune's config."""
-        return {"job": json.dumps(asdict(self)), "cpus": self.cpus, "gpus": self.gpus}
+        return {"job": json.dumps(asdict(self)), "cpus": self.cpus, "gpus": self.gpus, "nodes": self.nodes}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PackJob:

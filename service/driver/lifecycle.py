@@ -148,6 +148,7 @@ def _drive(
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
 
         joined.most = options.most_nodes
+        joined.span = study.resources.nodes
         promised = 1.0 if options.worker_gpus >= 1 else 0.0
         least = promised if wanted == "auto" else float(wanted)
         joined.wait_for(cpus, least, options.nodes_s, progress, stop)
@@ -176,7 +177,8 @@ def _drive(
         if not search.complete() and not watch.look():
             room = joined.slots(cpus, gpus)
             each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
-            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each} each")
+            each += " each" if joined.span == 1 else f" on each of {joined.span} nodes"
+            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each}")
             try:
                 fit(search, watch, str(joined.folder))
             except Exception as error:

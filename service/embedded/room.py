@@ -30,7 +30,7 @@ def require_room(study: Study, cores: int | None = None) -> None:
 
         gpus = float(torch.cuda.device_count())
     here = Node(float(cores or usable_cores()), gpus)
-    require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted))
+    require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted), study.resources.nodes)
 
 
 def require_own_ray(study: Study, address: str) -> None:

@@ -27,6 +27,7 @@ class Launch:
             name starts one driver.
         cpus: CPU cores that a pack needs, above 0.
         gpus: GPUs that a pack needs, below 1 a share of one; None ("auto") uses one if there is one.
+        nodes: How many different nodes a pack needs, each with these CPU cores and GPUs.
         pool: The pool of workers that the study names; None leaves it to the launcher.
         secrets: Names of the secrets of its program, which the service allows.
         image: Image of the workers that its program names, which the service allows; None is Driftline's own.
@@ -39,6 +40,7 @@ class Launch:
     attempt: int
     cpus: float = 1.0
     gpus: float | None = None
+    nodes: int = 1
     pool: str | None = None
     secrets: tuple[str, ...] = ()
     image: str | None = None

@@ -338,6 +338,7 @@ class Scheduler:
             attempt=attempt,
             cpus=resources.cpus,
             gpus=None if resources.gpu == "auto" else resources.gpu,
+            nodes=resources.nodes,
             pool=resources.pool,
             secrets=secrets,
             image=image,

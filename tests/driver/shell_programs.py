@@ -50,9 +50,11 @@ def started(tmp_path: Path) -> Iterator[Started]:
     """Starts a program in shell as a trial of two rounds."""
     packs = []
 
-    def start(script: str, *, until: int | None = None, saved: bytes | None = None, **keys: Any) -> Any:
+    def start(
+        script: str, *, until: int | None = None, saved: bytes | None = None, others: Any = None, **keys: Any
+    ) -> Any:
         job = PackJob("pack", trial_of(script, tmp_path, **keys), "", until=until, place=str(tmp_path / "trial"))
-        packs.append(ProgramPack(job, saved))
+        packs.append(ProgramPack(job, saved, others=others))
         return packs[-1]
 
     yield start

@@ -37,6 +37,25 @@ def test_a_pack_that_fits_on_no_node_is_refused_with_what_nodes_have() -> None:
     with pytest.raises(InvalidSpec, match=r"resources.cpus: a pack needs 20 CPU on one node"):
         require(NODES, 20, 0)
     require(NODES, 16, 0)
+    have = "the nodes have 16 CPU; 2 x 8 CPU and 1 GPU: ask for less"
+    with pytest.raises(InvalidSpec, match=f"resources.nodes: a pack needs 1 CPU and 1 GPU on each of 3 nodes, {have}"):
+        require(NODES, 1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("rooms", "span", "expected"),
+    [
+        ([4, 1, 1], 2, 2),
+        ([4, 4], 2, 4),
+        ([5], 2, 0),
+        ([1, 1, 1], 2, 1),
+        ([3, 2, 1], 3, 1),
+        ([10**6, 0], 2, 0),
+        ([], 2, 0),
+    ],
+)
+def test_packs_that_span_nodes_take_each_node_once(rooms: list[int], span: int, expected: int) -> None:
+    assert slots([Node(room) for room in rooms], 1, 0, span) == expected
 
 
 def seen(*nodes: Node) -> Cluster:
@@ -182,6 +201,26 @@ def test_no_more_is_wished_for_than_the_largest_cluster_holds(
     cluster.most = most
     cluster.wish(10_000, 1.0, 0.5)
     assert asked == [wished]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most", "wished"),
+    [
+        ([Node(0)], None, {"CPU": 1.0, "GPU": 0.5}),  # what a node has is not known
+        ([Node(0), Node(2, 1)], None, {"CPU": 2, "GPU": 1}),
+        ([Node(0), Node(2, 1), Node(2, 1)], 8, {"CPU": 2, "GPU": 1}),
+    ],
+)
+def test_for_packs_that_span_nodes_whole_nodes_are_wished_for(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], most: int | None, wished: dict[str, float]
+) -> None:
+    sdk = pytest.importorskip("ray.autoscaler.sdk")
+    asked: list[list[dict[str, float]]] = []
+    monkeypatch.setattr(sdk, "request_resources", lambda bundles: asked.append(bundles))
+    cluster = seen(*nodes)
+    cluster.most, cluster.span = most, 2
+    cluster.wish(3, 1.0, 0.5)
+    assert asked == [[wished] * {None: len(nodes), 8: 4}[most]]
 
 
 def test_an_autoscaler_that_cannot_be_told_stops_nothing(

@@ -359,4 +359,5 @@ def test_its_environment_has_no_token_but_its_own_secrets(
     token = TOKENS.get(secret, TOKENS["DRIFTLINE_SECRET_HF_KEY"])
     assert (seen[secret], seen["LEVEL"]) == (token, "3")
     assert printed.count("token-of-") == 1
-    assert {name for name in seen if name.startswith(("DRIFTLINE_", "RAY_"))} == {"DRIFTLINE_TRIAL"}
+    ours = {"DRIFTLINE_TRIAL", "DRIFTLINE_NODE_RANK", "DRIFTLINE_NODES"}
+    assert {name for name in seen if name.startswith(("DRIFTLINE_", "RAY_"))} == ours

@@ -138,6 +138,19 @@ def test_the_head_takes_no_work_and_workers_have_the_gpus():
     assert "tolerations" not in head
 
 
+def test_a_study_whose_trials_span_nodes_has_as_many_workers_from_the_start():
+    def replicas(nodes):
+        (group,) = made({**FULL, "workers": {"min": 1, "max": 4}}, launch(nodes=nodes))["spec"]["rayClusterSpec"][
+            "workerGroupSpecs"
+        ]
+        return group["replicas"], group["minReplicas"], group["maxReplicas"]
+
+    assert [replicas(nodes) for nodes in (1, 3)] == [(1, 1, 4), (3, 3, 4)]
+    manifests.check(config(workers={"max": 4}), launch(nodes=4))
+    with pytest.raises(InvalidSpec, match=r"resources.nodes: must be at most 4, the most workers of a study .*, got 5"):
+        manifests.check(config(workers={"max": 4}), launch(nodes=5))
+
+
 def test_ray_counts_cores_and_gpus_as_the_launcher_says():
     def params(values, **asked):
         return made(values, launch(**asked))["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["rayStartParams"]

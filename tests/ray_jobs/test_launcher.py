@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,11 @@ def test_a_node_that_comes_up_is_waited_for(ray: FakeRay) -> None:
     assert (seen.alive, seen.hopeless, bool(ray.jobs)) == (True, False, False)
     assert seen.reason.startswith("waits for a node: a pack needs 2 CPU and 0 GPU")
     assert seen.reason.endswith("have nothing yet")
+    made.stop("s1")
     ray.nodes = [{"CPU": 2.0}]
+    made.start(replace(STUDY, nodes=2))
+    assert "a pack needs 2 CPU and 0 GPU on each of 2 nodes, the nodes" in made.seen("s1").reason
+    ray.nodes = [{"CPU": 2.0}, {"CPU": 4.0}]
     assert made.seen("s1") == Seen(True)
     assert list(ray.jobs) == ["driftline-s1-1"]
 

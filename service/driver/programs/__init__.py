@@ -4,6 +4,7 @@
     run_log       its output, of which a bounded part is kept
     process       the program and its processes, which end with its trial
     saved_folder  a checkpoint folder as one object
+    node_run      the program on one node of its trial, and what it is told there
     program_pack  one trial as a pack of one, in place of `trainers.Pack`
     node_folder   a folder of the trial's node, for programs of a service
 

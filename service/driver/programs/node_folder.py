@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from driftline.archive import ArchiveError, unpack
 from service.driver import checkpoints
 from service.driver.job import PackJob
+from service.file_locks import own_folder
 
-_FILES, _RUN = "program", "run"
+_PREFIX, _FILES, _RUN = "driftline-trial-", "program", "run"
+_LONGEST = 4096  # characters of its path
 _PRINTED_LINES, _PRINTED_BYTES = 40, 1 << 14
 
 
 class NodeFolder:
-    """A new folder of this node.
+    """A new folder of this node; those of workers that have died are removed first.
 
     Args:
         job: A job without places of its own; the files of its archive are unpacked.
@@ -30,8 +32,8 @@ class NodeFolder:
     """
 
     def __init__(self, job: PackJob) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="driftline-trial-", ignore_cleanup_errors=True)
-        files = Path(self._folder.name, _FILES)
+        self._folder, self._lock = own_folder(_PREFIX, _LONGEST)
+        files = self._folder / _FILES
         files.mkdir()
         try:
             if job.archive:
@@ -53,4 +55,5 @@ class NodeFolder:
 
     def close(self) -> None:
         """Removes the folder."""
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._lock.close()

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import signal
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from service.child_environment import program_environment
 from service.driver.job import PackJob
-from service.driver.programs.process import VARIABLE, Process, RestingProgram
+from service.driver.programs.node_run import UNUSABLE, NodeFault, NodeRun, OtherNodes, TrialNode, failure, tell
+from service.driver.programs.process import Process, RestingProgram
 from service.driver.programs.report_lines import LONGEST, SECONDS, LineError, ProgramError, ReportLines
 from service.driver.programs.run_log import RunLog
-from service.driver.programs.saved_folder import FOLDER, packed, unpacked
-
-PYTHON = "python"
-"""As the first word of a command: the Python that runs Driftline."""
+from service.driver.programs.saved_folder import packed, unpacked
 
 DECISION_S = 60.0
 """How long a program waits at a rung for a decision, if the driver lives."""
@@ -33,7 +27,7 @@ _PAUSES_S = (0.005, 0.05)  # between two looks at a program: at first, and at mo
 _BLOCK_BYTES = 1 << 18  # of report lines that are read at once
 _MOST_LINES = 20_000  # about as many are handed on at once
 _ROUNDS_COUNTED = 1000  # newest rounds whose checkpoint may still come
-_UNUSABLE = (2, 126, 127)  # exit codes of a wrong argument, and of a command that cannot run
+_LAST_S = 2.0  # for the fault of another node of which the first node has died
 
 
 class ProgramPack:
@@ -43,6 +37,7 @@ class ProgramPack:
         job: The pack, with one member.
         saved: A packed checkpoint to go on from; None to begin.
         resting: A program that waits for another trial, if there is one; it is used if it is of the same kind.
+        others: The trial's other nodes; None if it has none.
 
     Attributes:
         members: One.
@@ -59,8 +54,15 @@ class ProgramPack:
 
     members = 1
 
-    def __init__(self, job: PackJob, saved: bytes | None = None, resting: RestingProgram | None = None) -> None:
+    def __init__(
+        self,
+        job: PackJob,
+        saved: bytes | None = None,
+        resting: RestingProgram | None = None,
+        others: OtherNodes | None = None,
+    ) -> None:
         document = job.document
+        self._others = others
         self.resting = resting
         self._through = False  # it has said that the trial has ended, and waits for another one
         self._program: Mapping[str, Any] = document["program"]
@@ -142,14 +144,16 @@ class ProgramPack:
                     self._read_end(lines, well=code == 0)
                 if self._lines.diverged:
                     self._end()
+                elif not more and code is None and self._others is not None and (fault := self._others.wait(0.0)[1]):
+                    raise self._other_error(fault)
                 elif more:
                     if len(lines) >= _MOST_LINES or time.monotonic() >= deadline:
                         break
                 elif code is not None:
                     if self._through:
                         self.resting, self._process = RestingProgram(self._process, self._kind), None
-                    self._end()
                     self._judge(code)
+                    self._end()
                     lines += [self._held] if self._held is not None else []
                 elif time.monotonic() >= deadline or (lines and self.waits):
                     break
@@ -264,36 +268,22 @@ class ProgramPack:
     # ---- inside
 
     def _started(self, job: PackJob, first: int) -> Process:
-        document, program = job.document, self._program
-        told = {
-            **{name: document[name] for name in ("hyperparameters", "seed", "label", "rounds")},
-            "first": first,
-            "last": self._last,
-            "resume": str(self._work / "resume" / FOLDER) if first else None,
-            "reports": str(self._reports),
-            "control": str(self._work / "control.json"),
-            "checkpoints": str(self._folders) if self.saves else None,
-            "grace": program["grace"],
-            "gpus": job.gpus,
-            **({"reuse": True} if self._reuse else {}),
-            **({"function": program["function"]} if "function" in program else {}),
-        }
-        file = self._work / "trial.json"
-        text = json.dumps(told, ensure_ascii=False)  # paths as they are, for programs that do not parse JSON
-        file.write_text(text, encoding="utf-8", errors="surrogateescape")
-        environment = {"OMP_NUM_THREADS": str(max(1, int(job.cpus))), **program_environment(program, os.environ)}
-        name, *arguments = program["command"]
-        command = [sys.executable if name == PYTHON else name, *arguments]
-        folder = job.files or program["folder"]
-        self._kind = (command, folder, environment, job.gpus, self._reuse)
+        checkpoints = self._folders if self.saves else None
+        run = NodeRun(
+            job, self._work, first=first, last=self._last, reports=str(self._reports), checkpoints=checkpoints
+        )
+        self._kind = run.kind
         log = Path(f"{job.place}.log")
         resting, self.resting = self.resting, None
-        if resting is not None and (process := resting.take_on(self._kind, log, file)) is not None:
+        if resting is not None and (process := resting.take_on(self._kind, log, run.document)) is not None:
             self._log = process.log
             return process
         self._log = RunLog(log)
+        node = TrialNode()
         try:
-            return Process(command, folder, {**environment, VARIABLE: str(file)}, self._log, reuse=self._reuse)
+            if self._others is not None:
+                node = self._others.start(first=first, last=self._last)
+            return run.started(self._log, node)
         except ProgramError as error:
             self._log.close()
             raise self._named(error) from error
@@ -339,15 +329,16 @@ class ProgramPack:
             lines.append(line)
 
     def _judge(self, code: int) -> None:
-        """Raises a ProgramError unless the program has ended as it should."""
+        """Raises a ProgramError unless the program has ended as it should, on all nodes."""
         last = f"after round {self._lines.round} of {self._last}"
-        if code < 0:
-            name = signal.Signals(-code).name
-            memory = ", as for lack of memory" if name == "SIGKILL" else ""
-            raise ProgramError(f"was killed by {name}{memory}, {last}")
+        if self._others is not None:
+            ended, fault = self._others.wait(_LAST_S if code else self._program["grace"])
+            if fault is not None:
+                raise self._other_error(fault)
+            if not ended and not code:
+                raise ProgramError(f"did not end on all nodes within {self._program['grace']:g} s of the first, {last}")
         if code:
-            unusable = code in _UNUSABLE and not self._lines.begun
-            raise ProgramError(f"ended with exit code {code}, {last}", final=unusable)
+            raise ProgramError(f"{failure(code)}, {last}", final=code in UNUSABLE and not self._lines.begun)
         if self._held is None:
             if self._lines.round == self._until < self._rounds:
                 return  # at a rung
@@ -355,7 +346,16 @@ class ProgramPack:
         if self._last < self._rounds and self._last not in self._written():
             raise ProgramError(f"ended at the rung, {last}, without a checkpoint: write one when it is due")
 
+    def _other_error(self, fault: NodeFault) -> ProgramError:
+        """The error for a fault on another node; if the first node has one too, it may only follow from this."""
+        where = f"node {fault.rank}" + (f" ({fault.host})" if fault.host else "")
+        text = f"{fault.text} on {where}, after round {self._lines.round} of {self._last}"
+        text += f"; stderr there: {fault.stderr}" if fault.stderr else ""
+        return ProgramError(text, final=fault.final and not self._lines.begun)
+
     def _end(self) -> None:
+        if self._others is not None:
+            self._others.end()
         if self._process is not None:
             left = self._process.end()
             self._process = None
@@ -380,12 +380,7 @@ class ProgramPack:
         return ProgramError(text, final=error.final)
 
     def _tell(self) -> None:
-        """Replaces the control file."""
-        file = self._work / "control.json"
-        draft = file.with_name("control.draft")
-        told = {"until": self._until, "checkpoint": self._wanted, "wait": self._undecided}
-        draft.write_text(json.dumps(told), encoding="utf-8")
-        draft.replace(file)
+        tell(self._work, self._until, checkpoint=self._wanted, wait=self._undecided)
 
     def _written(self) -> list[int]:
         """Rounds of the checkpoint folders that are whole."""

@@ -5,6 +5,7 @@
     early_ray, lean_ray         starts Ray before it is needed; leaves out what nobody needs here
     start_worker                the program that becomes a worker of a private Ray
     capacity, mutex             how many packs fit; one study at a time on a cluster
+    ray_nodes                   the other nodes of a program's trial
     ray_variables, environment  environment variables of Ray; temporary ones
     worker_output               logs what workers print
 

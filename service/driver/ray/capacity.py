@@ -42,23 +42,42 @@ class Node:
         return min(fits)
 
 
-def slots(nodes: Sequence[Node], cpus: float, gpus: float) -> int:
-    """How many packs that need these CPU cores and GPUs fit at once."""
-    return sum(node.room(cpus, gpus) for node in nodes)
+def slots(nodes: Sequence[Node], cpus: float, gpus: float, span: int = 1) -> int:
+    """How many packs fit at once.
+
+    Args:
+        nodes: The nodes.
+        cpus: CPU cores that a pack needs on each of its nodes.
+        gpus: GPUs that it needs there.
+        span: How many different nodes each pack needs.
+
+    Examples:
+        >>> slots([Node(4), Node(1), Node(1)], 1, 0), slots([Node(4), Node(1), Node(1)], 1, 0, span=2)
+        (6, 2)
+    """
+    rooms = [node.room(cpus, gpus) for node in nodes]
+    packs = sum(rooms)
+    while (fit := sum(min(room, packs) for room in rooms) // span) < packs:  # a pack takes each node once
+        packs = fit
+    return packs
 
 
-def require(nodes: Sequence[Node], cpus: float, gpus: float) -> None:
-    """Checks that a pack fits on some node.
+def require(nodes: Sequence[Node], cpus: float, gpus: float, span: int = 1) -> None:
+    """Checks that a pack fits; the arguments are those of `slots`.
 
     Raises:
-        InvalidSpec: It fits on none; the message says what the nodes have.
+        InvalidSpec: It does not; the message says what the nodes have.
     """
-    if slots(nodes, cpus, gpus):
+    if slots(nodes, cpus, gpus, span):
         return
     kinds = Counter(str(node) for node in nodes)
     have = "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()) or "nothing"
-    key = "resources.cpus" if slots(nodes, 0.001, gpus) else "resources.gpu"
-    raise InvalidSpec(key, f"a pack needs {Node(cpus, gpus)} on one node, the nodes have {have}: ask for less")
+    if slots(nodes, cpus, gpus):
+        key = "resources.nodes"
+    else:
+        key = "resources.cpus" if slots(nodes, 0.001, gpus) else "resources.gpu"
+    where = "one node" if span == 1 else f"each of {span} nodes"
+    raise InvalidSpec(key, f"a pack needs {Node(cpus, gpus)} on {where}, the nodes have {have}: ask for less")
 
 
 def _times(have: float, need: float) -> int:

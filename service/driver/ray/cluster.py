@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import logging
+import math
 import shutil
 import sys
 import threading
@@ -60,13 +61,15 @@ class Cluster:
         folder: A local folder for scratch files; removed when the connection ends.
         own: Whether this process started it.
         most: Most nodes with room for packs that a joined cluster can have; None if unknown.
+        span: How many different nodes each pack needs.
     """
 
     folder: Path
     own: bool
     most: int | None = None
+    span: int = 1
     _seen: tuple[float, list[Node]] = (0.0, [])
-    _wished: tuple[int, float, float] = (0, 0.0, 0.0)
+    _wished: tuple[int, Node] = (0, Node(0.0))
     _without: bool = False
 
     def nodes(self) -> list[Node]:
@@ -91,7 +94,7 @@ class Cluster:
 
     def slots(self, cpus: float, gpus: float) -> int:
         """How many packs fit at once."""
-        return slots(self.nodes(), cpus, gpus)
+        return slots(self.nodes(), cpus, gpus, self.span)
 
     def room(self, cpus: float, gpus: float, progress: Progress) -> int:
         """As `slots`; also reports when no node has room for packs any more, and when one has room again."""
@@ -110,20 +113,27 @@ class Cluster:
         Without a request a cluster would never grow, because packs are handed out only where they fit. Ray's autoscaler
         rejects a request as a whole if the largest cluster could not hold it (Ray 2.60,
         `ResourceDemandScheduler._enforce_resource_constraints`), so never request more than that or, if the largest
-        cluster is unknown, more than one additional node.
+        cluster is unknown, more than one additional node. For packs that span nodes whole nodes are requested, because
+        several parts of such a pack on one node are no room for it.
         """
-        room = max((node.room(cpus, gpus) for node in self.nodes()), default=0) if not self.own else 0
+        if self.own:
+            return
+        largest = max(self.nodes(), key=lambda node: node.room(cpus, gpus), default=Node(0.0))
+        part, room = Node(cpus, gpus), largest.room(cpus, gpus)
         nodes = self.most * room if self.most is not None else self.slots(cpus, gpus) + room if room else 0
-        packs = min(packs, max(nodes, 1), _MOST_WISHED)
-        if self.own or (packs, cpus, gpus) == self._wished:
+        if self.span > 1 and room:
+            part, packs = largest, self.span * math.ceil(packs / room)
+            nodes = self.most or sum(bool(node.room(cpus, gpus)) for node in self.nodes()) + 1
+        wished = min(packs, max(nodes, 1), _MOST_WISHED), part
+        if wished == self._wished:
             return
         sdk = importlib.import_module("ray.autoscaler.sdk")
-        bundle = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
+        bundle = {"CPU": part.cpus, "GPU": part.gpus} if part.gpus else {"CPU": part.cpus}
         try:
-            sdk.request_resources(bundles=[bundle] * packs)
+            sdk.request_resources(bundles=[bundle] * wished[0])
         except Exception as error:
             _LOG.warning("room for %d packs could not be requested from Ray's autoscaler: %s", packs, error)
-        self._wished = (packs, cpus, gpus)
+        self._wished = wished
 
     def wait_for(self, cpus: float, gpus: float, patience_s: float, progress: Progress, stop: threading.Event) -> None:
         """Waits until some node has room for a pack, or `stop` is set.
@@ -136,12 +146,18 @@ class Cluster:
         self.wish(1, cpus, gpus)
         while not self.slots(cpus, gpus) and time.monotonic() < deadline and not stop.is_set():
             if not told:
-                progress(f"waiting up to {patience_s:.0f} s for a node with {Node(cpus, gpus)} free for packs ...")
+                needs = (
+                    f"a node with {Node(cpus, gpus)}"
+                    if self.span == 1
+                    else f"{self.span} nodes with {Node(cpus, gpus)} each"
+                )
+                progress(f"waiting up to {patience_s:.0f} s for {needs} free for packs ...")
                 told = True
             stop.wait(1.0)
             self._seen = (0.0, [])
+            self.wish(1, cpus, gpus)  # what a node has may be known only now
         if not stop.is_set():
-            require(self.nodes(), cpus, gpus)
+            require(self.nodes(), cpus, gpus, self.span)
 
 
 @contextlib.contextmanager

@@ -29,10 +29,12 @@ from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import MARK, PackJob
 from service.driver.programs.node_folder import NodeFolder
+from service.driver.programs.node_run import OtherNodes
 from service.driver.programs.process import RestingProgram
 from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.saved_folder import Damaged
+from service.driver.ray.ray_nodes import RayNodes
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -43,9 +45,11 @@ class Worker(Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
-        """CPU cores and GPUs of the pack in this config."""
+        """CPU cores and GPUs of the pack in this config, on each of its nodes."""
         bundle = {"CPU": float(config.get("cpus", 1.0)), "GPU": float(config.get("gpus", 0.0))}
-        return PlacementGroupFactory([{kind: amount for kind, amount in bundle.items() if amount}])
+        bundle = {kind: amount for kind, amount in bundle.items() if amount}
+        nodes = int(config.get("nodes", 1))
+        return PlacementGroupFactory([bundle] * nodes, strategy="STRICT_SPREAD" if nodes > 1 else "PACK")
 
     def setup(self, config: dict[str, Any]) -> None:
         """Takes the first pack."""
@@ -155,11 +159,12 @@ class Worker(Trainable):
             if job.code not in ("", code_digest()):
                 report["code"], report["done"] = code_digest(), True
                 return
+            given = job
             if "program" in job.document and not job.place:
                 self.node_folder = NodeFolder(job)
                 job = self.job = self.node_folder.job
             resting, self.resting = self.resting, None
-            self.pack, report["checkpoint"], report["remark"] = build(job, resting)
+            self.pack, report["checkpoint"], report["remark"] = build(job, resting, given)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:
@@ -228,10 +233,18 @@ class Worker(Trainable):
             report["remark"] = f"no checkpoint could be written to {self.job.prefix}: {error}"
 
 
-def build(job: PackJob, resting: RestingProgram | None = None) -> tuple[Any, str | None, str | None]:
-    """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable."""
+def build(
+    job: PackJob, resting: RestingProgram | None = None, given: PackJob | None = None
+) -> tuple[Any, str | None, str | None]:
+    """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable.
+
+    Args:
+        job: The job, with places on this node.
+        resting: A program that waits for its next trial.
+        given: The job as it was given, for the other nodes of a trial; by default `job`.
+    """
     if "program" in job.document:
-        return _build_program(job, resting)
+        return _build_program(job, resting, given or job)
     if resting is not None:
         resting.process.dismiss()
     import torch
@@ -262,7 +275,9 @@ def build(job: PackJob, resting: RestingProgram | None = None) -> tuple[Any, str
     return pack, None, "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
 
 
-def _build_program(job: PackJob, resting: RestingProgram | None) -> tuple[ProgramPack, str | None, str | None]:
+def _build_program(
+    job: PackJob, resting: RestingProgram | None, given: PackJob
+) -> tuple[ProgramPack, str | None, str | None]:
     """As `build`, for the one trial of a program."""
     bad: list[str] = []
     own = checkpoints.names(job.prefix, job.rounds_known) if job.resume else ()
@@ -274,11 +289,16 @@ def _build_program(job: PackJob, resting: RestingProgram | None) -> tuple[Progra
             bad.append(f"checkpoint {url} cannot be used: {error}")
             continue
         try:
-            return ProgramPack(job, data, resting), url, "; ".join(bad) or None
+            return ProgramPack(job, data, resting, _others(given, url)), url, "; ".join(bad) or None
         except Damaged as error:
             bad.append(f"checkpoint {url} cannot be used: {error}")
     remark = "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
-    return ProgramPack(job, None, resting), None, remark
+    return ProgramPack(job, None, resting, _others(given, None)), None, remark
+
+
+def _others(job: PackJob, url: str | None) -> OtherNodes | None:
+    """The other nodes of a program's trial, which goes on from this checkpoint."""
+    return RayNodes(job, url) if job.nodes > 1 else None
 
 
 def _rungs(job: PackJob) -> list[list[str]]:

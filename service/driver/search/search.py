@@ -318,10 +318,12 @@ class Search:
             width=self._width(launch) if self._separate(launch) else 0,
             cpus=self._study.resources.cpus,
             gpus=self._gpus,
+            nodes=self._study.resources.nodes,
             place=self._trials and checkpoints.join(self._trials, f"{first.label}-{first.phase}-{first.number}"),
             **self._options,
         )
-        self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, self._gpus))
+        gpus = self._gpus * self._study.resources.nodes
+        self.table.put(self._client.start_pack(self._study_id, self._attempt, name, launch.trials, gpus))
         self.table.packs[name] = RunningPack(name, launch.trials, prefix, rung=self._ladder.ends_at_rung(launch))
         self._waiting_at = None
         return job

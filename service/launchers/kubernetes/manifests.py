@@ -60,6 +60,9 @@ def check(config: Config, launch: Launch, worker: str = "a worker") -> None:
         raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what {worker} has, got {launch.cpus:g}")
     if (launch.gpus or 0) > workers.gpus:
         raise InvalidSpec("resources.gpu", f"must be at most {workers.gpus}, what {worker} has, got {launch.gpus:g}")
+    if launch.nodes > workers.max:
+        problem = f"must be at most {workers.max}, the most workers of a study here, got {launch.nodes}"
+        raise InvalidSpec("resources.nodes", problem)
 
 
 def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: str, folder: str) -> dict[str, Any]:
@@ -83,6 +86,7 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
     command += ["--address", "auto", "--nodes-seconds", str(config.unschedulable_seconds + config.image_pull_seconds)]
     if gpus and launch.gpus is None:  # there may be no worker yet that shows its GPUs
         command += ["--worker-gpus", str(gpus)]
+    least = max(config.workers.min, launch.nodes if launch.nodes > 1 else 0)
     if config.workers.max > config.workers.min:  # Ray's autoscaler rejects larger requests
         command += ["--most-nodes", str(config.workers.max)]
     spec: dict[str, Any] = {
@@ -102,8 +106,8 @@ def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: st
             "workerGroupSpecs": [
                 {
                     "groupName": _GROUP,
-                    "replicas": config.workers.min,
-                    "minReplicas": config.workers.min,
+                    "replicas": least,
+                    "minReplicas": least,
                     "maxReplicas": config.workers.max,
                     "rayStartParams": {"num-cpus": str(config.workers.cores), "num-gpus": str(gpus)},
                     "template": _worker(config, launch, name, gpus),

@@ -237,12 +237,12 @@ class RayJobsLauncher(Launcher):
             return None
         nodes = [(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in self._ray.nodes()]
         gpus = launch.gpus or 0.0
-        if any(cpu >= launch.cpus and gpu >= gpus for cpu, gpu in nodes):
+        if sum(cpu >= launch.cpus and gpu >= gpus for cpu, gpu in nodes) >= launch.nodes:
             return None
         have = ", ".join(sorted({f"{cpu:g} CPU and {gpu:g} GPU" for cpu, gpu in nodes})) or "nothing yet"
-        return (
-            f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU on one node, the nodes of the Ray cluster have {have}"
-        )
+        where = "one node" if launch.nodes == 1 else f"each of {launch.nodes} nodes"
+        needs = f"a pack needs {launch.cpus:g} CPU and {gpus:g} GPU on {where}"
+        return f"{needs}, the nodes of the Ray cluster have {have}"
 
     def _body(self, launch: Launch, name: str) -> dict[str, Any]:
         driver = [f"--study={launch.study_id}", f"--url={self._url}", f"--folder={self._checkpoints}", "--address=auto"]

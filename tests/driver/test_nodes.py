@@ -1,0 +1,164 @@
+"""Trials of a program that spans several nodes."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import InvalidSpec
+from driftline.study.spec import Study
+from service.driver.programs.node_run import NodeFault, TrialNode
+from service.driver.programs.report_lines import ProgramError
+from tests.driver.shell_programs import GOOD, Started, lines_of
+from tests.driver.stand_ins import StoreClient
+from tests.driver.test_search import Bench, curves
+from tests.driver.two_nodes import study_of
+
+
+class Others:
+    """Other nodes on which the program ends, or fails, when it is told to."""
+
+    def __init__(self, *, ended: bool = True, fault: NodeFault | None = None) -> None:
+        self.ended, self.fault, self.calls = ended, fault, []
+
+    def start(self, *, first: int, last: int) -> TrialNode:
+        self.calls.append(f"start {first} {last}")
+        return TrialNode(0, 2, "10.0.0.7", 29500)
+
+    def wait(self, seconds: float) -> tuple[bool, NodeFault | None]:
+        return self.ended, self.fault
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+def test_it_is_told_its_nodes_and_all_of_them_end_with_the_trial(started: Started, tmp_path: Path) -> None:
+    others = Others()
+    told = "echo $DRIFTLINE_NODE_RANK $DRIFTLINE_NODES $MASTER_ADDR $MASTER_PORT"
+    pack = started(f"{told} > {tmp_path}/told; {GOOD}", others=others)
+    assert len(lines_of(pack)) == 2
+    assert (tmp_path / "told").read_text() == "0 2 10.0.0.7 29500\n"
+    assert others.calls == ["start 0 2", "end"]
+    alone = started(f"{told} > {tmp_path}/told; {GOOD}")
+    assert len(lines_of(alone)) == 2
+    assert (tmp_path / "told").read_text().startswith("0 1 127.0.0.1 ")
+
+
+@pytest.mark.parametrize(
+    ("script", "others", "problem"),
+    [
+        (
+            "sleep 60",
+            Others(fault=NodeFault(1, "red", "ended with exit code 3", "no data")),
+            r"ended with exit code 3 on node 1 \(red\), after round 0 of 2; stderr there: no data; log: ",
+        ),
+        (
+            "sleep 60",
+            Others(ended=False, fault=NodeFault(1, "", "is gone: its node or its worker has died")),
+            "is gone: its node or its worker has died on node 1, after round 0 of 2",
+        ),
+        (
+            "exit 9",
+            Others(fault=NodeFault(1, "red", "was killed by SIGSEGV")),
+            r"was killed by SIGSEGV on node 1 \(red\), after round 0 of 2",
+        ),
+        ("exit 9", Others(ended=False), "ended with exit code 9, after round 0 of 2"),
+        (GOOD, Others(ended=False), "did not end on all nodes within 5 s of the first, after round 2 of 2"),
+        (
+            GOOD,
+            Others(fault=NodeFault(1, "red", "ended with exit code 1")),
+            r"ended with exit code 1 on node 1 \(red\), after round \d of 2",
+        ),
+    ],
+)
+def test_a_fault_on_one_node_ends_the_trial_on_all(script: str, others: Others, problem: str, started: Started) -> None:
+    pack = started(script, others=others)
+    with pytest.raises(ProgramError, match=problem):
+        lines_of(pack)
+    assert others.calls[-1] == "end"
+    assert not pack.running
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"program": None, "task": "digits"}, "resources.nodes: must be 1 without a program, got 2: a pack is trained"),
+        ({"reuse": True}, "program.reuse: must be false with resources.nodes, got 2 nodes"),
+        ({"nodes": 0}, "resources.nodes: must be at least 1, got nodes=0"),
+        ({"nodes": 1.5}, "resources.nodes: "),
+    ],
+)
+def test_studies_for_which_nodes_make_no_sense_are_refused(keys: dict[str, Any], problem: str) -> None:
+    document = study_of(2).to_json()
+    assert document["resources"]["nodes"] == 2
+    document["program"] |= {name: value for name, value in keys.items() if name == "reuse"}
+    document["resources"] |= {name: value for name, value in keys.items() if name == "nodes"}
+    if "task" in keys:
+        entry = {"label": "mine", "name": "fedavg"}
+        document = {"name": "nodes", "task": "digits", "methods": [entry], "resources": document["resources"]}
+        document["budget"] = {"trials_per_method": 2, "rounds": 4}
+    with pytest.raises(InvalidSpec) as caught:
+        Study.from_json(document)
+    assert problem in str(caught.value)
+    assert "nodes" not in study_of(1).to_json()["resources"], "older drivers read it, too"
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(500)
+def test_torch_distributed_over_two_nodes_equals_one_node_also_when_a_process_and_a_node_die(
+    client: StoreClient, tmp_path: Path
+) -> None:
+    study = study_of(1, folder=str(tmp_path))
+    study_id = client.submit(study)
+    Bench(client, study_id, study, tmp_path / "one").run()
+    rows = client.store.trials.find(study_id)
+    alone = {str(row.number): curves(client, study_id)[row.id] for row in rows}
+    with tempfile.TemporaryDirectory(prefix="dlt", dir="/tmp") as folder:  # its sockets need a short path
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        settings = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+        settings |= dict.fromkeys(("HOME", "TMPDIR", "RAY_TMPDIR"), folder)
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.driver.two_nodes", folder],
+            env={**variables, **settings, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=480,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["ended"] == ["SUCCEEDED"], (found, done.stderr[-3000:])
+        assert any(line.startswith("waiting up to 300 s for 2 nodes with 1 CPU each") for line in found["lines"])
+        assert "Ray is ready: 1 worker of 1 CPU on each of 2 nodes" in found["lines"]
+        assert "ended with exit code 7 on node 1" in done.stderr + done.stdout
+        assert not list(Path(folder).glob("driftline-trial-*")), "later trials have removed what died workers left"
+        assert running(f"HELD={folder}/held") == []
+    assert sum(found["attempts"]) >= 4  # two trials, and a fault of each kind
+    for number, columns in found["curves"].items():
+        own = alone[number]
+        assert columns["nodes"] == [2.0] * len(own["round"])
+        for name in ("round", "loss"):
+            assert columns[name] == own[name], f"trial {number}: {name}"
+    assert {len(columns["round"]) for columns in found["curves"].values()} == {2, 4}
+
+
+def running(variable: str) -> list[int]:
+    """Processes with a variable in their environment; those that are about to end have ten seconds."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
