@@ -32,7 +32,7 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     target_kinds                  what targets can be, and the metrics that follow from it
     spelling, values, errors      nearest known words; numbers in documents; errors
     working_directory             keeps files there from hiding modules
-    own_files                     writes files through no link
+    own_files, disk_cache         writes files through no link; what is made once and kept on disk
     own_function                  finds the function of a user's file or package that a document names
 
 Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or Kubernetes.

@@ -34,7 +34,8 @@ class Examples:
         inputs: (examples, ...) numbers of any type, already scaled for classification. Models of numbers convert them
             to the trial's dtype; models of word ids get whole numbers as int64.
         targets: (examples,) class numbers, or numbers (examples,) or (examples, outputs) to predict, of any type, or
-            (examples, positions) tokens to predict, or (examples, tags) True for tags of the example.
+            (examples, positions) tokens to predict, or (examples, tags) True for tags of the example, or numbers of the
+            items that pair with the inputs.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
         kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
@@ -81,6 +82,24 @@ class Quadratics:
 
 
 @dataclass(frozen=True)
+class Regulariser:
+    """A loss of the server that is a formula of the parameters, which the model knows by name.
+
+    Args:
+        name: one of `REGULARISERS` of the model's module.
+        weight: multiplies it.
+    """
+
+    name: str
+    weight: float
+
+    @property
+    def clients(self) -> int:
+        """The server."""
+        return 1
+
+
+@dataclass(frozen=True)
 class Problem:
     """One task, ready to train.
 
@@ -88,7 +107,8 @@ class Problem:
         model: name of a module in trainers/models ("quadratic", "softmax", "linear", ...).
         train: the clients' data.
         test: held-out examples, grouped by test client; None if there are none.
-        central: the server's own data (mixed federated learning), as a single client; None if there are none.
+        central: the server's own data (mixed federated learning), as a single client, or its loss without data; None
+            if there are none. The server's model is built with it in place of `train`.
         client_weights: (clients,) weights of the task, with sum 1; None leaves them to the trial's weighting. Models
             get those of the trial.
         optimum: (d,) minimizer of the weighted mean loss, if known in closed form; or a function from the (clients,)
@@ -97,9 +117,9 @@ class Problem:
     """
 
     model: str
-    train: Examples | Quadratics
+    train: Examples | Quadratics | Regulariser
     test: Examples | None = None
-    central: Examples | Quadratics | None = None
+    central: Examples | Quadratics | Regulariser | None = None
     client_weights: NDArray[np.float64] | None = None
     optimum: NDArray[np.float64] | Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
     model_settings: Mapping[str, Any] = field(default_factory=dict)

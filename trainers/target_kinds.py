@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["classes", "numbers", "tags", "tokens"]
+Kind = Literal["classes", "numbers", "tags", "tokens", "pairs"]
 
 STATISTICS = ("mean", "std", *(f"p{percent}" for percent in range(10, 100, 10)), "worst")
 """Of a measure over the test clients, which have equal weight: deviation, deciles, and the worst client's."""
@@ -61,6 +61,7 @@ KINDS: Mapping[Kind, TargetKind] = {
     "tokens": TargetKind(
         "tokens", ("loss", "accuracy", "perplexity", "bits_per_byte"), (), ("loss", "accuracy", "perplexity")
     ),
+    "pairs": TargetKind("pairs", ("loss", "recall_at_k"), (), ("loss", "recall_at_k")),
 }
 
 

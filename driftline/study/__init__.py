@@ -16,6 +16,7 @@
     budget                     trials, seeds and searches; what a trial may spend
     rung_rounds                the rounds at which search trials are compared
     trial_rounds               how many rounds a trial has within what it may spend
+    pack_families              which labels may train in common packs
     directions, chance         which way a metric is better; whether anything besides the search is random
     theory_spaces, warm_start  spaces from theory; starting points and a prior from an earlier study
     examples, notebook         the example studies that come with Driftline; HTML of a study for notebooks

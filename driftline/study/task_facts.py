@@ -42,5 +42,5 @@ def default_quality(task: Mapping[str, Any]) -> str:
     """
     quality: str = tasks().constant(task.get("name"), "QUALITY", Task.QUALITY)
     learns = models().constant(model_of(task), "TARGETS")
-    others = {"numbers", "tags"} & {task.get("kind"), learns if isinstance(learns, str) else None}
+    others = {"numbers", "tags", "tokens", "pairs"} & {task.get("kind"), learns if isinstance(learns, str) else None}
     return "test_loss" if others and quality == Task.QUALITY else quality

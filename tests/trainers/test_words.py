@@ -205,7 +205,7 @@ def test_padding_counts_nowhere(tmp_path: Path) -> None:
         ({"context": None}, "task.context must be given for tokens"),
         ({"words": None}, "task.words must be given for tokens"),
         ({"targets": "tags"}, "task.targets must be left out for tokens, which are the words of inputs, got"),
-        ({"scale": "unit"}, "task.scale must be none for words"),
+        ({"scale": "unit"}, "task.scale must be none for tokens"),
         ({"inputs": ["text"]}, "task.inputs must be one column, of text"),
         ({"inputs": "client", "client": None, "partition": "iid", "clients": 2, "words": 3}, None),
         ({"context": 2**16, "clients": None}, None),

@@ -12,7 +12,8 @@
     remote                 data at a URL, copied into the cache
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
     table_targets          the targets of a user's data: classes, numbers, tags or tokens
-    words, table_texts     texts of any length as sentences or bags of words; the keys that say so
+    words, histories       texts of any length as sentences or bags of words; logs of items as next items
+    table_sequences        the keys of a document that say so
     class_labels, tags     class numbers for labels of any kind; any number of labels an example
     vocabulary             numbers in place of strings
     sides, damage          files of training and test examples; errors of damaged files

@@ -2,7 +2,7 @@
 
 "central": {"fraction": 0.1}     this share of each class, or of each client under the natural partition
 "central": {"classes": [3, 5]}   all examples of these classes, which no client has then
-"central": {"clients": 0.2}      all examples of this share of the natural clients, drawn, who do not train then
+"central": {"spreadout": 0.001}  no examples: a loss of the parameters that the model names, with its weight
 """
 
 from __future__ import annotations
@@ -17,12 +17,38 @@ from trainers.data import partitions
 from trainers.data.partitions import Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import join, refuse_unknown
+from trainers.problem import Regulariser
+from trainers.registry import models
 from trainers.spelling import hint
 from trainers.values import number, shown
 
 DOC = '{"fraction": 0.1} or {"classes": [..]}: examples of the server, for mixed federated learning'
 
 _FRACTION, _CLASSES = "fraction", "classes"
+
+
+def regulariser(value: Any, model: str, path: str) -> Regulariser | None:
+    """The server's loss without data in a document, {"spreadout": 0.001}, by the name that the model gives it.
+
+    Args:
+        value: of the document.
+        model: name of an existing model.
+        path: dotted path of the value.
+
+    Returns:
+        None if the value is for data.
+
+    Raises:
+        SpecError: the weight is no positive number.
+    """
+    known = models()[model].REGULARISERS
+    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in known:
+        return None
+    (name, given), place = next(iter(value.items())), join(path, next(iter(value)))
+    weight = number(given, place)
+    if not weight > 0:
+        raise SpecError(f"{place} must be above 0, got {name}={shown(weight)}", place)
+    return Regulariser(name, weight)
 
 
 def checked(value: Any, path: str) -> dict[str, Any] | None:

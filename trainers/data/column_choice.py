@@ -9,6 +9,7 @@ from typing import Any
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
 from trainers.data.sides import TEST
+from trainers.data.table_sequences import NEXT
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.values import shown
@@ -25,7 +26,7 @@ class _HeldOutKeys:
     """Names of separate columns for testing."""
 
     inputs: Any = tunable(kind="any", doc="column of inputs, or a list of columns")
-    targets: str | None = tunable(None, doc="column of targets; null for tokens alone")
+    targets: str | None = tunable(None, doc="column of targets; null for tokens and pairs alone")
     client: str | None = tunable(None, doc="column that says whose each example is")
 
 
@@ -94,11 +95,11 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     """
     test, place = values["test"], join(path, "test")
     columns = source.names(path)
-    sentences = values["kind"] == "tokens"  # whose targets are inputs too
-    if not sentences and (values["inputs"] is None or values["targets"] is None):
+    same = values["kind"] in NEXT  # whose targets are inputs too
+    if not same and (values["inputs"] is None or values["targets"] is None):
         choose_columns(values, columns, test if isinstance(test, str) else None, path)
     inputs = _listed(values["inputs"], join(path, "inputs"))
-    targets = str(inputs) if sentences else values["targets"]
+    targets = str(inputs) if same else values["targets"]
     client, optional = values["client"], values["client"] == CLIENT and values["partition"] != "natural"
     if test is None and source.has_test:
         with_client = client is not None and (client in columns or not columns)
@@ -123,11 +124,11 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
         return names, Names(_ended(inputs), _ended(targets), ended, client_optional=True)
     own = values["test"] = check(_HeldOutKeys, test, place)
     inputs = _listed(own["inputs"], join(place, "inputs"))
-    if (own["targets"] is None) != sentences:
-        place = join(place, "targets")
-        rule = "be left out for tokens, which are the words of inputs" if sentences else "be given, a column"
+    if (own["targets"] is None) != same:
+        place, kind = join(place, "targets"), values["kind"]
+        rule = f"be left out for {kind}, which are {NEXT[kind]}" if same else "be given, a column"
         raise SpecError(f"{place} must {rule}, got targets={shown(own['targets'])}", place)
-    return names, Names(inputs, str(inputs) if sentences else own["targets"], own["client"])
+    return names, Names(inputs, str(inputs) if same else own["targets"], own["client"])
 
 
 def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:

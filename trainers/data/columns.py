@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.data.histories import Histories
 from trainers.data.partitions import Rows
 from trainers.data.tags import TagLists
 from trainers.data.words import Sentences, Words
@@ -132,7 +133,8 @@ class Names:
         client_optional: the data need not have the client column.
         mask: column that marks test examples; None without such a column.
         groups: column with the group of each example's class; None without such a column.
-        words: what becomes of inputs of text; None if they are no text. Of sentences, the targets are the next words.
+        sequences: what becomes of inputs of text, or of items of histories; None if they are neither. Of sentences and
+            histories, the targets are the next words or items.
     """
 
     inputs: str | tuple[str, ...]
@@ -141,7 +143,7 @@ class Names:
     client_optional: bool = False
     mask: str | None = None
     groups: str | None = None
-    words: Words | None = None
+    sequences: Words | Histories | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -149,9 +151,14 @@ class Names:
         return (self.inputs,) if isinstance(self.inputs, str) else self.inputs
 
     @property
+    def order(self) -> str | None:
+        """The column that orders the rows of a client; None without one."""
+        return self.sequences.order if isinstance(self.sequences, Histories) else None
+
+    @property
     def given(self) -> tuple[str, ...]:
         """All names."""
-        others = (self.targets, self.client, self.mask, self.groups)
+        others = (self.targets, self.client, self.mask, self.groups, self.order)
         return tuple(name for name in (*self.features, *others) if name is not None)
 
 
@@ -164,12 +171,14 @@ class ColumnPart:
         targets: (examples,) class labels, or (examples,) or (examples, outputs) finite numbers, or tags; or the texts.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
         people: names of the clients, in order; empty without a client column.
+        order: (examples,) what orders the rows of a client; None without such a column.
     """
 
     features: tuple[NDArray[Any] | Sentences, ...]
     targets: NDArray[Any] | TagLists | Sentences
     clients: Rows | None
     people: NDArray[Any]
+    order: NDArray[Any] | None = None
 
 
 class ColumnReader:
@@ -194,7 +203,7 @@ class ColumnReader:
 
         Args:
             names: of the columns.
-            places: "inputs", "targets", "client" -> dotted path of the setting.
+            places: "inputs", "targets", "client", "order" -> dotted path of the setting.
             kind: what the targets are.
             separator: between the tags of a text; None without one.
 
@@ -203,7 +212,9 @@ class ColumnReader:
         """
         single = isinstance(names.inputs, str)
         features: tuple[NDArray[Any] | Sentences, ...]
-        if names.words is None:
+        if kind == "pairs":
+            features = (self._plain(names.features[0], places["inputs"], "whole numbers or strings", "iuU"),)
+        elif names.sequences is None:
             features = tuple(self._inputs(name, places["inputs"], 2 if single else 1) for name in names.features)
         else:
             features = (self._texts(names.features[0], places["inputs"]),)
@@ -211,7 +222,7 @@ class ColumnReader:
         for name, column in zip(names.features, features, strict=True):
             _as_long(column, len(features[0]), name, first, places["inputs"])
         targets: NDArray[Any] | TagLists | Sentences
-        if kind == "tokens":
+        if kind in ("tokens", "pairs"):
             targets = features[0]
         elif kind == "tags":
             targets = self._tags(names.targets, places["targets"], separator)
@@ -222,7 +233,11 @@ class ColumnReader:
         if names.client is not None and (names.client in self.columns.names or not names.client_optional):
             people, clients = self._clients(names.client, places["client"])
             _as_long(clients, len(features[0]), names.client, first, places["client"])
-        return ColumnPart(features, targets, clients, people)
+        order = None
+        if names.order is not None:
+            order = self._plain(names.order, places["order"], "numbers or strings", "iufU")
+            _as_long(order, len(features[0]), names.order, first, places["order"])
+        return ColumnPart(features, targets, clients, people, order)
 
     def mask(self, name: str, examples: int, place: str) -> NDArray[np.bool_]:
         """(examples,) the column that marks test examples.
@@ -329,6 +344,12 @@ class ColumnReader:
             f"tags) of 0 and 1, got {_facts(array)}",
             place,
         )
+
+    def _plain(self, name: str, place: str, what: str, kinds: str) -> NDArray[Any]:
+        array = self._numeric(name, place, what, kinds)
+        if array.ndim != 1:
+            raise SpecError(f"{place}: array {shown(name)} must be 1-D, got {_facts(array)}", place)
+        return array
 
     def _texts(self, name: str, place: str) -> Sentences:
         if isinstance(self.columns, HasTexts) and name in self.columns.names:

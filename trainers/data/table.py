@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import class_labels, tags, words
+from trainers.data import class_labels, histories, tags, words
 from trainers.data.class_labels import Labels
 from trainers.data.columns import ColumnPart, Names
 from trainers.data.data_source import DataSource
@@ -29,8 +29,8 @@ class TablePart:
 
     Args:
         inputs: (examples, ...) finite numbers as in the data.
-        targets: (examples,) class numbers, or (examples,) or (examples, outputs) finite numbers, or (examples, tags)
-            booleans, or (examples, context) tokens.
+        targets: (examples,) class numbers or numbers of items, or (examples,) or (examples, outputs) finite numbers, or
+            (examples, tags) booleans, or (examples, context) tokens.
         clients: (examples,) client ids, numbered in the order of the clients' names; None without a client column.
         people: names of the clients, in order; empty without a client column.
     """
@@ -50,7 +50,8 @@ class Table:
         test: test examples from separate columns; None without them.
         mask: (examples of main,) True for test examples; None without such a column.
         sha256: hash of the data.
-        tokens: number of different tokens if inputs were strings, with those of `words`; else 0.
+        tokens: number of different tokens if inputs were strings, with those of `words`, or of items in histories; else
+            0.
         labels: labels in the order of their class numbers, or tags in that of their numbers; None if labels are the
             numbers, or targets are numbers to predict.
         onehot: (features,) True for features that are one-hot; None if inputs come from one column.
@@ -104,13 +105,15 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
         SpecError: the data has another format, or a column is missing or invalid.
     """
     kind: Kind = "numbers"
-    if names.words is not None and names.words.context is not None:
+    if isinstance(names.sequences, histories.Histories):
+        kind = "pairs"
+    elif names.sequences is not None and names.sequences.context is not None:
         kind = "tokens"
     elif labelling is not None:
         kind = "classes" if isinstance(labelling, Classes) else "tags"
     separator = labelling.separator if isinstance(labelling, Tags) else None
     reader = source.reader((names,) if test is None else (names, test), path)
-    keys = ("inputs", "targets", "client")
+    keys = ("inputs", "targets", "client", "order")
     found = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
     mask = None
     if test is not None:
@@ -123,8 +126,11 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
     if names.groups is not None:
         groups = reader.groups(names.groups, len(found[0].targets), join(path, "partition.groups"))
     known = 0
-    if names.words is not None:
-        found, known = _in_words(found, names.words, path)
+    if isinstance(names.sequences, histories.Histories):
+        found, known, rows = _in_histories(found, names.sequences, path)
+        mask = None if mask is None else mask[rows]
+    elif names.sequences is not None:
+        found, known = _in_words(found, names.sequences, path)
     inputs, tokens, onehot = _inputs(found, names, join(path, "inputs"))
     targets, labels = _targets(found, labelling, path)
     parts = [
@@ -177,6 +183,22 @@ def _in_words(parts: list[ColumnPart], given: words.Words, path: str) -> tuple[l
     if made[0].targets is None:
         return numbers, 0
     return numbers, words.OTHERS + min(given.count, len(texts[0].known))
+
+
+def _in_histories(parts: list[ColumnPart], given: histories.Histories, path: str) -> tuple[list[ColumnPart], int, Rows]:
+    """(the parts with examples in place of rows, number of different items, row of each example of the first part)."""
+    logs = []
+    for part in parts:
+        if part.clients is None:
+            place = join(path, "client")
+            raise SpecError(f"{place} must be a column for pairs, which are of a client's items, got none", place)
+        logs.append(histories.Log(np.asarray(part.features[0]), part.clients, part.order))
+    made, count = histories.numbered(logs, given, path)
+    examples = [
+        replace(part, features=(one.before,), targets=one.items, clients=log.clients[one.rows])
+        for part, log, one in zip(parts, logs, made, strict=True)
+    ]
+    return examples, count, made[0].rows
 
 
 def _inputs(

@@ -16,11 +16,11 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.values import shown
 
-TableKind = Literal["classes", "numbers", "tags", "tokens"]
+TableKind = Literal["classes", "numbers", "tags", "tokens", "pairs"]
 
-TABLE_KINDS: tuple[TableKind, ...] = ("classes", "numbers", "tags", "tokens")
+TABLE_KINDS: tuple[TableKind, ...] = ("classes", "numbers", "tags", "tokens", "pairs")
 KEYS_OF_TAGS = ("separator", "tags", "at")
-_AT = 5  # the figure of Reddi and others 2021
+_AT = {"tags": 5, "pairs": 10}  # the figures of Reddi and others 2021, and of Augenstein and others 2022
 
 
 def kind_of(given: str | None, model: str, path: str) -> TableKind:
@@ -34,7 +34,8 @@ def kind_of(given: str | None, model: str, path: str) -> TableKind:
 
 def refuse_keys_of_others(values: Mapping[str, Any], kind: str, path: str) -> None:
     """Raises a SpecError for a key that only another kind of targets has."""
-    for key in ("classes",) if kind == "tags" else KEYS_OF_TAGS:
+    others = KEYS_OF_TAGS if kind != "pairs" else tuple(key for key in KEYS_OF_TAGS if key != "at")
+    for key in ("classes",) if kind == "tags" else others:
         if values[key] is not None:
             place = join(path, key)
             advice = "give tags" if kind == "tags" else "they need kind: tags"
@@ -43,7 +44,7 @@ def refuse_keys_of_others(values: Mapping[str, Any], kind: str, path: str) -> No
 
 def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
     """What the document says about its classes or tags."""
-    if kind in ("numbers", "tokens"):
+    if kind in ("numbers", "tokens", "pairs"):
         return None
     labels = class_labels.checked(values["labels"], path)
     if kind == "classes":
@@ -54,12 +55,12 @@ def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
     return Tags(labels, values["tags"], values["separator"])
 
 
-def at_of(given: int | None, tags: int, path: str) -> int:
+def at_of(given: int | None, outputs: int, kind: str, path: str) -> int:
     """The k of precision and recall at k."""
-    if given is not None and given > tags:
-        place = join(path, "at")
-        raise SpecError(f"{place} must be at most {tags}, the number of tags, got at={given}", place)
-    return min(_AT, tags) if given is None else given
+    if given is not None and given > outputs:
+        place, what = join(path, "at"), "tags" if kind == "tags" else "items"
+        raise SpecError(f"{place} must be at most {outputs}, the number of {what}, got at={given}", place)
+    return min(_AT[kind], outputs) if given is None else given
 
 
 def require_tags(table: Table, rows: Rows, test: Sequence[Rows], path: str) -> None:

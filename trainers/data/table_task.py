@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import episodes, partition_choice, table_episodes
+from trainers.data import central_choice, episodes, partition_choice, table_episodes
 from trainers.data.column_choice import CLIENT, choose_names
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
@@ -30,6 +30,7 @@ from trainers.data.scaling import SCALES, fit
 from trainers.data.table import Labelling, Table
 from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
+from trainers.data.table_sequences import KEYS_OF_SEQUENCES, LONGEST, MOST_WORDS, NEXT, sequences_of
 from trainers.data.table_split import held_out_clients
 from trainers.data.table_targets import (
     KEYS_OF_TAGS,
@@ -40,11 +41,10 @@ from trainers.data.table_targets import (
     refuse_keys_of_others,
     require_tags,
 )
-from trainers.data.table_texts import KEYS_OF_TEXTS, LONGEST, MOST_WORDS, words_of
 from trainers.data.words import OTHERS
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
-from trainers.problem import WHOLE, Examples, Problem
+from trainers.problem import WHOLE, Examples, Problem, Regulariser
 from trainers.target_kinds import KINDS
 from trainers.values import shown
 
@@ -63,13 +63,17 @@ class TableKeys(FederatedKeys):
     kind: str | None = tunable(
         None,
         choices=TABLE_KINDS,
-        doc="of the targets: classes, numbers, tags (any number of labels an example), or tokens (the words of inputs "
-        "of text, each from those before); null is what the model learns",
+        doc="of the targets: classes, numbers, tags (any number of labels an example), tokens (the words of inputs of "
+        "text, each from those before), or pairs (an item of a client, and those before it); null is what the model "
+        "learns",
     )
     words: int | None = tunable(
         None, low=1, high=MOST_WORDS, unit="words", doc="to know of inputs of text, the most frequent; null is no text"
     )
-    context: int | None = tunable(None, low=1, high=LONGEST, unit="words", doc="of a sentence, for tokens")
+    context: int | None = tunable(
+        None, low=1, high=LONGEST, doc="words of a sentence, for tokens; items before the next one, for pairs"
+    )
+    order: str | None = tunable(None, doc="column that orders a client's items, for pairs; null is the data's order")
     separator: str | None = tunable(None, doc="between the tags of a text; null if they are lists or a matrix")
     tags: int | None = tunable(None, low=1, doc="how many tags to keep, the most frequent; null is all")
     at: int | None = tunable(None, low=1, unit="tags", doc="k of precision and recall at k; null is 5, or all if fewer")
@@ -111,6 +115,7 @@ class TableTask(Federated):
         sha256: hash of the data.
         path: dotted path of the task.
         episodes: how classes become clients; None without few-shot tasks.
+        regulariser: the server's loss without data; None without one. `central` is one row then, which counts nowhere.
     """
 
     source: DataSource
@@ -122,6 +127,7 @@ class TableTask(Federated):
     sha256: str
     path: str
     episodes: Episodes | None = None
+    regulariser: Regulariser | None = None
 
 
 def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> TableTask:
@@ -145,13 +151,13 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     if "format" in values:
         values["format"] = source.name
     wanted = table_episodes.asked(values, document, kind, path)
-    words, sentences = words_of(values, kind, path), kind == "tokens"
+    sequences, sentences = sequences_of(values, kind, path), kind == "tokens"
     names, test_names = choose_names(values, source, path)
     refuse_keys_of_others(values, kind, path)
     given = labelling(values, kind, path)
     grouping = partition_choice.group_column(values["partition"]) if classified else None
-    names = replace(names, groups=grouping, words=words)
-    test_names = None if test_names is None else replace(test_names, words=words)
+    names = replace(names, groups=grouping, sequences=sequences)
+    test_names = None if test_names is None else replace(test_names, sequences=sequences)
     table = load(source, names, test_names, given, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
@@ -161,10 +167,9 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     values["labels"] = None if table.labels is None else list(table.labels)
     if wanted is None:
         del values["episodes"]
-    if kind != "tags":  # documents of other targets do not show them
-        values = {key: value for key, value in values.items() if key not in KEYS_OF_TAGS}
-    if words is None:
-        values = {key: value for key, value in values.items() if key not in KEYS_OF_TEXTS}
+    hidden = [key for key in KEYS_OF_TAGS if kind != "tags" and (kind, key) != ("pairs", "at")]
+    hidden += KEYS_OF_SEQUENCES if sequences is None else ()
+    values = {key: value for key, value in values.items() if key not in hidden}  # documents of other targets
     if table.tokens and values["scale"] != "none":
         place = join(path, "scale")
         raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
@@ -172,10 +177,12 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     if table.groups is not None:
         groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
         values["partition"] = {**values["partition"], "groups": groups}
-    parts, test, central = _clients(values, table, wanted, labels, path)
-    tags = table.main.targets.shape[1] if kind == "tags" else 0
-    if tags:
-        values["at"] = at_of(values["at"], tags, path)
+    formula = central_choice.regulariser(values["central"], model, join(path, "central"))
+    parts, test, central = _clients(values, table, wanted, formula is not None, labels, path)
+    outputs = _outputs(table, classes, wanted, kind)
+    if kind in ("tags", "pairs"):
+        values["at"] = at_of(values["at"], outputs, kind, path)
+    if kind == "tags":
         require_tags(table, ClientRows.of(parts).rows, test, path)
     metrics = tuple(name for name in KINDS[kind].metrics if name not in _NOT_OF_WORDS or not sentences) if test else ()
     notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
@@ -190,7 +197,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         model_settings={
             **({"vocabulary": table.tokens} if table.tokens else {}),
             **({"first_word": OTHERS} if sentences else {}),
-            **({"at": values["at"]} if tags else {}),
+            **({"at": values["at"]} if "at" in values else {}),
             **model_settings,
         },
         parts=parts,
@@ -201,7 +208,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         whole=values["scale"] == "none" and table.main.inputs.dtype.kind in WHOLE,
         notes=tuple(notes),
         kind=kind,
-        outputs=_outputs(table, classes, wanted, kind),
+        outputs=outputs,
         tokens=table.main.targets.shape[1] if sentences else 0,
         source=source,
         names=names,
@@ -212,6 +219,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         sha256=table.sha256,
         path=path,
         episodes=wanted,
+        regulariser=formula,
     )
 
 
@@ -246,7 +254,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
     held_out = table.main if table.test is None else table.test
     classes = settings.classes if settings.episodes is None else settings.episodes.ways
-    classes = table.tokens if settings.kind == "tokens" else classes
+    classes = table.tokens if settings.kind in NEXT else classes
     counts = {name: count for name, count in (("classes", classes), ("vocabulary", table.tokens)) if count}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
@@ -270,11 +278,14 @@ def build(settings: TableTask, dtype: str) -> Problem:
         return examples(groups, inputs, part.targets, settings.kind, central_classes)
 
     tested = "main" if table.test is None else "test"
+    central: Examples | Regulariser | None = settings.regulariser
+    if central is None and settings.central is not None:
+        central = of("main", (settings.central,))
     problem = Problem(
         model=settings.model,
         train=of("main", settings.parts),
         test=of(tested, settings.test, settings.central_classes) if settings.test else None,
-        central=None if settings.central is None else of("main", (settings.central,)),
+        central=central,
         model_settings={**counts, **settings.model_settings},
     )
     forget(table)
@@ -282,21 +293,25 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
 
 def _clients(
-    values: dict[str, Any], table: Table, wanted: Episodes | None, labels: Rows | None, path: str
+    values: dict[str, Any], table: Table, wanted: Episodes | None, formula: bool, labels: Rows | None, path: str
 ) -> tuple[ClientRows, Sequence[Rows], Rows | None]:
-    """(rows of each client, rows of each test client, rows of the server or None)."""
+    """(rows of each client, rows of each test client, rows of the server or None); with a formula it has one."""
     if wanted is not None:
         return *table_episodes.split(values, table, wanted, path), None
     rows, test = held_out_clients(values, table, labels, path)
     names = None if labels is None else table.labels
     pool = Pool(labels, rows, table.main.clients, "data without a client column", names)
+    given = values["central"]
+    values["central"] = None if formula else given
     parts, central = divide(values, pool, path)
+    if formula:
+        values["central"], central = dict(given), np.zeros(1, np.int64)
     return parts, test, central
 
 
 def _outputs(table: Table, classes: int | None, wanted: Episodes | None, kind: str) -> int:
-    """The number of classes, tags or tokens, or of numbers to predict for one example."""
-    if kind == "tokens":
+    """The number of classes, tags, tokens or items, or of numbers to predict for one example."""
+    if kind in NEXT:
         return table.tokens
     return wanted.ways if wanted is not None else classes or math.prod(table.main.targets.shape[1:])
 

@@ -7,8 +7,8 @@ A model is one file in trainers/models (or an installed package's entry point) w
 
 where `make` returns a new torch.nn.Module from inputs (examples, ...) to scores, whose shape and loss follow from the
 targets (`Examples.kind`): (examples, classes) with cross-entropy, (examples, numbers) with half the squared error,
-(examples, tags) with the sum of the tags' sigmoid cross-entropies, or (examples, positions, tokens) with the mean of
-the positions' cross-entropies.
+(examples, tags) with the sum of the tags' sigmoid cross-entropies, (examples, positions, tokens) with the mean of the
+positions' cross-entropies, or (examples, items) with the hinge of the example's item.
 
 Gradients are computed in training mode, evaluations in evaluation mode. What a module draws in training comes from
 (seed, round, client, step): the masks of torch.nn.Dropout from each example's own key, anything else from the
@@ -50,7 +50,7 @@ from trainers.models._examination import EXAMPLES, Examination, check_type
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.models._preparation import dense, freeze_others, give_shapes, refuse_unsuited
 from trainers.models._problem import examples_of
-from trainers.models._targets import held_whole, targets_of
+from trainers.models._targets import ClassTargets, held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
 from trainers.trial.passes import PassEnd
@@ -74,6 +74,7 @@ class Network:
         dtype: type of all floating-point tensors. With bfloat16 they are float32, and the module runs in bfloat16 for
             gradients.
         device: device of all tensors.
+        targets: what the targets mean; None is what their kind says.
         crop: largest random shift of training images, in pixels; 0 is none.
         flip: whether training images are mirrored at random.
 
@@ -89,6 +90,7 @@ class Network:
         make: Callable[[], nn.Module],
         dtype: torch.dtype,
         device: torch.device,
+        targets: ClassTargets | None = None,
         *,
         crop: int = 0,
         flip: bool = False,
@@ -99,7 +101,7 @@ class Network:
         self.make = make
         self.patterns: Sequence[str] = problem.model_settings.get("train", ())
         self.example = train.inputs[:1].copy()
-        self.kind = targets_of(problem, train)
+        self.kind = targets_of(problem, train) if targets is None else targets
         self.classifies = self.kind.classifies
         self.generators = generators(device)
         self.draws: tuple[GlobalGenerator, ...] = ()

@@ -231,6 +231,59 @@ class TokenTargets(ClassTargets):
         raise KeyError(name)
 
 
+@dataclass(frozen=True)
+class PairTargets(ClassTargets):
+    """The item that pairs with the inputs: scores (examples, items), max(0, margin - score of the item).
+
+    The k items with the largest scores are those of recall at k, the share of examples whose item is among them; of
+    equal scores, the first.
+
+    Args:
+        outputs: number of items.
+        at: k; at most that number.
+        margin: score of a pair from which its loss is 0.
+    """
+
+    at: int = 1
+    margin: float = 1.0
+    name: ClassVar[Kind] = "pairs"
+    classifies = False
+    axes = ("items",)
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """The loss, and recall."""
+        return {"loss": mean_of("loss"), "recall_at_k": mean_of("hit")}
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The hinge of the true pair."""
+        return (self.margin - _own(scores, wanted)).clamp(min=0)
+
+    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The loss, or "hit", 1 if the item is among the first k."""
+        if name == "loss":
+            return self.losses(scores, wanted)
+        if name != "hit":
+            raise KeyError(name)
+        own, places = _own(scores, wanted)[..., None], torch.arange(self.outputs, device=scores.device)
+        ahead = (scores > own) | ((scores == own) & (places < wanted[..., None]))
+        return (ahead.sum(-1) < self.at).double()
+
+
+@dataclass(frozen=True)
+class OwnLosses(PairTargets):
+    """Nothing: the module's scores (examples, 1) are losses."""
+
+    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+        """The scores."""
+        return scores[..., 0]
+
+
+def _own(scores: Tensor, wanted: Tensor) -> Tensor:
+    """The score of each example's item."""
+    return scores.gather(-1, wanted[..., None])[..., 0]
+
+
 def targets_of(problem: Problem, train: Examples) -> ClassTargets:
     """The targets of a problem.
 
@@ -244,6 +297,9 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
     if train.kind == "tags":
         tags = train.targets.shape[1]
         return TagTargets(tags, min(int(problem.model_settings.get("at", tags)), tags))
+    if train.kind == "pairs":
+        items, given = _classes(problem, train), problem.model_settings
+        return PairTargets(items, min(int(given.get("at", items)), items), float(given.get("margin", 1.0)))
     if train.kind == "tokens":
         bytes_per_token = float(problem.model_settings.get("bytes_per_token", 1.0))
         first_word = int(problem.model_settings.get("first_word", 0))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, tunable
-from trainers.problem import Examples, Problem
+from trainers.problem import Examples, Problem, Quadratics
 from trainers.theory.mass_constants import (
     BatchConstants,
     MassHyperparameters,
@@ -156,7 +156,7 @@ def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0
         2.0
     """
     size = math.inf if batch_size is None else batch_size
-    if not isinstance(problem.train, Examples):
+    if isinstance(problem.train, Quadratics):
         eigenvalues = np.linalg.eigvalsh(problem.train.hessians) + weight_decay
         return batch_constants(_full(float(eigenvalues.max()), float(eigenvalues.min())), math.inf)
     of_client = {"linear": _linear, "softmax": _softmax}.get(problem.model)
@@ -167,7 +167,9 @@ def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0
             "method.constants",
         )
     bias = problem.model_settings.get("bias", True)
-    devices = [batch_constants(of_client(features, weight_decay), size) for features in _features(problem.train, bias)]
+    train = problem.train
+    assert isinstance(train, Examples)
+    devices = [batch_constants(of_client(features, weight_decay), size) for features in _features(train, bias)]
     return common_constants(devices)
 
 

@@ -111,7 +111,7 @@ def _built_without_memory(task: Any) -> int | None:
     shape = {"numbers": (1, task.outputs), "tags": (1, task.outputs), "tokens": (1, *task.shape)}.get(kind, (1,))
     targets = np.zeros(shape, np.float64 if kind == "numbers" else np.int64)
     inputs = np.zeros((1, *task.shape), np.int64 if getattr(task, "whole", False) else np.float32)
-    own = cast(Kind, kind) if kind in ("tags", "tokens") else None
+    own = cast(Kind, kind) if kind in ("tags", "tokens", "pairs") else None
     one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64), own)
     settings = {**({} if kind in ("numbers", "tags") else {"classes": task.outputs}), **task.model_settings}
     try:

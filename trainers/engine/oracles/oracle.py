@@ -370,11 +370,13 @@ class ModelBuilder(Protocol):
     Attributes:
         Settings: dataclass of the model's settings in a trial document, besides its name; None if it has none.
         parse: checks these settings, given with their dotted path, in place of the dataclass; returns all of them.
-        TARGETS: kind of targets that it learns: "classes", "numbers", "tags", "tokens", several of these, the first
-            of which is what it learns by default, "any", or "none" (it learns from no examples).
+        TARGETS: kind of targets that it learns: "classes", "numbers", "tags", "tokens", "pairs", several of these, the
+            first of which is what it learns by default, "any", or "none" (it learns from no examples).
         DTYPES: values of a trial's dtype that it takes.
         PARTS: a document may have parts of it trained alone, by the names of its parameters (`train`).
         FIXED_START: its parameters start from the same numbers, whatever the seed.
+        REGULARISERS: names of losses of its parameters, which a mixed method's server may have in place of data. Then
+            `build` gets a problem whose `train` is a Regulariser.
     """
 
     Settings: type[Any] | None = None
@@ -383,6 +385,7 @@ class ModelBuilder(Protocol):
     DTYPES: tuple[str, ...] = ("float32", "float64")
     PARTS: bool = False
     FIXED_START: bool = False
+    REGULARISERS: tuple[str, ...] = ()
 
     @abstractmethod
     def build(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> Model:

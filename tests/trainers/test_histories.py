@@ -1,0 +1,208 @@
+"""Histories of items: the examples, the two towers, and a server whose loss is a formula."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trainers import Pack, parse
+from trainers.data.histories import Histories, Log, numbered
+from trainers.errors import SpecError
+from trainers.models import dual_encoder
+from trainers.problem import Examples, Problem, Regulariser
+from trainers.tasks import data
+
+CPU = torch.device("cpu")
+ITEMS, CONTEXT, MARGIN, WEIGHT = 7, 3, 0.8, 0.05
+MODEL = {"name": "dual_encoder", "embedding": 4, "margin": MARGIN}
+GENERATOR = np.random.default_rng(3)
+ROWS = [
+    {"who": f"c{client}", "film": f"film {GENERATOR.integers(ITEMS)}", "at": int(GENERATOR.permutation(90)[0])}
+    for client in range(5)
+    for _ in range(9 + 2 * client)
+]
+
+
+def keys(folder: Path, **more: Any) -> dict[str, Any]:
+    path = folder / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, ROWS)))
+    task = {"name": "data", "path": str(path), "kind": "pairs", "inputs": "film", "client": "who", "order": "at"}
+    return {**task, "context": CONTEXT, "model": MODEL, **more}
+
+
+def expected() -> list[tuple[list[int], int]]:
+    """The examples of all clients, one after the other, item by item."""
+    names = sorted({row["film"] for row in ROWS})
+    found = []
+    for client in sorted({row["who"] for row in ROWS}):
+        own = [names.index(row["film"]) for row in sorted(ROWS, key=lambda row: row["at"]) if row["who"] == client]
+        for place in range(1, len(own)):
+            before = [0] * CONTEXT + [item + 1 for item in own[:place]]
+            found.append((before[-CONTEXT:], own[place]))
+    return found
+
+
+def test_an_example_is_an_item_and_those_before_it(tmp_path: Path) -> None:
+    task = data.parse(keys(tmp_path, test_fraction=0), "task")
+    train = data.build(task, "float64").train
+    assert isinstance(train, Examples)
+    assert list(zip(train.inputs.tolist(), train.targets.tolist(), strict=True)) == expected()
+    assert train.sizes.tolist() == [8, 10, 12, 14, 16]
+    assert task.outputs == ITEMS
+
+
+def test_rows_of_equal_order_stay_in_theirs() -> None:
+    log = Log(np.array([5, 3, 4, 9]), np.array([0, 0, 0, 1]), np.array([1, 1, 0, 0]))
+    [examples], _ = numbered([log], Histories(2), "task")
+    assert examples.before.tolist() == [[0, 2], [2, 3]]
+    assert examples.rows.tolist() == [0, 1]
+
+
+def test_held_out_rows_keep_their_histories(tmp_path: Path) -> None:
+    for row in ROWS:
+        row["held"] = row["who"] == "c4"
+    task = data.parse(keys(tmp_path, test="held", partition="natural"), "task")
+    problem = data.build(task, "float64")
+    assert isinstance(problem.test, Examples)
+    assert list(zip(problem.test.inputs.tolist(), problem.test.targets.tolist(), strict=True)) == expected()[-16:]
+
+
+def towers(model: Any, tensors: dict[str, torch.Tensor], before: torch.Tensor) -> torch.Tensor:
+    """Cosines, by their definition."""
+    table = tensors["items.weight"]
+    scores = []
+    for line in before:
+        mean = torch.stack([table[item] for item in line if item]).mean(0)
+        left = (tensors["dense.weight"] @ mean + tensors["dense.bias"]).relu()
+        scores.append(torch.stack([left @ own / left.norm().clamp(min=1e-12) / own.norm() for own in table[1:]]))
+    return torch.stack(scores)
+
+
+def spread(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    table = tensors["items.weight"][1:]
+    cosines = table @ table.T / table.norm(dim=1) / table.norm(dim=1)[:, None]
+    return WEIGHT * (cosines * (1 - torch.eye(ITEMS))).norm()
+
+
+def test_parallel_training_with_spreadout_is_a_plain_loop(tmp_path: Path) -> None:
+    rate, steps, rounds, size = 0.4, 3, 3, 4
+    spec = parse(
+        {
+            "task": keys(tmp_path, central={"spreadout": WEIGHT}),
+            "method": {"name": "parallel_training", "client_lr": rate, "delta_lr": 1.0, "local_steps": steps},
+            "clients_per_round": 5,
+            "batch_size": size,
+            "rounds": rounds,
+            "seed": 5,
+            "dtype": "float64",
+            "eval_every": 1,
+            "report": ["params", "overhead"],
+        }
+    )
+    lines = Pack.from_spec(spec).advance()
+    model = dual_encoder.build(data.build(spec.task, "float64"), torch.float64, CPU)
+    source, weights = model.source(5, size, "shuffled"), model.sizes / model.sizes.sum()
+    start = {name: held.clone() for name, held in model.layout.views(model.start(None, 5)).items()}
+
+    def descended(loss: Any) -> dict[str, torch.Tensor]:
+        own = {name: held.clone().requires_grad_() for name, held in start.items()}
+        for step in range(steps):
+            gradients = torch.autograd.grad(0.5 * loss(own, step), list(own.values()), materialize_grads=True)
+            pairs = zip(own.items(), gradients, strict=True)
+            own = {name: (held - rate * gradient).detach().requires_grad_() for (name, held), gradient in pairs}
+        return {name: held.detach() - start[name] for name, held in own.items()}
+
+    for number in range(rounds):
+        batches = source.round(number, np.arange(5))
+        changes = [descended(lambda own, step: spread(own))]
+        for place, client in enumerate(batches.clients.tolist()):
+
+            def loss(own: Any, step: int, place: int = place, batches: Any = batches) -> torch.Tensor:
+                batch = batches.batch(step, 5)[0].data
+                scores, wanted = towers(model, own, batch["inputs"][place]), batch["targets"][place]
+                return (MARGIN - scores.gather(1, wanted[:, None])).clamp(min=0).mean()
+
+            changes.append({name: weights[client] * held for name, held in descended(loss).items()})
+        for name, held in start.items():
+            held += sum(change[name] for change in changes)
+        flat = torch.cat([start[entry.name].flatten() for entry in model.layout.entries])
+        assert torch.tensor(lines[number + 1]["params"], dtype=torch.float64).allclose(flat, rtol=1e-10, atol=1e-10)
+    assert lines[-1]["central_gradients"] == rounds * steps
+    test = model.test
+    assert test is not None
+    scores = towers(model, start, torch.as_tensor(test.inputs))
+    own = scores.gather(1, torch.as_tensor(test.targets).long()[:, None])
+    assert lines[-1]["test_loss"] == pytest.approx(float((MARGIN - own).clamp(min=0).mean()), rel=1e-10)
+    assert lines[-1]["test_recall_at_k"] == 1.0  # of 10, with 7 items
+
+
+@pytest.mark.parametrize("method", ["one_way_transfer", "two_way_transfer", "all_on_client"])
+def test_a_formula_serves_every_mixed_method_also_in_packs(tmp_path: Path, method: str) -> None:
+    document = {
+        "task": keys(tmp_path, central={"spreadout": WEIGHT}),
+        "method": {"name": method, "delta_lr": 1.0, "local_steps": 2},
+        "batch_size": 4,
+        "rounds": 2,
+        "dtype": "float64",
+        "eval_every": 1,
+    }
+    members = [{"client_lr": 0.1}, {"client_lr": 0.3}]
+    packed = Pack.from_spec(parse({**document, "members": members})).advance()
+    for place, member in enumerate(members):
+        alone = Pack.from_spec(parse({**document, "members": [member]})).advance()
+        own = [line["test_loss"] for line in packed if line["member"] == place]
+        assert own == pytest.approx([line["test_loss"] for line in alone], rel=1e-10)
+
+
+def test_recall_counts_the_first_of_equal_scores() -> None:
+    none = np.zeros(1, np.int64)
+    train = Examples(np.ones((4, 1), np.int32), np.arange(4), none, none + 4, "pairs")
+    problem = Problem("", train, test=train, model_settings={"classes": 4, "at": 2})
+    model = dual_encoder.build(problem, torch.float64, CPU)
+    params = torch.zeros(1, 1, model.layout.size, dtype=torch.float64)  # all scores are 0
+    assert float(model.evaluate(params)["test_recall_at_k"]) == 0.5
+
+
+def test_spreadout_is_least_for_orthogonal_items() -> None:
+    problem = Problem("", Regulariser("spreadout", 2.0), model_settings={"classes": 3, "embedding": 3})
+    model = dual_encoder.build(problem, torch.float64, CPU)
+    batch = model.source(0, None, "shuffled").round(0, np.zeros(1, np.int64)).full()
+    row = torch.zeros(1, 1, model.layout.size, dtype=torch.float64)
+    table = model.layout.views(row[0, 0])["items.weight"]
+    table[1:] = 5 * torch.eye(3)
+    orthogonal = float(model.oracles["autograd"].value_and_grad(row, batch)[0])
+    table[1:] = 1
+    assert orthogonal == pytest.approx(0, abs=1e-5)
+    assert float(model.oracles["autograd"].value_and_grad(row, batch)[0]) == pytest.approx(2 * 6**0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"context": None}, "task.context must be given for pairs"),
+        ({"words": 3}, "task.words must be left out for pairs, got words=3: it needs kind: tokens"),
+        ({"targets": "at"}, "task.targets must be left out for pairs, which are the next items of inputs"),
+        ({"order": "when"}, 'task.order: no array "when"'),
+        ({"client": None, "partition": "iid", "clients": 2}, "task.client must be a column for pairs"),
+        ({"at": 8}, "task.at must be at most 7, the number of items, got at=8"),
+        ({"central": {"spreadout": 0}}, "task.central.spreadout must be above 0"),
+        ({"central": {"spread": 1}}, 'unknown key "spread" in task.central'),
+        ({"model": "softmax", "kind": None}, "task.context must be left out for classes"),
+    ],
+)
+def test_keys_of_histories(tmp_path: Path, changes: dict[str, Any], error: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        data.parse(keys(tmp_path, **changes), "task")
+    assert str(caught.value).startswith(error)
+
+
+def test_a_log_of_single_items_is_refused(tmp_path: Path) -> None:
+    task = keys(tmp_path)
+    (tmp_path / "log.jsonl").write_text('{"who": 1, "film": "a", "at": 1}\n{"who": 2, "film": "a", "at": 1}')
+    with pytest.raises(SpecError, match="hold two items of a client, got one of each client"):
+        data.parse(task, "task")

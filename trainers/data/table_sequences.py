@@ -1,0 +1,58 @@
+"""Inputs of text and of histories in a user's data: the keys of a document that say what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainers.data.histories import Histories
+from trainers.data.words import Words
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+from trainers.values import shown
+
+KEYS_OF_SEQUENCES = ("words", "context", "order")
+MOST_WORDS = 2**20
+LONGEST = 2**16
+NEXT = {"tokens": "the words of inputs", "pairs": "the next items of inputs"}
+"""Kinds of targets that are inputs too, and what they are."""
+
+_EXAMPLES = {"words": "10000", "context": "20"}
+
+
+def sequences_of(values: Mapping[str, Any], kind: str, path: str) -> Words | Histories | None:
+    """What becomes of inputs of text or of items; None if the document does not say that they are.
+
+    Args:
+        values: checked values of the document.
+        kind: what the targets are.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: a key is missing, or is for another kind of targets.
+    """
+    count, context = values["words"], values["context"]
+    needed = {"tokens": ("words", "context"), "pairs": ("context",)}.get(kind, ())
+    optional = {"pairs": ("order",), "tokens": ()}.get(kind, ("words",))
+    for key in KEYS_OF_SEQUENCES:
+        place = join(path, key)
+        if key in needed and values[key] is None:
+            raise SpecError(f"{place} must be given for {kind}, such as {key}: {_EXAMPLES[key]}, got none", place)
+        if key not in (*needed, *optional) and values[key] is not None:
+            owner = " or ".join({"words": ("tokens",), "context": NEXT, "order": ("pairs",)}[key])
+            got = f"{key}={shown(values[key])}"
+            raise SpecError(f"{place} must be left out for {kind}, got {got}: it needs kind: {owner}", place)
+    if (count is not None or kind in NEXT) and not isinstance(values["inputs"], str):
+        place, what = join(path, "inputs"), "items" if kind == "pairs" else "text"
+        raise SpecError(f"{place} must be one column, of {what}, got inputs={shown(values['inputs'])}", place)
+    for key in ("targets", "labels", "classes") if kind in NEXT else ():
+        if values[key] is not None:
+            place = join(path, key)
+            got = f"{key}={shown(values[key])}"
+            raise SpecError(f"{place} must be left out for {kind}, which are {NEXT[kind]}, got {got}", place)
+    if kind in NEXT and values["scale"] != "none":
+        place = join(path, "scale")
+        raise SpecError(f"{place} must be none for {kind}, got scale={shown(values['scale'])}", place)
+    if kind == "pairs":
+        return Histories(context, values["order"])
+    return None if count is None else Words(count, context)
