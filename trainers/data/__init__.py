@@ -8,7 +8,7 @@
     episodes               few-shot tasks; `table_episodes` makes them from a user's data
     data_source, formats/  where the data are; one module for each format
     columns, table         columns of a format, checked; the examples in them; `column_choice` says which
-    table_cache, cache     large tables, converted once and mapped; entries on disk that are made once
+    table_cache            large tables, converted once and mapped
     remote                 data at a URL, copied into the cache
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
     table_targets          the targets of a user's data: classes, numbers, tags or tokens
