@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import Conflict
+from driftline.study.program import SERVED
 from driftline.study.spec import Study
+from service.api.allowed_programs import AllowedPrograms
 from service.api.app import create_app
 from service.api.auth.tokens import Access, Tokens
 from service.api.http_server import Server
+from service.child_environment import SECRET
 from service.driver import command_line as driver_main
 from service.driver import lifecycle as driver_run
 from service.driver.lease import Watch
+from service.driver.programs.program_pack import ProgramPack
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.ray.worker import Worker
@@ -35,6 +39,7 @@ from service.recorder.all_studies import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.clients import EveryClient
+from tests.conftest import TESTS
 from tests.driver.stand_ins import quadratic
 from tests.faults import fuse as fuses
 from tests.faults.fuse import Fuse
@@ -53,12 +58,43 @@ _EARLY = {"trials_per_method": 4, "rungs": {"at": [CHUNK, 2 * CHUNK], "rule": "h
 _DECAY = {"window": {"int": [1, 5]}, "cooldown": {"int": [5, 11]}, "min_delta": 100.0}
 _RATES = {"client_lr": {"float": [0.01, 0.1], "log": True}, "server_lr": {"float": [0.01, 1.0], "log": True}}
 _BRANCHING = {"name": "fedavg", "space": {**_RATES, "local_steps": 2}, "schedule": {"name": "plateau", "space": _DECAY}}
+_PACE = CHUNK // 2  # a checkpoint is stored a report after it was asked for
+_PROGRAM = f"""
+import json, os, time
+from driftline import trial
+
+t = trial.current()
+
+def save():
+    with t.checkpoint() as folder:
+        json.dump(x, open(folder / "x", "w"))
+
+x = json.load(open(t.resume / "x")) if t.resume else 1.0
+if t.resume is None:
+    t.report(0, loss=x * x)
+for r in t.rounds():
+    with open(os.environ["WORK"], "a") as log:
+        log.write(f"{{t.label}} {{t.seed}} {{t['rate']}}\\t{{r - 1}}\\t{{r}}\\n")
+    x -= t["rate"] * x + t.seed * 1e-6
+    t.report(r, loss=x * x)
+    while r % {_PACE} == 0 and r < t.last and not (t.checkpoint_due or t.stopping):
+        time.sleep(0.005)
+    if t.checkpoint_due:
+        save()
+"""
+"""Trains a number, writes down its work, and waits after every `_PACE` rounds until a checkpoint is asked for."""
+
 STUDIES: Mapping[str, Mapping[str, Any]] = {
     "rungs": {"budget": _EARLY},
     "extrapolated": {"budget": {**_EARLY, "rungs": {**_EARLY["rungs"], "rule": "extrapolation"}}},
     "branches": {
         "budget": {"trials_per_method": 4, "branches": 2, "confirm": 2},
         "methods": [{**_BRANCHING, "label": "short"}, {**_BRANCHING, "label": "long"}],
+    },
+    "program": {
+        "budget": _EARLY,
+        "program": {"command": ["python", "-S", "-c", _PROGRAM], "metrics": {"loss": "falls"}, "checkpoints": True},
+        "methods": [{"label": label, "space": {"rate": {"float": [0.1, 0.9]}}} for label in ("one", "other")],
     },
 }
 """The scenarios with a study of their own, and how it differs from the others'.
@@ -76,7 +112,10 @@ def study(scenario: str = "plain") -> Study:
     """
     own = dict(STUDIES.get(scenario, {}))
     budget = {"trials_per_method": 2, "rounds": ROUNDS, "seeds": 1, "confirm": 1, **own.pop("budget", {})}
-    return quadratic(budget=budget, resources={"gpu": 0, "packs": 2}, **own)
+    if "program" not in own:
+        return quadratic(budget=budget, resources={"gpu": 0, "packs": 2}, **own)
+    own["program"] = {**own["program"], "env": {"PYTHONPATH": str(TESTS.parent)}, "folder": SERVED}
+    return Study.from_json({"name": scenario, "budget": budget, "sampler": "quasi_random", **own})
 
 
 @dataclass(frozen=True)
@@ -130,7 +169,7 @@ def without_pictures() -> None:
 def api(place: Place, fuse: Fuse) -> None:
     """The API, until it is killed."""
     fuses.commits(fuse)
-    app = create_app(place.store(), tokens(), poll_s=0.1)
+    app = create_app(place.store(), tokens(), programs=AllowedPrograms(enabled=True), poll_s=0.1)
     with Server(fuses.answers(fuse, app), loopback=True, port=place.port):
         while True:
             time.sleep(60)
@@ -176,6 +215,7 @@ def driver(place: Place, fuse: Fuse, arguments: list[str], token: str, chunk: in
     fuses.requests(fuse)
     without_ray(fuse, place.folder)
     os.environ["DRIFTLINE_TOKEN"] = token
+    os.environ[f"{SECRET}WORK"] = str(place.folder / "work")  # for the program, whose document is the same everywhere
     driver_main.PATIENCE_S = _PATIENCE_S
     driver_run.HEARTBEAT_S = 0.2
     raise SystemExit(driver_main.main(arguments))
@@ -291,12 +331,17 @@ def _fit(packs: tune.PackSearcher, watch: Watch, fuse: Fuse, folder: Path) -> No
         trial = next(iter(running))
         worker = running.pop(trial)
         if fuse.due("worker dies <") or (worker.job.document["seed"] and fuse.due("repeat dies <")):
+            worker.cleanup()  # as a program's guard does
             packs.on_trial_complete(trial, error=True)
             continue
         if watch.why:
             worker.request_stop()
         result = worker.step()
+        running_program = isinstance(worker.pack, ProgramPack) and worker.pack.running
+        if running_program and fuse.due("program dies >"):
+            worker.pack._process._program.kill()
         if fuse.due("worker dies >"):
+            worker.cleanup()
             packs.on_trial_complete(trial, error=True)
         elif result["done"]:
             packs.on_trial_complete(trial, result)
@@ -313,6 +358,8 @@ def _worker(config: dict[str, Any], folder: Path) -> Worker:
 
     def train_for(_: float) -> list[dict[str, Any]]:
         pack = worker.pack
+        if isinstance(pack, ProgramPack):
+            return _program_lines(pack)
         trials = worker.job.prefix.rpartition("/")[2]  # by what they are: labels may share configurations
         until = min(pack.round + CHUNK, worker.job.until or pack.rounds)
         with (folder / "work").open("a") as log:
@@ -323,6 +370,14 @@ def _worker(config: dict[str, Any], folder: Path) -> Worker:
     worker.train_for = train_for
     made: Worker = worker
     return made
+
+
+def _program_lines(pack: ProgramPack) -> list[dict[str, Any]]:
+    """What a program reports until it waits for a checkpoint to be asked for, or ends."""
+    lines: list[dict[str, Any]] = []
+    while not lines or (pack.running and lines[-1]["round"] % _PACE):
+        lines += pack.advance(seconds=0.01)
+    return lines
 
 
 class Elsewhere:

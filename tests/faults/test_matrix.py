@@ -102,6 +102,9 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
     at_rungs = [kill for kill in rungs if kill not in plain and kill[0] == "driver"]
     at_branches = [kill for kill in matrix.kills("branches", ["driver"]) if kill not in plain]
     at_reports: list[Kill] = [("driver", "worker dies >", count) for count in (1, 4, 7, 10)]
+    deaths_of_programs: list[Kill] = [("driver", "program dies >", count) for count in (1, 8, 15)]
+    at_programs = [*chosen("program", PARTS, 40, without=plain), *deaths_of_programs, *at_reports[1:3]]
+    at_programs += spread([kill for kill in matrix.kills("program", ["driver"]) if kill in plain], 20 if ALL else 3)
     hung = spread(matrix.kills("plain", ["driver"]), 8 if ALL else 4)
     return {
         **{
@@ -112,6 +115,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "rungs": [("rungs", [kill]) for kill in [*spread(at_rungs, 60 if ALL else 8), *at_reports]],
         "extrapolated": [("extrapolated", [kill]) for kill in [*spread(at_rungs, 20 if ALL else 4), *at_reports[1:3]]],
         "branches": [("branches", [kill]) for kill in [*spread(at_branches, 20 if ALL else 4), *at_reports]],
+        "program": [("program", [kill]) for kill in at_programs],
         "hung": [("hung", [kill]) for kill in hung],
         "several": [("plain", sorted(draw.sample(plain, 3))) for _ in range(4)],
     }
@@ -134,6 +138,7 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "rungs",
         "extrapolated",
         "branches",
+        "program",
         "hung",
         "several",
     ],

@@ -38,8 +38,8 @@ class Supervisor:
     """Keeps the parts of one service running until its study has ended; starts again what was killed.
 
     Args:
-        question: folder; scenario ("plain", "paused", "retried", "rungs", "extrapolated", "branches", "deaths",
-            "embedded", or "hung": as plain, but drivers hang instead of dying); kills; reference: file of an
+        question: folder; scenario ("plain", "paused", "retried", "rungs", "extrapolated", "branches", "program",
+            "deaths", "embedded", or "hung": as plain, but drivers hang instead of dying); kills; reference: file of an
             undisturbed run's facts, or None.
     """
 
@@ -169,6 +169,8 @@ class Supervisor:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             time.sleep(0.01)
+            return
+        if pid not in self._parts:  # of a driver that was killed: the guard of a program, or what it has ended
             return
         part, code = self._parts.pop(pid), os.waitstatus_to_exitcode(status)
         if part == "driver":
