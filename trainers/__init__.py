@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from trainers.registry import Registry
     from trainers.replacements import ABSENT, Changes, StandIns, Steps, every_error
     from trainers.spelling import hint, nearest
+    from trainers.target_kinds import reporting, validating
     from trainers.trial.document import TrialSpec, parse, trial_setting
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.inactive import inactive, inactive_rules
@@ -79,6 +80,7 @@ _PLACES = {
     "replacements": ("ABSENT", "Changes", "StandIns", "Steps", "every_error"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
+    "target_kinds": ("reporting", "validating"),
     "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable", "withdrawals"),
     "registry": ("Registry",),
     "own_function": ("loaded_by_path", "located", "require_declared"),
@@ -153,6 +155,7 @@ __all__ = [
     "rate_remark",
     "refuse_role",
     "refuse_unknown",
+    "reporting",
     "require_declared",
     "round_bytes",
     "shown",
@@ -161,6 +164,7 @@ __all__ = [
     "total_memory",
     "trial_setting",
     "tunable",
+    "validating",
     "withdrawals",
 ]
 

@@ -40,6 +40,7 @@ class Examples:
         sizes: (clients,) rows of each client, at least 1.
         kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
         central: (examples,) True for test examples of the server's population; None without populations apart.
+        tests: among test examples, the number of clients that test; those that follow validate. None is all of them.
     """
 
     inputs: NDArray[Any]
@@ -48,6 +49,7 @@ class Examples:
     sizes: NDArray[np.int64]  # (clients,)
     kind: Kind | None = None
     central: NDArray[np.bool_] | None = None
+    tests: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:
@@ -57,6 +59,11 @@ class Examples:
     def clients(self) -> int:
         """Number of clients."""
         return len(self.sizes)
+
+    @property
+    def testing(self) -> slice:
+        """The clients that test."""
+        return slice(self.tests)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class Problem:
     Args:
         model: name of a module in trainers/models ("quadratic", "softmax", "linear", ...).
         train: the clients' data.
-        test: held-out examples, grouped by test client; None if there are none.
+        test: held-out examples, grouped by test client, then those for validation; None if there are none.
         central: the server's own data (mixed federated learning), as a single client, or its loss without data; None
             if there are none. The server's model is built with it in place of `train`.
         client_weights: (clients,) weights of the task, with sum 1; None leaves them to the trial's weighting. Models

@@ -17,6 +17,9 @@ RISING = frozenset({"accuracy", "macro_f1", "auc", "precision_at_k", "recall_at_
 POPULATIONS = ("federated", "central")
 """The clients' and the server's, of a task whose server has classes of its own."""
 
+TEST, VALIDATION = "test_", "validation_"
+"""Beginnings of the metrics of examples that report, and of those that choose between configurations."""
+
 _CLIENT = "client_"
 
 
@@ -39,7 +42,7 @@ class TargetKind:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of every evaluation on test examples."""
-        return tuple(f"test_{measure}" for measure in self.measures)
+        return tuple(f"{TEST}{measure}" for measure in self.measures)
 
     @property
     def metrics_apart(self) -> tuple[str, ...]:
@@ -77,6 +80,26 @@ def _reports() -> dict[str, tuple[str, ...]]:
 
 REPORTS: Mapping[str, tuple[str, ...]] = _reports()
 """Reports that models make of test examples, with their metrics."""
+
+
+def validating(metric: str) -> str:
+    """The metric of validation examples that a metric of test examples has beside it.
+
+    Examples:
+        >>> validating("test_loss")
+        'validation_loss'
+    """
+    return VALIDATION + metric.removeprefix(TEST)
+
+
+def reporting(metric: str) -> str | None:
+    """The metric of test examples beside one of validation examples; None for other metrics.
+
+    Examples:
+        >>> reporting("validation_loss"), reporting("test_loss")
+        ('test_loss', None)
+    """
+    return TEST + metric.removeprefix(VALIDATION) if metric.startswith(VALIDATION) else None
 
 
 def measure_of(report: str) -> str:

@@ -6,7 +6,7 @@
     runs, label_runs          a configuration on several seeds; the trials of a label, by search
     recommendation            the configuration to run and the round to stop at, for each cost
     cross_fitting             the quality of recommendations on seeds that did not choose them
-    promise                   what to expect of a recommendation
+    promise, test_metric      what to expect of a recommendation; its test metric, where validation examples choose
     objectives, targets       what the sampler maximises; what it costs a trial to reach a quality
     confirmation, pareto      which configurations are run again; non-dominated sorting, crowding distance
     scale, settling           the scale of qualities; where a configuration settles and where it ends

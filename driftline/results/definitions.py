@@ -14,10 +14,15 @@ from driftline.results.scale import RESOLUTION
 from driftline.results.settling import LEARNED_FROM, SETTLED_WITHIN
 from driftline.study.budget import LEAST_PAIRS
 from driftline.study.directions import direction
-from trainers import cost_named
+from trainers import cost_named, reporting
 
 LEDGER_TOLERANCE = 0.05  # largest relative difference of two ledgers that may be compared
 TIE = 0.01  # of the scale: a smaller difference of two areas of a deterministic study is a tie
+
+_TEST = (
+    "{test} of the recommended run, on examples by which nothing was chosen: smoothed as the quality, the mean over "
+    "the same seeds, on the axis, without a correction"
+)
 
 
 def budget_of(result: Mapping[str, Any]) -> tuple[str, int]:
@@ -61,6 +66,7 @@ def definitions(metric: str, cost: str, amount: int, time: Time | None = None, u
         "seeds, on the axis, made worse by the label's optimism: one run has one number. low and high are the smallest "
         "and the largest of these seeds. With one confirmation seed it is that seed's; without confirmation it is the "
         "search's own best, which flatters (see reported)",
+        **({} if (test := reporting(metric)) is None else {"test": _TEST.format(test=test)}),
         "optimism": "how much better a recommended run looks on the seeds that choose it than on another one: the "
         "difference on the axis between the choosing seeds' mean and the cross-fitted quality, averaged over the seeds "
         "and over log10 cost, times (K - 1) / K with K seeds, at least 0. A factor on a logarithmic axis, otherwise an "

@@ -12,6 +12,8 @@
         "importance": {"trials", "quality", "speed", "along": [{"cost", "shares"}]},
         "diverged", "failed", "ledger", "granted", "settings", "inactive"}}}
 
+A recommendation has "test" too, the test metric, where the quality is a validation metric.
+
 `settings` is there for an entry whose trials have settings of their own, `inactive` where hyperparameters may change
 nothing: {HYPERPARAMETER: [{OTHER: value}]}, conditions of which one holds. `efforts` is null unless every configuration
 was drawn independently of all results and has been confirmed.
@@ -42,6 +44,7 @@ from driftline.results.runs import ENDED, Runs, axis_of_runs, runs_of_all
 from driftline.results.scale import Axis, Scale
 from driftline.results.search_effort import effort_test, expected, sides
 from driftline.results.settling import Settled, settled_all
+from driftline.results.test_metric import with_test_metric
 from driftline.study.chance import efforts
 from driftline.study.directions import sign
 from driftline.study.spec import FixedScale
@@ -310,7 +313,13 @@ class _Summary:
             frontier.append({**frontier[-1], "cost": self.span.last})
         flattery = found.optimism
         return {
-            "recommendations": [row for row in rows if row["configuration"] != UNTRAINED],
+            "recommendations": with_test_metric(
+                [row for row in rows if row["configuration"] != UNTRAINED],
+                label,
+                self.reading.quality,
+                self.reading.cost,
+                self.scale.axis,
+            ),
             "frontier": frontier,
             "optimism": 10**flattery if self.scale.axis.logarithmic else flattery,
         }

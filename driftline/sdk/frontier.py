@@ -51,6 +51,7 @@ class Recommendation:
         high: The largest quality of this run over its seeds; equal to `quality` without a band.
         phase: "confirmation"; or "search" if only the search has results, whose quality flatters.
         inactive: Names of hyperparameters that change nothing here: any other value gives the same curve.
+        test: The test metric of this run, by which nothing was chosen, where `quality` is a validation metric.
     """
 
     label: str
@@ -63,10 +64,12 @@ class Recommendation:
     high: float
     phase: str
     inactive: tuple[str, ...] = ()
+    test: float | None = None
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: what to run, and what to expect."""
         facts = [("stop at round", str(self.rounds)), ("quality", banded(self.quality, self.low, self.high))]
+        facts += [] if self.test is None else [("test", number(self.test))]
         rows = [
             (name, "any" if name in self.inactive else shown(value)) for name, value in self.hyperparameters.items()
         ]
@@ -233,6 +236,7 @@ class Frontier:
             high=high,
             phase=self.data["methods"][label]["reported"]["phase"],
             inactive=tuple(sorted(row.inactive)),
+            test=row.test,
         )
 
     def advice(self, cost: float | None = None, labels: Sequence[str] = ()) -> str:

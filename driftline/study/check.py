@@ -21,7 +21,7 @@ from driftline.study.all_errors import study_errors
 from driftline.study.budget import Budget
 from driftline.study.directions import direction, sign
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
-from driftline.study.outlook import cost_remark, few_points, sample_remark, share_left, share_remark
+from driftline.study.outlook import choice_remark, cost_remark, few_points, sample_remark, share_left, share_remark
 from driftline.study.program import SERVED, Program
 from driftline.study.sampler import check_suits, learns, name_of
 from driftline.study.spec import Study
@@ -110,7 +110,7 @@ def _checked(study: Study) -> list[str]:
             _check_quality(study, first)
             _check_cost(study, first)
             _check_scale(study)
-        remarks += [*_data(study, trials), *sample_remark(study, first)]
+        remarks += [*_data(study, trials), *sample_remark(study, first), *choice_remark(study)]
     errors.raise_any()
     if study.drop_last and all(trial.pass_end == "joined" for trial in trials.values()):
         remarks.append("drop_last: no entry has local_epochs, without which it changes nothing")

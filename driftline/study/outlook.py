@@ -20,7 +20,7 @@ from driftline.study.trial_document import trial_document
 from driftline.study.trial_rounds import rounds_range, usual_budget
 from search_spaces.constraints import allowed_on_grid, allowed_share
 from search_spaces.parameters import fixed
-from trainers import ADVICE, cost_named, evaluation_grid, evaluation_work
+from trainers import ADVICE, cost_named, evaluation_grid, evaluation_work, validating
 
 SHARE = 0.15
 """Share of the time above which evaluations get a remark."""
@@ -91,6 +91,14 @@ def sample_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
     sample = f"{trial.evaluation.clients} of {held_out} held-out clients, drawn anew for each round"
     after = "confirmation measures all clients" if study.budget.seeds else "with seeds: 0 so are the results"
     return [f"evaluation: search trials are measured on {sample}, so their test metrics are noisy; {after}"]
+
+
+def choice_remark(study: Study) -> list[str]:
+    """A remark if a study has examples for validation and chooses by others."""
+    quality = study.objective.quality
+    if study.task.get("validation") is None or not quality.startswith("test_"):
+        return []
+    return [f"objective.quality: {quality} chooses by what is to report: {validating(quality)} would choose"]
 
 
 def few_points(study: Study, entry: MethodEntry) -> list[str]:

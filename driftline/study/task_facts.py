@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainers import Task, located
+from trainers import Task, located, validating
 from trainers.registry import model_named, models, tasks
 
 
@@ -39,8 +39,11 @@ def default_quality(task: Mapping[str, Any]) -> str:
         ('test_accuracy', 'excess_loss')
         >>> default_quality({"name": "npz", "model": "linear"})
         'test_loss'
+        >>> default_quality({"name": "digits", "validation": 0.2})
+        'validation_accuracy'
     """
     quality: str = tasks().constant(task.get("name"), "QUALITY", Task.QUALITY)
     learns = models().constant(model_of(task), "TARGETS")
     others = {"numbers", "tags", "tokens", "pairs"} & {task.get("kind"), learns if isinstance(learns, str) else None}
-    return "test_loss" if others and quality == Task.QUALITY else quality
+    quality = "test_loss" if others and quality == Task.QUALITY else quality
+    return quality if task.get("validation") is None else validating(quality)

@@ -4,7 +4,7 @@
     central_choice         the server's own examples
     client_shares          shares of the examples that clients get
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
-    table_split            which examples train and which test
+    table_split            which examples train and which test; `validation_split` sets some aside to choose by
     episodes               few-shot tasks; `table_episodes` makes them from a user's data
     data_source, formats/  where the data are; one module for each format
     columns, table         columns of a format, checked; the examples in them; `column_choice` says which

@@ -6,21 +6,21 @@ A task reads its data and chooses the rows for training; `divide` distributes th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import central_choice, partition_choice, partitions
+from trainers.data import central_choice, partition_choice, partitions, validation_split
 from trainers.data.partition_choice import FORMS
 from trainers.data.partitions import ClientRows, Rows, taken
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, describe, join, tunable
 from trainers.problem import Examples, Problem
 from trainers.registry import model_named, models
-from trainers.target_kinds import KINDS, Kind
+from trainers.target_kinds import KINDS, Kind, validating
 from trainers.values import shown, step
 
 CLASSIFIED = KINDS["classes"].metrics
@@ -35,6 +35,9 @@ class FederatedKeys:
     partition: Any = tunable("iid", kind="any", doc=f"how examples are spread over clients: {FORMS}")
     split_seed: int = tunable(0, low=0, doc="of everything drawn to make the split")
     central: Any = tunable(None, kind="any", doc=central_choice.DOC)
+    validation: float | None = tunable(
+        None, low=0, low_open=True, high=1, high_open=True, doc="share of each client's examples, to choose by"
+    )
     model: Any = tunable("softmax", kind="any", doc="name of a model, or an object of its name and settings")
 
 
@@ -56,6 +59,9 @@ class Federated:
         tokens: tokens to predict of an example; 0 for other targets.
         kind: what the targets are.
         notes: what is probably not meant about the data, one line each, beginning with the dotted path.
+
+    Attributes:
+        validation: rows for validation, which `document` asks for and no client of `parts` keeps; None if it does not.
     """
 
     document: Mapping[str, Any]
@@ -71,10 +77,20 @@ class Federated:
     tokens: int = 0
     kind: Kind = "classes"
     notes: tuple[str, ...] = ()
+    validation: Rows | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.metrics and self.central_classes:
-            object.__setattr__(self, "metrics", (*self.metrics, *KINDS[self.kind].metrics_apart))
+        plain = self.metrics
+        if plain and self.central_classes:
+            object.__setattr__(self, "metrics", (*plain, *KINDS[self.kind].metrics_apart))
+        if self.document.get("validation") is None:
+            document = {key: value for key, value in self.document.items() if key != "validation"}
+            object.__setattr__(self, "document", document)
+            return
+        parts, rows = validation_split.set_aside(self.parts, self.document, len(self.test))
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "validation", rows)
+        object.__setattr__(self, "metrics", (*map(validating, plain), *self.metrics))
 
     @cached_property
     def central_classes(self) -> tuple[int, ...]:
@@ -263,6 +279,31 @@ def examples(
     return Examples(inputs(parts.rows), own, parts.offsets, parts.sizes, kind, central)
 
 
+def held_out(
+    settings: Federated,
+    inputs: Callable[[Rows], NDArray[Any]],
+    targets: NDArray[Any],
+    kind: Kind | None = None,
+) -> Examples | None:
+    """The test examples of a split task, then those for validation; None if there are none.
+
+    Args:
+        settings: the split task.
+        inputs: maps rows to a new array of their inputs.
+        targets: (all examples, ...).
+        kind: what the targets are, as in `Examples`.
+    """
+    if not len(settings.test):
+        return None
+
+    def of(parts: Sequence[Rows]) -> Examples:
+        return examples(parts, inputs, targets, kind, settings.central_classes)
+
+    return validation_split.followed(
+        of(settings.test), None if settings.validation is None else of([settings.validation])
+    )
+
+
 def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:
     """The problem of a split task of labelled examples, for its `build`.
 
@@ -274,7 +315,7 @@ def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels
     return Problem(
         model=settings.model,
         train=examples(settings.parts, inputs, labels),
-        test=examples(settings.test, inputs, labels, central_classes=settings.central_classes),
+        test=held_out(settings, inputs, labels),
         central=None if settings.central is None else examples([settings.central], inputs, labels),
         model_settings={"classes": settings.outputs, **settings.model_settings},
     )

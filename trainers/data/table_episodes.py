@@ -30,7 +30,9 @@ def asked(values: dict[str, Any], document: Mapping[str, Any], kind: str, path: 
     if kind != "classes":
         raise SpecError(f"{place} must be left out for {kind}: tasks are made of classes", place)
     wanted = episodes.checked(values["episodes"], place)
-    for key, allowed in (("client", (None, "client")), ("partition", ("natural",)), ("central", (None,))):
+    nothing = (None,)
+    kept = {"client": (None, "client"), "partition": ("natural",), "central": nothing, "validation": nothing}
+    for key, allowed in kept.items():
         if key in document and values[key] not in allowed:
             own = join(path, key)
             raise SpecError(f"{own} must be left out beside episodes, whose clients are tasks, got {key}", own)

@@ -41,6 +41,7 @@ from trainers.data.table_targets import (
     refuse_keys_of_others,
     require_tags,
 )
+from trainers.data.validation_split import followed
 from trainers.data.words import OTHERS
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
@@ -281,10 +282,11 @@ def build(settings: TableTask, dtype: str) -> Problem:
     central: Examples | Regulariser | None = settings.regulariser
     if central is None and settings.central is not None:
         central = of("main", (settings.central,))
+    validation = None if settings.validation is None else of("main", [settings.validation], settings.central_classes)
     problem = Problem(
         model=settings.model,
         train=of("main", settings.parts),
-        test=of(tested, settings.test, settings.central_classes) if settings.test else None,
+        test=followed(of(tested, settings.test, settings.central_classes), validation) if settings.test else None,
         central=central,
         model_settings={**counts, **settings.model_settings},
     )

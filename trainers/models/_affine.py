@@ -140,13 +140,14 @@ class Affine:
         if self.test is None or self.test_clients is None:
             return {}
         tensors, offsets, sizes = self.test, self.test_clients.offsets, self.test_clients.sizes
-        central = self.test_clients.central
+        central, tests = self.test_clients.central, self.test_clients.tests
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test_clients, drawn)
             tensors = self.test[0][rows], self.test[1][rows]
-            central = None if central is None else central[rows.numpy()]
+            central, tests = None if central is None else central[rows.numpy()], None
         evaluation = Evaluation(self.kind, reports)
-        return evaluation.metrics(self._columns(params, *tensors, evaluation.columns), offsets, sizes, central)
+        columns = self._columns(params, *tensors, evaluation.columns)
+        return evaluation.metrics(columns, offsets, sizes, central, tests)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses.

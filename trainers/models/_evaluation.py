@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.models._measures import ByClient, Columns, Everything, over_clients
 from trainers.models._targets import ClassTargets
 from trainers.problem import Examples
-from trainers.target_kinds import KINDS, POPULATIONS, REPORTS, is_per_client, measure_of
+from trainers.target_kinds import KINDS, POPULATIONS, REPORTS, TEST, VALIDATION, is_per_client, measure_of
 
 
 class Evaluation:
@@ -40,24 +40,34 @@ class Evaluation:
         offsets: NDArray[np.int64],
         sizes: NDArray[np.int64],
         central: NDArray[np.bool_] | None = None,
+        tests: int | None = None,
     ) -> dict[str, Tensor]:
         """The metrics, (T,) each.
 
         Args:
             columns: name -> (T, examples).
-            offsets: (clients,) first example of each test client.
-            sizes: (clients,) examples of each test client.
+            offsets: (clients,) first example of each test client, then of those that validate.
+            sizes: (clients,) examples of each.
             central: (examples,) True for those of the server's population; None without populations apart.
+            tests: number of clients that test; None is all of them.
         """
-        measures, everything, clients = self._kind.measures, Everything(), ByClient(offsets, sizes)
+        measures, everything = self._kind.measures, Everything()
         asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
         metrics = {}
+        if tests is not None:
+            first = int(offsets[tests])
+            validating = {name: values[:, first:] for name, values in columns.items()}
+            for name in self._always:
+                metrics[f"{VALIDATION}{name}"] = measures[name].of(validating, everything)[:, 0]
+            columns = {name: values[:, :first] for name, values in columns.items()}
+            offsets, sizes, central = offsets[:tests], sizes[:tests], None if central is None else central[:first]
+        clients = ByClient(offsets, sizes)
         for name in (*self._always, *asked):
-            metrics[f"test_{name}"] = measures[name].of(columns, everything)[:, 0]
+            metrics[f"{TEST}{name}"] = measures[name].of(columns, everything)[:, 0]
         for whose, own in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
             some = {name: values[:, torch.as_tensor(own, device=values.device)] for name, values in columns.items()}
             for name in self._always:
-                metrics[f"test_{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
+                metrics[f"{TEST}{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
         for report in filter(is_per_client, self._reports):
             name = measure_of(report)
             metrics.update(over_clients(name, measures[name].of(columns, clients).double()))

@@ -242,13 +242,14 @@ class Network:
         if self.test is None or self.held_out is None:
             return {}
         tensors, offsets, sizes = self.held_out, self.test.offsets, self.test.sizes
-        central = self.test.central
+        central, tests = self.test.central, self.test.tests
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
-            central = None if central is None else central[rows.numpy()]
+            central, tests = None if central is None else central[rows.numpy()], None
         evaluation = Evaluation(self.kind, reports)
-        return evaluation.metrics(self._columns(params, *tensors, evaluation.columns), offsets, sizes, central)
+        columns = self._columns(params, *tensors, evaluation.columns)
+        return evaluation.metrics(columns, offsets, sizes, central, tests)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.

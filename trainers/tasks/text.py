@@ -22,7 +22,16 @@ from typing import Any
 import numpy as np
 
 from trainers.data import partitions
-from trainers.data.federated import Federated, FederatedKeys, Pool, choose_model, divide, examples, settings_of
+from trainers.data.federated import (
+    Federated,
+    FederatedKeys,
+    Pool,
+    choose_model,
+    divide,
+    examples,
+    held_out,
+    settings_of,
+)
 from trainers.data.folder import VARIABLE, readable
 from trainers.data.partitions import Rows
 from trainers.data.text_sources import TextPlace, text_place
@@ -157,7 +166,7 @@ def build(settings: _TextTask, dtype: str) -> Problem:
     return Problem(
         model=settings.model,
         train=of(settings.parts),
-        test=of(settings.test) if len(settings.test) else None,
+        test=held_out(settings, lambda rows: windows.inputs(tokens, rows), targets, "tokens"),
         central=None if settings.central is None else of([settings.central]),
         model_settings={"classes": settings.outputs, **settings.model_settings},
     )

@@ -63,6 +63,10 @@ def parse(value: Any, task: TaskSettings, adapts: bool) -> HeldOutSample | None:
         raise SpecError(
             f"{place} must be at most {most}, the held-out clients of the task, got clients={sample.clients}", place
         )
+    if getattr(task, "validation", None) is not None:
+        raise SpecError(
+            f"{PATH} must be left out beside task.validation, on which all configurations are measured", PATH
+        )
     if adapts:
         raise SpecError(f"{PATH} must be left out beside adaptation, which measures all held-out clients", PATH)
     return sample

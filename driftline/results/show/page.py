@@ -33,7 +33,7 @@ from driftline.results.show.page_data import (
     study_data,
 )
 from driftline.results.show.palette import styles, stylesheet
-from driftline.results.show.recommendation_rows import final, recommendation_rows
+from driftline.results.show.recommendation_rows import final, recommendation_rows, test_metric, test_text
 from driftline.results.show.text_table import ANY, area_text, trials_text
 from driftline.results.show.theory_text import agreement
 from driftline.study.budget import spend_text
@@ -205,12 +205,13 @@ def _summary(result: Json) -> str:
 
 
 def _recommendations(result: Json) -> str:
-    parameters = result["definitions"]["parameters"]
+    parameters, test = result["definitions"]["parameters"], test_metric(result)
     rows = [
         [
             _named(result, label),
             f'<td class="n">{row.end_text}</td><td class="n">{row.stop}</td>',
             f'<td class="n">{_dashed(banded(*row.quality))}</td>',
+            *([] if test is None else [f'<td class="n">{test_text(row)}</td>']),
             f'<td class="run">{_text(row.run)}</td>',
         ]
         for label in result["methods"]
@@ -218,7 +219,14 @@ def _recommendations(result: Json) -> str:
     ]
     if not rows:
         return '<p class="quiet">Nothing to recommend yet.</p>'
-    heads = ["method", f"{unit(parameters['cost'])} up to", "stop at round", parameters["metric"], "run"]
+    heads = [
+        "method",
+        f"{unit(parameters['cost'])} up to",
+        "stop at round",
+        parameters["metric"],
+        *([test] if test else []),
+        "run",
+    ]
     free = any(row.inactive for label in result["methods"] for row in recommendation_rows(result, label))
     return _table(heads, rows) + (f'<p class="quiet">{ANY}</p>' if free else "")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from driftline.results.inactive_values import inactive_values
 from driftline.results.show.number_text import hyperparameters_text, number
-from trainers import cost_named
+from trainers import cost_named, reporting
 
 Json = Mapping[str, Any]
 _DIGITS = 4  # of a cost in print, or as many as tell a row from the one before
@@ -30,6 +30,7 @@ class RecommendationRow:
         configuration: Its row in the result's `configurations`; None if it diverged on every seed.
         quality: What to expect of this run: promise, lowest and highest of its seeds.
         inactive: Hyperparameters of the configuration that change nothing.
+        test: The test metric of this run, where the quality is a validation metric; else None.
     """
 
     start: float
@@ -38,6 +39,7 @@ class RecommendationRow:
     configuration: Json | None
     quality: tuple[float, float, float]
     inactive: frozenset[str] = frozenset()
+    test: float | None = None
 
     @property
     def run(self) -> str:
@@ -71,7 +73,8 @@ def recommendation_rows(result: Json, label: str) -> list[RecommendationRow]:
         end = _shortest(closing["cost"], below, whole=whole)
         configuration = by_number.get(closing["configuration"])
         free = inactive_values(method, configuration["hyperparameters"]) if configuration else frozenset()
-        spans.append(RecommendationRow(start, end, closing["round"], configuration, _quality(closing), free))
+        run = closing["round"], configuration, _quality(closing)
+        spans.append(RecommendationRow(start, end, *run, free, closing.get("test")))
     return spans
 
 
@@ -90,12 +93,22 @@ def recommendation_within(result: Json, label: str, cost: float) -> Recommendati
     if step is None:
         return None
     row = next(row for row in reversed(recommendation_rows(result, label)) if row.start <= cost)
-    return replace(row, stop=step["round"], quality=_quality(step))
+    return replace(row, stop=step["round"], quality=_quality(step), test=step.get("test"))
 
 
 def recommendation_at(method: Json, cost: float) -> Json | None:
     """The last recommendation of a label's part of the result that costs at most this; None if there is none."""
     return next((row for row in reversed(method["recommendations"]) if row["cost"] <= cost), None)
+
+
+def test_metric(result: Json) -> str | None:
+    """The test metric beside the quality in a result; None unless the quality is a validation metric."""
+    return reporting(result["definitions"]["parameters"]["metric"])
+
+
+def test_text(row: RecommendationRow) -> str:
+    """The test metric of a row, or a dash."""
+    return "-" if row.test is None else number(row.test)
 
 
 def final(method: Json) -> Json | None:

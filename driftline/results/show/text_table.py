@@ -12,7 +12,7 @@ from driftline.results.own_settings import setting_notes
 from driftline.results.show.axes import search_only, time_text
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.number_text import banded, number
-from driftline.results.show.recommendation_rows import final, recommendation_rows
+from driftline.results.show.recommendation_rows import final, recommendation_rows, test_metric, test_text
 from driftline.results.show.theory_text import agreement
 from driftline.results.space_edges import space_edges
 
@@ -150,10 +150,13 @@ def _recommendations(result: Json, label: str, metric: str, cost: str) -> list[s
         return [f"{label}: nothing to recommend yet"]
     heading = f"{label}: recommendations, {reported['phase']}, {_seeds_of_a_run(result['methods'][label])}"
     lines = textwrap.wrap(heading, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    heads = [f"{unit(cost)} up to", "stop at round", metric]
-    cells = [[row.end_text, str(row.stop), banded(*row.quality)] for row in rows]
-    sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(3)]
-    lead = "  {:>" + str(sizes[0]) + "}  {:>" + str(sizes[1]) + "}  {:<" + str(sizes[2]) + "}  "
+    test = test_metric(result)
+    heads = [f"{unit(cost)} up to", "stop at round", metric, *([] if test is None else [test])]
+    cells = [
+        [row.end_text, str(row.stop), banded(*row.quality), *([] if test is None else [test_text(row)])] for row in rows
+    ]
+    sizes = [max(len(row[index]) for row in [heads, *cells]) for index in range(len(heads))]
+    lead = "".join(f"  {{:{'>' if index < 2 else '<'}{size}}}" for index, size in enumerate(sizes)) + "  "
     lines.append(lead.format(*heads) + "run")
     for row, cell in zip(rows, cells, strict=True):
         first = lead.format(*cell)

@@ -111,7 +111,8 @@ def split(problem: Problem, support: float, shots: int | None = None) -> tuple[P
         return alone, alone
     test, train = problem.test, problem.train
     chosen: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    for client, (offset, size) in enumerate(zip(test.offsets.tolist(), test.sizes.tolist(), strict=True)):
+    offsets, sizes = test.offsets[test.testing], test.sizes[test.testing]
+    for client, (offset, size) in enumerate(zip(offsets.tolist(), sizes.tolist(), strict=True)):
         if size < 2:
             continue
         rows = offset + np.random.default_rng([client, size]).permutation(size)

@@ -143,6 +143,10 @@ class PackSetting:
             sample, purpose = spec.evaluation.clients, randomness.Purpose.HELD_OUT
             drawn = randomness.cohort(spec.seed, number, len(spec.task.test or ()), sample, purpose)
             metrics = self.model.evaluate(params, spec.report, drawn)
+        if getattr(spec.task, "validation", None) is not None and "validation_loss" not in metrics:
+            raise SpecError(
+                f"task.validation must be left out: the model {self._name} does not report it", "task.validation"
+            )
         for report in spec.report:
             if not set(REPORTS.get(report, ())) <= metrics.keys():  # a model of another package may not know it
                 raise SpecError(

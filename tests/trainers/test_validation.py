@@ -1,0 +1,150 @@
+"""Examples for validation: which they are, what is measured on them, and what stays as it is without them."""
+
+import numpy as np
+import pytest
+
+from driftline.study.spec import Study
+from trainers.engine.packs.pack import Pack
+from trainers.errors import SpecError
+from trainers.registry import tasks
+from trainers.trial.document import parse
+
+CLASSES, INPUTS = 3, 4
+SIZES = [7, 33, 5, 8, 1, 20]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """(all examples by client, others to test on), a column of numbers tells the examples apart."""
+    folder, generator = tmp_path_factory.mktemp("validation"), np.random.default_rng(1)
+    for name, sizes in (("mine", SIZES), ("others", [9, 4])):
+        x = generator.normal(size=(sum(sizes), INPUTS))
+        x[:, 0] = np.arange(len(x)) + (1000 if name == "others" else 0)
+        y = np.arange(len(x)) % CLASSES
+        np.savez(folder / f"{name}.npz", x=x, y=y, client=np.repeat([f"c{i}" for i in range(len(sizes))], sizes))
+    return folder
+
+
+def trial(files, **changes):
+    task = {"name": "npz", "path": str(files / "mine.npz"), "validation": 0.25, **changes.pop("task", {})}
+    method = {"name": "fedavg", "client_lr": 0.001, "server_lr": 0.001, "local_steps": 2}
+    keys = {"rounds": 2, "dtype": "float64", "report": ["params"], **changes}
+    return {"task": {key: value for key, value in task.items() if value is not None}, "method": method, **keys}
+
+
+def problem(document):
+    spec = parse(document)
+    return spec, tasks()[spec.task_name].build(spec.task, "float64")
+
+
+def numbers(inputs):
+    return inputs[:, 0].astype(int).tolist()
+
+
+def test_a_share_of_each_clients_examples_is_set_aside_and_the_test_examples_stay(files):
+    _, plain = problem(trial(files, task={"validation": None}))
+    spec, held = problem(trial(files))
+    first = held.test.offsets[held.test.tests]
+    train, test, validation = (
+        numbers(held.train.inputs),
+        numbers(held.test.inputs[:first]),
+        numbers(held.test.inputs[first:]),
+    )
+    assert test == numbers(plain.test.inputs)
+    assert sorted(train + validation) == sorted(numbers(plain.train.inputs))
+    assert len(held.train.sizes) == len(SIZES)
+    assert held.train.sizes.min() >= 1
+    assert len(validation) == pytest.approx(0.25 * len(plain.train.inputs), abs=1.5)
+    assert spec.task.examples.sum() == len(train)
+    again = problem(trial(files, task={"split_seed": 1}))[1]
+    assert numbers(again.test.inputs[again.test.offsets[again.test.tests] :]) != validation
+
+
+@pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
+@pytest.mark.parametrize("test", ["fraction", "file", "clients"])
+def test_metrics_are_those_of_a_study_that_tests_on_these_examples(files, model, test):
+    more = {
+        "fraction": {},
+        "file": {"test": {"path": str(files / "others.npz")}},
+        "clients": {"test": {"clients": ["c1", "c3"]}},
+    }[test]
+    document = trial(files, task={"model": model, **more})
+    _, held = problem(document)
+    first = held.test.offsets[held.test.tests]
+    line = Pack.from_spec(parse(document)).advance()[-1]
+    parts = [
+        (held.train.inputs, held.train.targets, held.train.sizes),
+        (held.test.inputs[first:], held.test.targets[first:], held.test.sizes[held.test.tests :]),
+    ]
+    x, y = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+    owners = np.concatenate([np.repeat(np.arange(len(parts[0][2])), parts[0][2]), np.zeros(len(parts[1][0]), int)])
+    np.savez(
+        files / "again.npz", x=x, y=y, client=[f"c{i}" for i in owners], test=np.arange(len(x)) >= len(parts[0][0])
+    )
+    task = {"name": "npz", "path": str(files / "again.npz"), "test": "test", "classes": CLASSES, "model": model}
+    other = Pack.from_spec(parse({**document, "task": task})).advance()[-1]
+    assert line["params"] == pytest.approx(other["params"], rel=1e-12)
+    for metric in ("loss", "accuracy"):
+        assert line[f"validation_{metric}"] == pytest.approx(other[f"test_{metric}"], rel=1e-12)
+    assert line["validation_loss"] != line["test_loss"]
+
+
+def test_reports_of_clients_and_adaptation_are_of_the_test_clients_alone(files):
+    given = {"report": ["client_accuracy"], "adaptation": {"steps": [0, 1], "client_lr": 0.0}}
+    lines = [Pack.from_spec(parse(trial(files, **given))).advance()[0] for _ in range(1)]
+    plain = Pack.from_spec(parse(trial(files, task={"validation": None}, **given))).advance()[0]
+    assert {key: value for key, value in lines[0].items() if key in plain and key != "wall_seconds"} == {
+        key: value for key, value in plain.items() if key != "wall_seconds"
+    } | {"train_loss": lines[0]["train_loss"]}
+
+
+def test_documents_and_models_without_validation_are_as_before():
+    spec = parse({"task": {"name": "digits"}, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
+    assert "validation" not in spec.canonical["task"]
+    assert spec.metrics == ("test_loss", "test_accuracy")
+
+
+def test_text_and_digits_have_validation_too():
+    for task, metric in (
+        ({"name": "digits"}, "validation_accuracy"),
+        ({"name": "digits", "central": {"classes": [3]}, "partition": "by_label"}, "test_loss_central"),
+    ):
+        spec = parse({"task": {**task, "validation": 0.2}, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
+        line = Pack.from_spec(spec).advance()[-1]
+        assert set(spec.metrics) <= line.keys()
+        assert metric in spec.metrics
+
+
+WRONG = {
+    "nothing": ({"validation": 0.001}, {}, "task.validation must set an example aside, got 0.001 of 59 examples"),
+    "all": ({"validation": 1}, {}, "task.validation must be in (0, 1), got validation=1"),
+    "no test": ({"test_fraction": 0}, {}, "task.validation must be left out without test examples"),
+    "episodes": ({"episodes": {"ways": 2}}, {}, "task.validation must be left out beside episodes"),
+    "sample": ({}, {"evaluation": {"clients": 2}}, "evaluation must be left out beside task.validation"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_is_refused_in_a_line(files, name):
+    task, more, message = WRONG[name]
+    with pytest.raises(SpecError) as error:
+        parse(trial(files, task=task, **more))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_a_study_chooses_by_validation_unless_it_says_otherwise():
+    study = {
+        "name": "chosen",
+        "task": {"name": "digits", "validation": 0.2},
+        "methods": [{"name": "fedavg"}],
+        "budget": {"trials_per_method": 2, "rounds": 20},
+    }
+    read = Study.model_validate(study)
+    assert read.objective.quality == "validation_accuracy"
+    assert not [remark for remark in read.check() if "objective.quality" in remark]
+    by_test = Study.model_validate({**study, "objective": {"quality": "test_accuracy"}})
+    assert (
+        "objective.quality: test_accuracy chooses by what is to report: validation_accuracy would choose"
+        in by_test.check()
+    )
