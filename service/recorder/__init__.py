@@ -5,7 +5,7 @@
     study_recorder, study_artifacts       writes one study; its files, whose store may be unreachable
     run_contents, curve_rows, chart_view  what is written of runs, curves and charts (pure)
     tracking, bulk_runs                   talks to MLflow; writes many runs into its SQLite database at once
-    empty_database                        makes that database without MLflow's migrations
+    database_client, empty_database       that database without MLflow's client; without its migrations
     links                                 links to a study in MLflow
     mlflow_pages, own_artifacts           MLflow's web app for reading, behind a token or its accounts
     logged_models                         trains what a study recommends again, on request

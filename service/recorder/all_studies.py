@@ -15,7 +15,7 @@ from service.recorder import study_recorder
 from service.recorder.run_contents import STUDY_TAG
 from service.recorder.study_artifacts import missing
 from service.recorder.study_recorder import Recorder, experiments, lock_name
-from service.recorder.tracking import connect, forget
+from service.recorder.tracking import connect_to_record, forget
 from service.store.deletions import Deletion
 from service.store.store import Store
 from service.store.stored_studies import Glance
@@ -45,7 +45,7 @@ class StudiesRecorder:
         artifact_root: str | None = None,
         *,
         public_url: str = "",
-        client: Callable[[str], Any] = connect,
+        client: Callable[[str], Any] = connect_to_record,
     ) -> None:
         self._store = store
         self._uri = tracking_uri

@@ -67,10 +67,12 @@ class Contents(NamedTuple):
 def knows(tracking_uri: str) -> bool:
     """Whether this is a SQLite database of one of the `REVISIONS`."""
     file = sqlite_file(tracking_uri)
-    if file is None or "?" in tracking_uri:
+    if file is None or "?" in tracking_uri or not file.is_file():
         return False
-    with _opened(file) as database:
-        return {revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")} <= REVISIONS
+    with contextlib.suppress(sqlite3.DatabaseError), opened(file) as database:  # MLflow says what is wrong with it
+        found = [revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")]
+        return bool(found) and REVISIONS.issuperset(found)
+    return False
 
 
 def takes(tracking_uri: str, runs: Iterable[WholeRun]) -> bool:
@@ -97,8 +99,29 @@ def contents(tracking_uri: str, experiment_id: str, key: str) -> list[Contents]:
         " JOIN tags ON tags.run_uuid = runs.run_uuid AND tags.key = ?"
         " WHERE runs.experiment_id = ? AND runs.lifecycle_stage = 'active'"
     )
-    with _opened(file) as database:
+    with opened(file) as database:
         return [Contents(*row) for row in database.execute(query, (key, int(experiment_id)))]
+
+
+def above_zero(tracking_uri: str, experiment_id: str, metric: str, key: str) -> set[str]:
+    """Values of a tag of the runs of an experiment in which a metric's latest value is above 0.
+
+    Args:
+        tracking_uri: A database that this module `knows`.
+        experiment_id: MLflow's id of the experiment.
+        metric: Name of the metric.
+        key: Name of the tag.
+    """
+    file = sqlite_file(tracking_uri)
+    assert file is not None
+    query = (
+        "SELECT tags.value FROM latest_metrics AS latest"
+        " JOIN tags ON tags.run_uuid = latest.run_uuid AND tags.key = ?"
+        " JOIN runs ON runs.run_uuid = latest.run_uuid"
+        " WHERE latest.key = ? AND latest.value > 0 AND runs.experiment_id = ? AND runs.lifecycle_stage = 'active'"
+    )
+    with opened(file) as database:
+        return {value for (value,) in database.execute(query, (key, metric, int(experiment_id)))}
 
 
 def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> list[str]:
@@ -112,7 +135,7 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
     ids = [uuid.uuid4().hex for _ in runs]
     file = sqlite_file(tracking_uri)
     assert file is not None
-    with _opened(file) as database, database:
+    with opened(file) as database, database:
         query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
         (location,) = database.execute(query, (int(experiment_id),)).fetchone()
         database.executemany(
@@ -151,6 +174,7 @@ def _pairs(values: Mapping[str, str], longest: int, key: str) -> list[tuple[str,
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+def opened(file: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a database that exists; closed at the end."""
     with contextlib.closing(sqlite3.connect(file, timeout=_BUSY_S)) as database:
         yield database

@@ -48,7 +48,7 @@ from service.recorder.run_contents import (
     trial_tags,
 )
 from service.recorder.study_artifacts import StudyArtifacts, first_line
-from service.recorder.tracking import Row, Tracking, connect
+from service.recorder.tracking import Row, Tracking, connect_to_record
 from service.sqlite_address import shown_address
 from service.store.recorder_state import Recorded, Unrecorded
 from service.store.store import Store
@@ -94,7 +94,7 @@ class Recorder:
         artifact_root: str | None = None,
         *,
         public_url: str = "",
-        client: Callable[[str], Any] = connect,
+        client: Callable[[str], Any] = connect_to_record,
     ) -> None:
         self._store = store
         self._study_id = study_id

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 from driftline.client.network_settings import is_loopback
 from driftline.errors import InvalidSpec
-from service.recorder import bulk_runs, empty_database
+from service.recorder import bulk_runs, database_client, empty_database
 from service.recorder.bulk_runs import Contents, WholeRun
+from service.recorder.database_client import DatabaseClient
 from service.sqlite_address import sqlite_file
 from trainers.own_files import require_plain
 
@@ -140,11 +141,10 @@ class Tracking:
             params: Parameters, immutable once written.
             tags: Tags; they replace older ones.
         """
-        from mlflow.entities import Metric, Param, RunTag
-
-        metrics = [Metric(name, value, timestamp_ms, step) for name, value, step in rows]
-        given = [Param(name, value[:6000]) for name, value in (params or {}).items()]
-        marks = [RunTag(name, value[:8000]) for name, value in (tags or {}).items()]
+        types = self._types
+        metrics = [types.Metric(name, value, timestamp_ms, step) for name, value, step in rows]
+        given = [types.Param(name, value[:6000]) for name, value in (params or {}).items()]
+        marks = [types.RunTag(name, value[:8000]) for name, value in (tags or {}).items()]
         while metrics or given or marks:
             self._client.log_batch(run_id, metrics[:_METRICS_A_BATCH], given[:_PARAMS_A_BATCH], marks[:_PARAMS_A_BATCH])
             metrics, given = metrics[_METRICS_A_BATCH:], given[_PARAMS_A_BATCH:]
@@ -154,13 +154,11 @@ class Tracking:
         """Say what a run was trained on, if that is known; saying it again changes nothing."""
         if dataset is None:
             return
-        from mlflow.entities import Dataset as Source
-        from mlflow.entities import DatasetInput, InputTag
-
-        source = Source(dataset.name, dataset.digest, "driftline", dataset.profile, profile=dataset.profile)
+        types = self._types
+        source = types.Dataset(dataset.name, dataset.digest, "driftline", dataset.profile, profile=dataset.profile)
         tags = {"mlflow.data.context": "training", **dataset.tags}
         self._client.log_inputs(
-            run_id, [DatasetInput(source, [InputTag(name, value[:500]) for name, value in tags.items()])]
+            run_id, [types.DatasetInput(source, [types.InputTag(name, value[:500]) for name, value in tags.items()])]
         )
 
     def mark(self, metric: str, keys: Iterable[str], *, step: int, timestamp_ms: int) -> None:
@@ -172,7 +170,7 @@ class Tracking:
             step: Step of the new rows; larger whenever the keys have changed, because MLflow shows the last step.
             timestamp_ms: Their timestamp.
         """
-        marked, wanted = {run.data.tags.get(KEY) for run in self._search(f"metrics.`{metric}` > 0")}, set(keys)
+        marked, wanted = self._above_zero(metric), set(keys)
         for key, run_id in self._runs.items():
             if (key in marked) != (key in wanted):
                 self.write(run_id, [(metric, float(key in wanted), step)], timestamp_ms=timestamp_ms)
@@ -232,6 +230,21 @@ class Tracking:
             if KEY in run.data.tags
         )
 
+    def _above_zero(self, metric: str) -> set[str | None]:
+        """Keys of the runs with a metric above 0."""
+        if bulk_runs.knows(self._uri):
+            return {*bulk_runs.above_zero(self._uri, self.experiment_id, metric, KEY)}
+        return {run.data.tags.get(KEY) for run in self._search(f"metrics.`{metric}` > 0")}
+
+    @property
+    def _types(self) -> Any:
+        """The module with the types that the client takes."""
+        if isinstance(self._client, DatabaseClient):
+            return database_client
+        from mlflow import entities
+
+        return entities
+
     def _search(self, condition: str = "") -> Iterable[Any]:
         token = None
         while True:
@@ -260,22 +273,35 @@ def connect(tracking_uri: str) -> Any:
     Raises:
         InvalidSpec: A variable names a file of certificates that does not exist.
     """
+    _prepare(tracking_uri)
+    from mlflow import MlflowClient
+
+    logging.getLogger("mlflow").setLevel(logging.WARNING)  # its import sets INFO
+    return MlflowClient(tracking_uri)
+
+
+def connect_to_record(tracking_uri: str) -> Any:
+    """What `Tracking` needs of `connect`, without MLflow's import for a database whose tables are known."""
+    _prepare(tracking_uri)
+    if os.environ.get("MLFLOW_ENABLE_WORKSPACES") or not bulk_runs.knows(tracking_uri):
+        return connect(tracking_uri)
+    return DatabaseClient(tracking_uri, connect)
+
+
+def _prepare(tracking_uri: str) -> None:
+    """Sets MLflow's variables, and makes a SQLite database that does not exist."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if tracking_uri.startswith(("http://", "https://")):
         _prepare_requests(tracking_uri)
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.WARNING)
-    from mlflow import MlflowClient
-
-    logging.getLogger("mlflow").setLevel(logging.WARNING)  # its import sets INFO
     file = sqlite_file(tracking_uri)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         require_plain(file)
         if not file.exists():
             empty_database.create(file)
-    return MlflowClient(tracking_uri)
 
 
 def _prepare_requests(url: str) -> None:

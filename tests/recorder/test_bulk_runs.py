@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 import re
+import shutil
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +17,10 @@ from typing import Any
 import pytest
 
 from driftline.results.curves import TrialCurve
-from service.recorder import bulk_runs, empty_database
+from service.recorder import bulk_runs, database_client, empty_database, study_recorder
 from service.recorder.bulk_runs import WholeRun
 from service.recorder.study_recorder import Recorder
-from service.recorder.tracking import KEY, connect
+from service.recorder.tracking import KEY, connect, connect_to_record
 from service.store.store import Store
 
 from ..results.samples import curve
@@ -40,7 +44,11 @@ def tables(file: Path) -> dict[str, Counter[tuple[Any, ...]]]:
         content = {}
         for name in names:
             columns = [column[1] for column in database.execute(f"PRAGMA table_info({name})")]
-            kept = [at for at, column in enumerate(columns) if column not in ("creation_time", "last_update_time")]
+            kept = [
+                at
+                for at, column in enumerate(columns)
+                if column not in ("creation_time", "last_update_time", "deleted_time")
+            ]
             rows = database.execute(f"SELECT * FROM {name}").fetchall()
             content[name] = Counter(tuple(_named(row[at], keys) for at in kept) for row in rows)
     return content
@@ -53,12 +61,15 @@ def _named(value: Any, keys: dict[str, str]) -> Any:
     return _ID.sub("an id", value) if isinstance(value, str) else value
 
 
-def test_every_table_is_as_the_client_writes_it(
+def test_every_table_and_artifact_is_as_the_client_writes_it(
     store: Store, migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(study_recorder, "LIVE_AFTER_S", 0.0)
     study = Stored(store, ["fedavg"], 3)
-    study.add(list(trials()))
-    study.succeed()
+    curves = list(trials())
+    study.add(curves[:1])
+    started = study.add(curves[1:], until=2)
+    store.close()
     written: list[int] = []
     original = bulk_runs.write
 
@@ -66,27 +77,82 @@ def test_every_table_is_as_the_client_writes_it(
         written.append(len(runs))
         return original(uri, experiment, runs)
 
+    def moments_are_equal(*_: Any) -> int:
+        return 1_800_000_000_000
+
     monkeypatch.setattr(bulk_runs, "write", counted)
-    found = []
-    for number, takes in enumerate((bulk_runs.takes, lambda *_: False)):
+    monkeypatch.setattr(study_recorder, "_milliseconds", moments_are_equal)
+    found, artifacts = [], []
+    for number, (client, takes) in enumerate(
+        ((connect_to_record, bulk_runs.takes), (connect_to_record, _none), (connect, _none))
+    ):
         monkeypatch.setattr(bulk_runs, "takes", takes)
-        file = tmp_path / f"{number}.db"
+        file, kept = tmp_path / f"{number}.db", tmp_path / f"store{number}.db"
         file.write_bytes(migrated.read_bytes())
-        assert Recorder(store, study.id, f"sqlite:///{file}", str(tmp_path / "artifacts")).finish()
+        shutil.copy(tmp_path / "driftline.db", kept)
+        own = copy.copy(study)
+        own.store = Store(kept)
+        folder = (tmp_path / "artifacts").as_uri()
+        recorder = Recorder(own.store, study.id, f"sqlite:///{file}", folder, client=client)
+        assert recorder.sync()
+        own.finish(started, curves[1:])
+        recorder.sync()
+        more = dataclasses.replace(curves[0], number=7, configuration=7)
+        own.add([more])
+        own.succeed()
+        assert recorder.finish()
+        own.store.close()
         found.append(tables(file))
-    assert written == [3], "the first recorder must have written all trials at once"
+        files = [path for path in sorted((tmp_path / "artifacts").rglob("*")) if path.is_file()]
+        artifacts.append([(path.name, path.stat().st_mode, path.parent.stat().st_mode) for path in files])
+        shutil.rmtree(tmp_path / "artifacts")
+    assert sum(written) == 2, "only trials that had ended when first seen are written at once"
     client = connect(uri := f"sqlite:///{tmp_path / '0.db'}")
     for experiment in client.search_experiments():
+        runs = client.search_runs([experiment.experiment_id])
         read = sorted(
             (run.data.tags[KEY], run.info.run_id, len(run.data.metrics), len(run.data.params))
-            for run in client.search_runs([experiment.experiment_id])
+            for run in runs
             if KEY in run.data.tags
         )
         assert sorted(bulk_runs.contents(uri, experiment.experiment_id, KEY)) == read
-    assert found[0].keys() == found[1].keys()
-    for name in found[0]:
-        assert found[0][name] == found[1][name], name
+        marked = {run.data.tags[KEY] for run in runs if run.data.metrics.get("on_frontier", 0) > 0}
+        assert bulk_runs.above_zero(uri, experiment.experiment_id, "on_frontier", KEY) == marked
+    for other in (1, 2):
+        assert artifacts[0] == artifacts[other]
+        assert found[0].keys() == found[other].keys()
+        for name in found[0]:
+            assert found[0][name] == found[other][name], name
     assert sum(found[0]["metrics"].values()) > 12
+    assert any(row for row in found[0]["runs"] if "deleted" in row), "labels were replaced"
+
+
+def test_a_run_that_was_deleted_takes_no_more_rows(uri: str, tmp_path: Path) -> None:
+    client = connect_to_record(uri)
+    experiment = client.create_experiment("one", artifact_location=tmp_path.as_uri())
+    assert client.get_experiment_by_name("one").experiment_id == experiment
+    run = client.create_run(experiment, 1, {}, "first").info.run_id
+    values = [math.nan, math.inf, -math.inf, 0.5]
+    for number, value in enumerate(values):
+        client.log_batch(run, [database_client.Metric("loss", value, 1, number)], [], [])
+    read = connect(uri).get_metric_history(run, "loss")
+    assert [row.value for row in read][1:] == [sys.float_info.max, -sys.float_info.max, 0.5]
+    assert math.isnan(read[0].value)
+    client.log_batch(run, [], [database_client.Param("a", "1")], [])
+    with pytest.raises(ValueError, match=r"parameter a of run .* must stay '1', got '2'"):
+        client.log_batch(run, [], [database_client.Param("a", "2")], [])
+    client.delete_run(run)
+    for write in (
+        lambda: client.log_batch(run, [database_client.Metric("loss", 1.0, 1, 9)], [], []),
+        lambda: client.set_terminated(run, "FINISHED", 2),
+        lambda: client.create_run("77", 1, {}, "second"),
+    ):
+        with pytest.raises(LookupError, match="must have an active one"):
+            write()
+
+
+def _none(*_: Any) -> bool:
+    return False
 
 
 def test_an_unknown_revision_and_a_server_are_left_to_the_client(
@@ -99,6 +165,7 @@ def test_an_unknown_revision_and_a_server_are_left_to_the_client(
     assert not bulk_runs.takes(uri, [WholeRun("one", {}, {}, [("loss", math.inf, 0)], 1, 2, "FINISHED")])
     monkeypatch.setattr(bulk_runs, "REVISIONS", frozenset({"another"}))
     assert not bulk_runs.takes(uri, [run])
+    assert type(connect_to_record(uri)) is type(connect(uri))
 
 
 def test_the_installed_mlflow_makes_a_database_of_a_known_revision(uri: str) -> None:
