@@ -251,7 +251,8 @@ class DatabaseClient:
                 return None
             query = "SELECT key, value FROM experiment_tags WHERE experiment_id = ?"
             tags = dict(database.execute(query, row[:1]).fetchall())
-        return Experiment(str(row[0]), *row[1:], tags)
+        number, name, location, stage = row
+        return Experiment(str(number), name, location, stage, tags)
 
 
 def _require_active(database: sqlite3.Connection, table: str, column: str, key: str | int) -> None:

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from driftline.errors import NotFound, StaleDriver
 from driftline.wire.logs import storable
 from driftline.wire.records import STUDY_FINISHED, StudyState
-from service.store import progress
 from service.store.database import Database
 from service.store.schema import AUDIT, DRIVERS, EVENTS, STUDIES
 from service.store.states import check_study
@@ -106,15 +105,17 @@ class Session:
         self.event(connection, study.id, "state", {"state": state, "reason": reason})
 
     def changed(self, connection: sa.Connection, study: sa.Row[Any]) -> int:
-        """Increase the study's version, and replace its progress event, which always holds the whole progress."""
+        """Increase the study's version, and replace its progress event.
+
+        Readers of the event are given the progress as it is when they read (`stored_events`): counting the trials of a
+        large study at every change took most of the time of the writes.
+        """
         version = int(study.version) + 1
         connection.execute(
             sa.update(STUDIES).where(STUDIES.c.id == study.id).values(version=version, updated_at=self.clock())
         )
         connection.execute(sa.delete(EVENTS).where(EVENTS.c.study_id == study.id, EVENTS.c.kind == "progress"))
-        labels = progress.of(connection, {study.id: study.spec})[study.id]
-        shown = {label: record.model_dump(mode="json") for label, record in labels.items()}
-        self.event(connection, study.id, "progress", {"version": version, "progress": shown})
+        self.event(connection, study.id, "progress", {"version": version})
         return version
 
     def event(self, connection: sa.Connection, study_id: str, kind: str, data: dict[str, Any]) -> None:

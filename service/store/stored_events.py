@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from driftline.wire.records import Event, StudyState
+from service.store import progress
 from service.store.schema import EVENTS, STUDIES
 from service.store.session import KEPT, StorePart, check_exists, missing, moment
 
@@ -78,8 +79,18 @@ class Events(StorePart):
 
 def _events(connection: sa.Connection, study_id: str, after: int, limit: int | None) -> list[Event]:
     query = sa.select(EVENTS).where(EVENTS.c.study_id == study_id, EVENTS.c.id > after).order_by(EVENTS.c.id)
-    return [_event(row) for row in connection.execute(query.limit(limit))]
+    events = [_event(row) for row in connection.execute(query.limit(limit))]
+    return [_with_progress(connection, event) if event.kind == "progress" else event for event in events]
 
 
 def _event(row: sa.Row[Any]) -> Event:
     return Event.model_validate({**row._mapping, "created_at": moment(row.created_at)})
+
+
+def _with_progress(connection: sa.Connection, event: Event) -> Event:
+    """A progress event with what it tells: the study's whole progress, as it is now."""
+    study = event.study_id
+    spec = connection.execute(sa.select(STUDIES.c.spec).where(STUDIES.c.id == study)).scalar_one()
+    labels = progress.of(connection, {study: spec})[study]
+    shown = {label: record.model_dump(mode="json") for label, record in labels.items()}
+    return event.model_copy(update={"data": event.data | {"progress": shown}})
