@@ -107,6 +107,7 @@ class Stack:
             "DRIFTLINE_LAUNCHER_CONFIG": str(folder / "launcher.yaml"),
             "DRIFTLINE_MLFLOW_URL": self.mlflow,
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # as in the chart: a dozen processes for nothing
         }
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.killed = 0
