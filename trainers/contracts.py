@@ -70,6 +70,8 @@ class Method(Configured, Protocol):
         ONE_UPLOAD: a client returns one model-sized tensor a round, so that it may be quantised (`upload`); what the
             client keeps of it is what the server receives.
         PARTIAL_WORK: its clients may take different parts of their local steps (`stragglers`), all in `cohort.local`.
+        FRAGMENTS: what a client returns is the sum of its directions from the broadcast model, along whose mean the
+            server's optimizer steps, and nothing else: so that rounds may exchange `fragments` of the model in turn.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
         INACTIVE: where its hyperparameters change nothing, a literal. One for client_lr holds where nothing else uses
@@ -85,6 +87,7 @@ class Method(Configured, Protocol):
     PSEUDO_GRADIENT: Literal["sum", "last"] | None = None
     ONE_UPLOAD: bool = False
     PARTIAL_WORK: bool = False
+    FRAGMENTS: bool = False
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
     INACTIVE: Inactive = MappingProxyType({})
     round_gradients: RoundGradients | Callable[[Mapping[str, Any]], RoundGradients] | None = None

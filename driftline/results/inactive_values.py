@@ -24,6 +24,8 @@ def stated_rules(study: Study) -> dict[str, Json]:
         if any(name not in REGISTRIES[kind]() for kind, name in names.items()):
             continue
         given = [*entry.space, *(f"{kind}.{name}" for kind, part in parts.items() for name in part.space)]
+        if (study.settings_of(entry).fragments or 1) > 1:
+            given.append("fragments")
         with contextlib.suppress(PluginError):  # what is stated there is not a literal
             if found := inactive_rules(names, given):
                 rules[entry.label] = found

@@ -187,6 +187,7 @@ class Study(TrialSettings):
             weighting: str | None = None,
             upload: str | None = None,
             stragglers: Mapping[str, Any] | None = None,
+            fragments: int | None = None,
             dtype: str | None = None,
             eval_every: int | str | None = None,
             loss_data: str | None = None,

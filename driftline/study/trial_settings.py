@@ -21,6 +21,7 @@ class EntrySettings(Section):
         clients_per_round, batch_size, eval_every: As in a trial; None leaves them to the study or the task.
         upload: ``int8`` or ``int4``, to quantise what clients return; None sends numbers as they are.
         stragglers: Clients that take a part of their local steps, or are dropped; None is none.
+        fragments: In how many parts the model is exchanged, one a round; None exchanges all of it.
         weighting: How clients are weighted, in the training of an entry or of all; metrics have the study's.
     """
 
@@ -29,6 +30,7 @@ class EntrySettings(Section):
     weighting: str | None = None
     upload: str | None = None
     stragglers: dict[str, JsonValue] | None = None
+    fragments: Annotated[Whole, Key(le=LARGEST)] | None = None
     eval_every: Annotated[int | Literal["auto"] | None, auto_or_number(least=1, most=LARGEST, whole=True)] = None
 
 

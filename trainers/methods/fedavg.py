@@ -26,6 +26,7 @@ from trainers.engine.rounds.server_state import State
 ROLES = {"client": "any"}
 ONE_UPLOAD = True
 PARTIAL_WORK = True
+FRAGMENTS = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True, "also": [0.0]},
     "server_lr": {"float": [1e-3, 10.0], "log": True, "points": 9},

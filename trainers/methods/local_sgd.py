@@ -27,6 +27,7 @@ from trainers.hyperparameters import tunable, withdrawn
 ROLES = {"client": "any"}
 ONE_UPLOAD = True
 PARTIAL_WORK = True
+FRAGMENTS = True
 TIED = True
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},

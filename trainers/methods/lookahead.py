@@ -25,6 +25,7 @@ from trainers.hyperparameters import tunable
 
 ROLES = {"client": "any"}
 ONE_UPLOAD = True
+FRAGMENTS = True
 CLIENTS_PER_ROUND = 1
 SPACE = {
     "client_lr": {"float": [1e-3, 10.0], "log": True},

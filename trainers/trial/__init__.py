@@ -14,6 +14,7 @@
     evaluation_rounds            the rounds after which a trial is evaluated
     spend                        what a trial spends in a round: client gradients, examples, tokens
     passes                       how the examples of clients are cut into mini-batches
+    exchange                     which trials may quantise uploads, or exchange the model in fragments
     sizes                        rejects trials that no machine can hold
     warnings, mixed_warnings     settings that are allowed but probably not meant
 

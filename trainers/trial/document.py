@@ -27,10 +27,10 @@ from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import PluginError, SpecError
 from trainers.hyperparameters import Hyperparameter, check, describe, tunable
 from trainers.problem import Task, TaskSettings
-from trainers.registry import methods, models, reports, tasks
+from trainers.registry import models, reports, tasks
 from trainers.spelling import hint
 from trainers.target_kinds import REPORTS
-from trainers.trial import adaptation, client_weighting, held_out_sample, model_reports, sizes, stragglers
+from trainers.trial import adaptation, client_weighting, exchange, held_out_sample, model_reports, sizes, stragglers
 from trainers.trial.adaptation import Adaptation
 from trainers.trial.held_out_sample import HeldOutSample
 from trainers.trial.members import Parts, canonical_parts, parse_parts
@@ -65,6 +65,9 @@ class TrialKeys:
         None, choices=("int8", "int4"), doc="quantises what clients return; null sends numbers as they are"
     )
     stragglers: Any = tunable(None, kind="any")
+    fragments: int | None = tunable(
+        None, low=1, unit="parts of the model", limit="1 is the whole model", doc="exchanged in turn, one a round"
+    )
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
     dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
@@ -100,6 +103,7 @@ class TrialSpec:
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
         upload: how what clients return is quantised (engine/rounds/quantised.py); None sends numbers as they are.
         stragglers: the clients that take a part of their local steps, or are dropped; None is none.
+        fragments: parts of the model that rounds exchange in turn (engine/rounds/fragments.py); None is the whole one.
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
@@ -129,6 +133,7 @@ class TrialSpec:
     training_weighting: str
     upload: str | None
     stragglers: Stragglers | None
+    fragments: int | None
     rounds: int
     seed: int
     dtype: str
@@ -203,6 +208,7 @@ def parse(document: Any) -> TrialSpec:
     values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
     values["batching"] = values["batching"] or ("shuffled" if _in_passes(method) else module.BATCHING)
     values["drop_last"] = bool(values["drop_last"])
+    values["fragments"] = None if values["fragments"] == 1 else values["fragments"]
     values["weighting"] = values["weighting"] or client_weighting.default(task, module)
     values["training_weighting"] = values["training_weighting"] or values["weighting"]
     values["dtype"] = values["dtype"] or module.DTYPE
@@ -251,7 +257,7 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
 def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
     """Whether a document leaves this out, to mean what it has."""
     match key:
-        case "evaluation" | "drop_last" | "upload" | "stragglers":
+        case "evaluation" | "drop_last" | "upload" | "stragglers" | "fragments":
             return not values[key]
         case "training_weighting":
             return bool(values["training_weighting"] == values["weighting"])
@@ -385,13 +391,7 @@ def _check_together(
             f"give constant, or one with rates: client_lr, got schedule.name={schedule.name}",
             "schedule.name",
         )
-    if values["upload"] is not None and not method.module.ONE_UPLOAD:
-        able = ", ".join(name for name in methods() if methods().constant(name, "ONE_UPLOAD"))
-        raise SpecError(
-            f"upload must be left out for {method.name}, whose clients may return more than one tensor a round, "
-            f"got {values['upload']}: it may be given for {able}",
-            "upload",
-        )
+    exchange.check(values, method, server, schedule, task)
     if method.module.CENTRAL and task.central is None:
         raise SpecError(
             f"task.central must be given for {method.name}, which trains on data of the server too: "

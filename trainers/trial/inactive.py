@@ -20,7 +20,8 @@ def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
 
     Args:
         names: "method", "schedule" and roles of optimizers -> name of the plug-in.
-        given: hyperparameters that configurations have, by dotted name; the others have their defaults.
+        given: hyperparameters that configurations have, by dotted name; the others have their defaults. With
+            "fragments" among them clients go on from their own models, which client_lr moves.
 
     Returns:
         Dotted name -> conditions, each of them values of other given hyperparameters; one without values always holds.
@@ -31,7 +32,7 @@ def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
         kind: registries[kind].constant(name, "INACTIVE", {}) for kind, name in names.items() if kind != "schedule"
     }
     rates = registries["schedule"].constant(names["schedule"], "RATES", Schedule.RATES)
-    follows = {DELTA_LR.name, TIED.name, f"server.{ALONG.name}"} & set(given)
+    follows = {DELTA_LR.name, TIED.name, f"server.{ALONG.name}", "fragments"} & set(given)
     if rates != "kept" or registries["method"].constant(names["method"], "TIED", False) or follows:
         stated["method"] = {name: rule for name, rule in stated["method"].items() if name != "client_lr"}
     rules: Rules = {}

@@ -25,7 +25,7 @@ MOST_NUMBERS = 2**35
 MOST_STEPS = 100_000_000
 """Largest number of local steps in a round."""
 
-_parameters: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+_built: WeakKeyDictionary[Any, tuple[int, int] | None] = WeakKeyDictionary()
 
 
 def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
@@ -79,7 +79,19 @@ def round_bytes(task: Any, clients: int, dtype: str) -> int | None:
 
 
 def parameters(task: Any) -> int | None:
-    """The number of parameters of a task's model; None if only its data can tell.
+    """The number of parameters of a task's model; None if only its data can tell."""
+    found = _model(task)
+    return None if found is None else found[0]
+
+
+def tensors(task: Any) -> int | None:
+    """The number of tensors of a task's model; None if only its data can tell."""
+    found = _model(task)
+    return None if found is None else found[1]
+
+
+def _model(task: Any) -> tuple[int, int] | None:
+    """(parameters, tensors) of a task's model, or None.
 
     A model for examples is built on torch's meta device, where tensors have shapes but no memory.
 
@@ -90,12 +102,12 @@ def parameters(task: Any) -> int | None:
         SpecError: the model does not fit the task's examples.
     """
     if task.dimension is not None:
-        return int(task.dimension)
+        return int(task.dimension), 1
     if getattr(task, "shape", None) is None:
         return None
-    if task not in _parameters:
-        _parameters[task] = _built_without_memory(task)
-    return _parameters[task]
+    if task not in _built:
+        _built[task] = _built_without_memory(task)
+    return _built[task]
 
 
 def kind_of(task: Any) -> str:
@@ -104,7 +116,7 @@ def kind_of(task: Any) -> str:
     return getattr(task, "kind", "classes") if learns == "any" or isinstance(learns, tuple) else learns
 
 
-def _built_without_memory(task: Any) -> int | None:
+def _built_without_memory(task: Any) -> tuple[int, int] | None:
     import torch  # imported here: documents of other tasks are read without torch
 
     kind = kind_of(task)
@@ -118,7 +130,7 @@ def _built_without_memory(task: Any) -> int | None:
         with torch.device("meta"):
             problem = Problem(task.model, one, model_settings=settings)
             model = models()[task.model].build(problem, torch.float32, torch.device("meta"))
-        return int(model.layout.count)
+        return int(model.layout.count), len(model.layout.entries)
     except SpecError:
         raise
     except Exception:  # a model of another package may need real tensors; errors then show up in training

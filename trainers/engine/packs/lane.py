@@ -18,14 +18,17 @@ from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
 from trainers.engine.packs.setting import PackSetting
 from trainers.engine.rounds.client_memory import ClientMemory
-from trainers.engine.rounds.cohort import CLIENT, RESIDUAL, UPLOAD, Cohort
+from trainers.engine.rounds.cohort import CLIENT, Cohort
 from trainers.engine.rounds.counters import SHARED
+from trainers.engine.rounds.fragments import Fragments
 from trainers.engine.rounds.quantised import QUANTISERS
 from trainers.engine.rounds.role_optimizer import RoleOptimizer, first_memory
 from trainers.engine.rounds.round_context import Draw, RoundContext
 from trainers.engine.rounds.server_state import State
+from trainers.engine.rounds.upload import RESIDUAL, UNSENT
 from trainers.errors import SpecError
 from trainers.trial.evaluation_rounds import is_evaluated
+from trainers.trial.exchange import check_fragments
 from trainers.trial.roles import PLAIN
 
 
@@ -77,7 +80,14 @@ class Lane:
         names = [*method.stored(hyper)]
         if self._quantiser is not None and self._quantiser.feedback:
             owner += f" with upload {spec.upload}"
-            names.append(f"{UPLOAD}.{RESIDUAL}")
+            names.append(RESIDUAL)
+        self._fragments = None
+        if spec.fragments is not None:
+            layout = setting.model.layout
+            check_fragments(spec.fragments, len(layout.entries))  # of a model that only its data can tell
+            self._fragments = Fragments.of(layout, spec.fragments)
+            owner += f" with {spec.fragments} fragments"
+            names.append(UNSENT)
         first = dict.fromkeys(names, params.new_zeros(()).expand(members, *params.shape[1:]))
         if client is not None and client.keeps:
             owner += f" with client {client.name}"
@@ -160,6 +170,8 @@ class Lane:
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort(round_index, draw)
         new = spec.method.module.train_round(hyper, old, cohort)
+        if cohort.exchange is not None:
+            new = cohort.exchange.only(old, new)
         if cohort.kept:
             new = new.store(**cohort.kept)
         if new.update_norm is None:
@@ -254,6 +266,7 @@ class Lane:
             optimizer=self._client_optimizer,
             relative_rates=self.relative_rates(draw),
             quantiser=self._quantiser,
+            exchange=None if self._fragments is None else self._fragments.exchange(round_index),
         )
         return Cohort(context)
 

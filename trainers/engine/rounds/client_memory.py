@@ -1,11 +1,12 @@
 """Client memory: tensors and counters that every client of the population keeps from round to round.
 
-It belongs to the method, whose names are bare, to the clients' optimizer with `state: keep`, and to quantised uploads,
-with dotted names:
+It belongs to the method, whose names are bare, to the clients' optimizer with `state: keep`, to quantised uploads and
+to fragments, with dotted names:
 
     variate                                     SCAFFOLD's control variate, a model-sized tensor
     client.mean, client.square, client.steps    Adam's means, and the number of steps that the client has taken
     upload.residual                             what quantised uploads have left (engine/rounds/quantised.py)
+    fragments.unsent                            pseudo-gradients of other fragments (engine/rounds/fragments.py)
 
 A method lists its names in `stored(hyper)`; all are tensors that start at 0. It reads those of the cohort
 (`cohort.stored`) and returns new ones (`state.store`). The local loop continues from the optimizer's memory, and the
@@ -36,8 +37,17 @@ _DEVICE_SHARE = 0.25  # of the free memory of a device
 _HOST_SHARE = 0.9  # of the available memory of the computer
 _CHECKPOINT_COPIES = 2
 _COUNTER_BYTES = 8
-_ASKED_BY = {"client": "client.state", "upload": "upload"}  # owner -> the setting that asks for its memory
-_WITHOUT = {"method": "a method without client states", "client.state": "client.state: reset", "upload": "upload: int8"}
+_ASKED_BY = {
+    "client": "client.state",
+    "upload": "upload",
+    "fragments": "fragments",
+}  # owner -> the setting that asks for its memory
+_WITHOUT = {
+    "method": "a method without client states",
+    "client.state": "client.state: reset",
+    "upload": "upload: int8",
+    "fragments": "fragments: 1",
+}
 _GIB = 1 << 30
 
 

@@ -22,12 +22,12 @@ from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, weighted_mean
 from trainers.engine.rounds.central_data import Central
 from trainers.engine.rounds.client_memory import CohortMemory
+from trainers.engine.rounds.fragments import Exchange
 from trainers.engine.rounds.round_context import RoundContext
+from trainers.engine.rounds.upload import Upload
 
 CLIENT = "client"
 """Role of the clients' optimizer, which owns what they keep for it (engine/rounds/client_memory.py)."""
-UPLOAD, RESIDUAL = "upload", "residual"
-"""Owner and name of what quantised uploads have left (engine/rounds/quantised.py)."""
 
 
 class Cohort:
@@ -38,7 +38,8 @@ class Cohort:
 
     Attributes:
         stored: what these clients keep for the method, (T, M, P) each; initially 0.
-        kept: what they keep after the round for their optimizer and of quantised uploads, by dotted name.
+        kept: what they keep after the round for their optimizer, of quantised uploads and of other fragments, by dotted
+            name.
         share: the cohort's share of the weights of all clients; 1 if all take part.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         counters: communication and computation of the pack so far, this round included.
@@ -51,7 +52,7 @@ class Cohort:
         memory = context.memory or CohortMemory({}, np.zeros(self.clients, bool))
         self.stored, self._met = memory.of(), memory.met
         self._optimizer_memory: Mapping[str, Tensor] | None = memory.of(CLIENT) or None
-        self._residual = memory.of(UPLOAD).get(RESIDUAL)
+        self._upload = Upload(context.quantiser, context.exchange, memory)
         self.kept: dict[str, Tensor] = {}
         self.share = context.draw.share
         self.optimizer, self.counters = context.optimizer, context.counters
@@ -73,6 +74,11 @@ class Cohort:
     def relative_weights(self) -> Tensor:
         """(1, M, 1) weights of the clients times M: all 1 if clients have equal weights."""
         return (self.clients * self._weights).view(1, -1, 1)
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The fragment of the model that the round exchanges; None is all of it."""
+        return self._context.exchange
 
     @property
     def met(self) -> Tensor:
@@ -107,6 +113,8 @@ class Cohort:
             up: model-sized tensors that every client returns.
         """
         work = self._completed(work)
+        if self._upload.unsent is not None:  # clients go on from their own models
+            work = replace(work, displacement=-work.plan.client_lr * self._upload.unsent)
         done = self._work(self._oracle, self._batches, params, work)
         if work.displacement is None and work.evaluation_offset is None:
             self._loss = (params, done.first_loss)
@@ -156,7 +164,7 @@ class Cohort:
             gradients = gradients if clip_norm is None else clipped_(gradients, clip_norm)
             counted, examples = self._once(full)
             self._count(self._sent(params) + len(down), 1, counted, examples=examples)
-            return self._quantised(gradients)
+            return self._received(gradients)
         # local steps with rate 0 do not move the model, and each trial has its own number of batches
         rest = params.new_zeros((params.shape[0], 1, 1))
         count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
@@ -167,7 +175,7 @@ class Cohort:
         if displacement is None:
             self._loss = (params, done.first_loss)
         self._count(self._sent(params) + len(down), 1, done.steps)
-        return self._quantised(done.pseudo_gradient)
+        return self._received(done.pseudo_gradient)
 
     def step_gradients(self, params: Tensor, step: int, taking: NDArray[np.bool_]) -> Tensor:
         """Every client's gradient on its batch of one step, (T, M, P): one exchange.
@@ -317,21 +325,15 @@ class Cohort:
 
     def _uploaded(self, done: Local) -> Local:
         """The local work as the server receives it."""
-        if self._context.quantiser is None:
+        if self._upload.exact:
             return done
-        sent = self._quantised(done.pseudo_gradient)
+        sent = self._received(done.pseudo_gradient)
         return replace(done, lift=lambda: sent, average=None)
 
-    def _quantised(self, values: Tensor) -> Tensor:
+    def _received(self, values: Tensor) -> Tensor:
         """What the server receives of what the clients return, (T, M, P), once a round."""
-        quantiser = self._context.quantiser
-        if quantiser is None:
-            return values
-        if self._residual is not None:
-            values = values + self._residual
-        sent = quantiser.sent(values)
-        if self._residual is not None:
-            self.kept[f"{UPLOAD}.{RESIDUAL}"] = values - sent
+        sent = self._upload.received(values)
+        self.kept |= self._upload.kept
         return sent
 
     def _sent(self, params: Tensor) -> int:
@@ -376,11 +378,12 @@ class Cohort:
         """
         dropped = self._context.draw.dropped
         among = self._alive if taking is None else self._alive & taking
-        numbers, width, quantiser = self._context.parameters, self._weights.element_size(), self._context.quantiser
-        upload = numbers * width if quantiser is None else quantiser.bytes_of(numbers, width)
+        numbers, width, exchange = self._context.parameters, self._weights.element_size(), self._context.exchange
+        received = numbers if exchange is None else exchange.down
+        upload = self._upload.bytes_of(numbers, width)
         self.counters.add("exchanges", 1, among)
         receiving = self.clients + (0 if dropped is None else len(dropped.clients))
-        self.counters.add("bytes_down", down * numbers * width * receiving, among)
+        self.counters.add("bytes_down", down * received * width * receiving, among)
         self.counters.add("bytes_up", up * upload * self.clients, among)
         examples = each * self._batches.examples(steps) if examples is None else examples
         gradients = each * steps

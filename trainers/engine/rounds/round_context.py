@@ -13,6 +13,7 @@ from trainers.engine.oracles.oracle import Oracle, RoundBatches
 from trainers.engine.rounds.central_data import Central
 from trainers.engine.rounds.client_memory import CohortMemory
 from trainers.engine.rounds.counters import Counters
+from trainers.engine.rounds.fragments import Exchange
 from trainers.engine.rounds.quantised import Quantiser
 
 
@@ -52,6 +53,7 @@ class RoundContext:
         optimizer: optimizer of the clients' steps; None is gradient descent.
         relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
         quantiser: of what clients return; None sends numbers as they are.
+        exchange: the fragment of the model that the round exchanges; None is all of it.
     """
 
     draw: Draw
@@ -64,3 +66,4 @@ class RoundContext:
     optimizer: ClientOptimizer | None = None
     relative_rates: Tensor | None = None
     quantiser: Quantiser | None = None
+    exchange: Exchange | None = None
