@@ -38,6 +38,7 @@ A program that sends SIGTERM to its whole group, as shell scripts do in a trap, 
 
 _PATIENCE_S = 0.5  # for processes that end by themselves after the program, such as Python's resource tracker
 _LEAVE_S = 2.0  # for a program without a next trial
+_STARTED = 19  # place of a process's start in /proc/PID/stat, after its name
 _SWEEPS = 20  # through processes that start others while they are ended
 
 
@@ -212,25 +213,44 @@ class RestingProgram:
 def _members(group: int, mark: str) -> set[int]:
     """The live processes of a group, those with the mark in their environment, and the children of both.
 
-    None where /proc does not tell.
+    None where /proc does not tell. Processes that are older than the leader of the group are none of these, so that
+    few environments are read.
     """
     parents: dict[int, int] = {}
     members: set[int] = set()
-    for entry in Path("/proc").iterdir() if Path("/proc/self/stat").exists() else ():
-        if entry.name.isdecimal():
+    try:
+        oldest = int(_read(f"/proc/{group}/stat").rpartition(b")")[2].split()[_STARTED])
+        names = os.listdir("/proc")
+    except (OSError, IndexError, ValueError):
+        return members
+    for name in names:
+        if name.isdecimal():
             with contextlib.suppress(OSError, IndexError, ValueError):
-                state, parent, own = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
-                if state not in (b"Z", b"X"):
-                    parents[int(entry.name)] = int(parent)
-                    if int(own) == group or (mark and _has(entry / "environ", mark)):
-                        members.add(int(entry.name))
+                state, parent, own, *rest = _read(f"/proc/{name}/stat").rpartition(b")")[2].split(None, _STARTED + 1)
+                if state not in (b"Z", b"X") and int(rest[_STARTED - 3]) >= oldest:
+                    process = int(name)
+                    parents[process] = int(parent)
+                    if int(own) == group or (mark and _has(process, mark)):
+                        members.add(process)
     while children := {process for process, parent in parents.items() if parent in members} - members:
         members |= children
     return members
 
 
-def _has(environment: Path, mark: str) -> bool:
+def _has(process: int, mark: str) -> bool:
     try:
-        return os.fsencode(mark) in environment.read_bytes().split(b"\0")
+        return os.fsencode(mark) in _read(f"/proc/{process}/environ").split(b"\0")
     except OSError:  # of another user, or gone
         return False
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc; a tenth of what `Path.read_bytes` costs, for all processes of a machine."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        data = b""
+        while block := os.read(file, 1 << 16):
+            data += block
+        return data
+    finally:
+        os.close(file)
