@@ -1,6 +1,7 @@
 """Real processes, killed one after the other under one study: API, scheduler, driver, workers, PostgreSQL, MLflow.
 
-With `make test-chaos MINUTES=60`, random ones are killed for so long under a study with rungs, over SQLite and then
+Once under a study that the engine trains, once under one of a program, whose processes die too. With `make test-chaos
+MINUTES=60`, random ones are killed for so long under a study with rungs, over SQLite and then
 over PostgreSQL.
 """
 
@@ -30,6 +31,7 @@ from service.samplers.build import build
 from service.server.home import ADMIN_TOKEN
 from service.store.store import Store
 from tests.clients import EveryClient
+from tests.conftest import TESTS
 from tests.driver.stand_ins import quadratic
 from tests.ports import free_port
 from tests.postgresql import postgresql_server
@@ -66,6 +68,22 @@ KILLS = (
 )
 """What dies together; each time after the study has come further. 15 SIGKILLs in all."""
 
+KILLS_OF_PROGRAMS = (("program",), ("driver",), ("worker",), ("api", "postgresql"), ("program",))
+
+PROGRAM_ROUNDS = 250
+PROGRAM = f"""
+import time
+from driftline import trial
+
+t = trial.current()
+x = 1.0
+t.report(0, loss=x)
+for r in t.rounds():
+    time.sleep({1 / 50})
+    x -= t["rate"] * x
+    t.report(r, loss=x)
+"""
+
 MINUTES = float(os.environ.get("MINUTES") or 0)
 SEED = int(os.environ.get("SEED") or 0)
 
@@ -83,6 +101,20 @@ def study() -> Study:
         resources={"gpu": 0, "packs": 1},
         clients_per_round=5,
     )
+
+
+def study_of_program(home: Path) -> Study:
+    """As `study`, of a program, which knows the stack's folder so that its processes are found."""
+    env = {"PYTHONPATH": str(TESTS.parent), "STACK": str(home)}
+    document = {
+        "name": "program",
+        "program": {"command": ["python", "-S", "-c", PROGRAM], "metrics": {"loss": "falls"}, "env": env},
+        "methods": [{"label": "one", "space": {"rate": {"float": [0.001, 0.01]}}}],
+        "budget": {"trials_per_method": TRIALS, "rounds": PROGRAM_ROUNDS, "seeds": 0},
+        "sampler": "quasi_random",
+        "resources": {"gpu": 0},
+    }
+    return Study.from_json(document)
 
 
 class Stack:
@@ -106,6 +138,7 @@ class Stack:
             "DRIFTLINE_API_URL": self.url,
             "DRIFTLINE_LAUNCHER_CONFIG": str(folder / "launcher.yaml"),
             "DRIFTLINE_MLFLOW_URL": self.mlflow,
+            "DRIFTLINE_PROGRAMS": "true",
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # as in the chart: a dozen processes for nothing
         }
@@ -152,6 +185,8 @@ class Stack:
             until(lambda: killed(self._driver(study_id)), 180)
         elif part == "worker":
             until(lambda: killed(self._workers()), 180)
+        elif part == "program":
+            until(lambda: killed(self._ours(b"driftline", f"STACK={self.home}")), 180)
         else:
             os.killpg(self._running[part].pid, signal.SIGKILL)
             self._running[part].wait()
@@ -201,13 +236,13 @@ class Stack:
     def _driver(self, study_id: str) -> list[int]:
         return self._ours(f"--study={study_id}".encode())
 
-    def _ours(self, command: bytes) -> list[int]:
-        """Processes of this stack whose command line holds this."""
+    def _ours(self, command: bytes, mark: str = "") -> list[int]:
+        """Processes of this stack whose command line holds this, or with another mark than the stack's."""
         found = []
-        mark = f"DRIFTLINE_HOME={self.home}".encode()
+        marked = (mark or f"DRIFTLINE_HOME={self.home}").encode()
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if command in (entry / "cmdline").read_bytes() and mark in (entry / "environ").read_bytes():
+                if command in (entry / "cmdline").read_bytes() and marked in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
         return found
 
@@ -222,28 +257,30 @@ def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
             made.end()
 
 
-def kills() -> Iterator[tuple[str, ...]]:
+def kills(own: bool) -> Iterator[tuple[str, ...]]:
     """What dies together, time after time."""
     if not MINUTES:
-        yield from KILLS
+        yield from KILLS_OF_PROGRAMS if own else KILLS
         return
     draw, end = random.Random(SEED), time.monotonic() + 60 * MINUTES
     while time.monotonic() < end:
-        yield draw.choice(KILLS)
+        yield draw.choice(KILLS_OF_PROGRAMS if own else KILLS)
 
 
 @pytest.mark.timeout(1800 + 300 * MINUTES)
-def test_processes_are_killed_under_one_study(stack: Stack) -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["engine", "program"])
+def test_processes_are_killed_under_one_study(stack: Stack, own: bool) -> None:
     for part in ("mlflow", "api", "scheduler"):
         stack.start(part)
     until(lambda: (stack.home / ADMIN_TOKEN).exists(), 120)
     with stack.client() as client:
-        study_id = client.create(study().to_json()).id
+        spec = study_of_program(stack.home) if own else study()
+        study_id = client.create(spec.to_json()).id
         try:
-            for parts in kills():
+            for parts in kills(own):
                 advance(client, study_id)
                 for part in parts:
-                    if part == "worker":  # a trial that loses a third one before a checkpoint is given up
+                    if part in ("worker", "program"):  # a trial that loses a third one before a checkpoint is given up
                         until(lambda: all(trial.deaths < 2 for trial in running(client, study_id)), 300)
                     if part == "driver":  # a study that loses a third one before a trial or a checkpoint fails
                         until(lambda: stack.drivers_lost() < 2, 300)
@@ -251,16 +288,16 @@ def test_processes_are_killed_under_one_study(stack: Stack) -> None:
             until(lambda: client.study(study_id).finished, 600)
             record = client.study(study_id)
             assert record.state == "SUCCEEDED", record.reason
-            assert stack.killed == 15 or MINUTES
+            assert stack.killed == sum(map(len, KILLS_OF_PROGRAMS if own else KILLS)) or MINUTES
             trials = client.trials(study_id)
             assert len(trials) == asked(record)
             curves = client.curves(study_id)
             for trial in trials:
-                assert (trial.state, trial.rounds_done) in ends(), trial
+                assert (trial.state, trial.rounds_done) in ends(own), trial
                 assert curves[trial.id]["round"] == list(range(trial.rounds_done + 1))
             for number in range(len(trials)) if MINUTES else (0, len(trials) - 1):
                 rounds = trials[number].rounds_done + 1
-                alone = {name: column[:rounds] for name, column in undisturbed(number).items()}
+                alone = {name: column[:rounds] for name, column in undisturbed(number, trials[number], own).items()}
                 assert plain(curves[trials[number].id]) == alone, number
             until(lambda: shown(stack, study_id, record.version), 120)
         except AssertionError as error:
@@ -292,8 +329,10 @@ def running(client: EveryClient, study_id: str) -> list[TrialRecord]:
     return [trial for trial in client.trials(study_id) if trial.state in ("RUNNING", "WAITING")]
 
 
-def ends() -> set[tuple[str, int]]:
+def ends(own: bool) -> set[tuple[str, int]]:
     """States in which a trial may end, and its rounds then."""
+    if own:
+        return {("COMPLETE", PROGRAM_ROUNDS)}
     return {("COMPLETE", ROUNDS), *(("STOPPED", rung) for rung in RUNGS)}
 
 
@@ -302,8 +341,13 @@ def asked(record: StudyRecord) -> int:
     return int(record.spec["budget"]["trials_per_method"])
 
 
-def undisturbed(number: int) -> dict[str, Any]:
+def undisturbed(number: int, trial: TrialRecord, own: bool) -> dict[str, Any]:
     """The curve of a trial, trained in this process in one go."""
+    if own:
+        losses = [1.0]
+        for _ in range(PROGRAM_ROUNDS):
+            losses.append(losses[-1] - trial.hyperparameters["rate"] * losses[-1])
+        return {"round": list(range(len(losses))), "loss": losses, "diverged": [False] * len(losses)}
     whole = study()
     sampler = build("quasi_random", whole.entry("one").parameters(), ("quality", "speed"), sampler_seed(whole.seed))
     settings = [sampler.ask(each) for each in range(number + 1)][number:]
