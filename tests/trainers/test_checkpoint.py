@@ -63,15 +63,13 @@ TRIPLES = [(method, *PAIRS[number % len(PAIRS)]) for number, method in enumerate
 def test_restart_equals_uninterrupted_to_the_bit(method, server, schedule):
     spec = parse(document(method, server, schedule))
     whole = stripped(Pack.from_spec(spec).advance())
-    for stop in (0, 3, 7):
-        pack = Pack.from_spec(spec)
-        lines = pack.advance(stop)
-        data = pack.to_bytes()
-        again = Pack.restore(spec, data)
-        assert again.round == stop
-        assert again.plan == pack.plan
-        assert stripped(lines + again.advance()) == whole
-        assert stripped(lines + pack.advance()) == whole  # saving changes nothing
+    pack = Pack.from_spec(spec)
+    lines = pack.advance(3)  # in other rounds: below, for one method
+    again = Pack.restore(spec, pack.to_bytes())
+    assert again.round == 3
+    assert again.plan == pack.plan
+    assert stripped(lines + again.advance()) == whole
+    assert stripped(lines + pack.advance()) == whole  # saving changes nothing
 
 
 NETWORKS = {
@@ -83,7 +81,8 @@ NETWORKS = {
 TURNS = list(zip(methods(), itertools.cycle(NETWORKS), strict=False))
 
 
-@pytest.mark.parametrize(("method", "model"), TURNS)
+@pytest.mark.parametrize("model", NETWORKS)
+@pytest.mark.parametrize("method", ["fedavg", "two_way_transfer"])  # tests/trainers/test_packs_again.py has all of them
 def test_restart_equals_uninterrupted_to_the_bit_for_networks(method, model):
     given = document(method, rounds=4)
     spec = parse({**given, "task": {**given["task"], "model": NETWORKS[model]}})
