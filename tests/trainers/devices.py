@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.trainers.methods.trials import REAL, document, member_settings
+from tests.trainers.methods.trials import document, member_settings
 from tests.trainers.test_client_optimizers import own_settings
 from trainers.registry import methods, reports, schedules
 from trainers.trial.roles import serving
 
 DIGITS = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
-TASKS: dict[str, Any] = {"quadratic": None, **{name: {**DIGITS, "model": model} for name, model in REAL.items()}}
+NETWORKS = {
+    "softmax": "softmax",
+    "mlp": {"name": "mlp", "hidden": [6], "dropout": 0.2},
+    "cnn": {"name": "cnn", "filters": [2], "kernel": 3, "dense": 5, "dropout": 0.2, "crop": 1},
+}
+TASKS: dict[str, Any] = {"quadratic": None, **{name: {**DIGITS, "model": model} for name, model in NETWORKS.items()}}
 REGRESSION = {"name": "linear_regression", "clients": 6, "dimension": 3}
 
 

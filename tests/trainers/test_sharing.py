@@ -85,13 +85,12 @@ def law(trial, stops=(5,)):
     return whole
 
 
-def contract(trial):
-    """A member is the same alone, in a pack of any plan, and shared; returns the lines of the separate plan."""
+def packed_as_alone(trial):
+    """A member is the same alone and in a pack of any plan."""
     packed = Pack.from_spec(parse(trial)).advance()
     for one, member in enumerate(trial["members"]):
         alone = Pack.from_spec(parse({**trial, "members": [member]})).advance()
         same([line for line in packed if line["member"] == one], alone)
-    return law(trial, stops=(2,))
 
 
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
@@ -128,7 +127,8 @@ def test_a_member_is_the_same_alone_packed_and_shared_under_every_schedule(sched
     settings = {**required(schedules()[schedule], schedule), **(PLATEAU if schedule == "plateau" else {})}
     settings |= {"local_steps": 3} if schedule == "theory_1_over_t" else {}
     trial = quadratic(APART[schedule], schedule=settings, batch_size=6, rounds=5, dtype="float64", **WORK[work])
-    lines = contract(trial)
+    packed_as_alone(trial)
+    lines = law(trial, stops=(2,))
     assert computed(lines) < sum(totals(lines, "client_gradients").values())
 
 
@@ -140,10 +140,10 @@ def test_a_trunk_is_shared_until_the_rates_of_a_step_differ(by_steps):
 
 
 @pytest.mark.parametrize("method", methods())
-def test_rates_of_steps_act_in_every_method(method, by_steps):
+def test_every_method_takes_rates_of_steps_of_each_member(method, by_steps):
     members = [{"schedule.warmup": 6}, {"schedule.warmup": 1, "schedule.length": 9}]
     trial = document(method, schedule="constant", rounds=3, members=members, dtype="float64")
-    contract({**trial, "schedule": {"name": by_steps}})
+    packed_as_alone({**trial, "schedule": {"name": by_steps}})
 
 
 def windows(*numbers, **more):

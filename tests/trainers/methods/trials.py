@@ -19,11 +19,6 @@ USUAL = {
     "smoothness": 3.0,
 }
 IGNORED = {"wall_seconds", "member"}
-REAL = {
-    "softmax": "softmax",
-    "mlp": {"name": "mlp", "hidden": [6], "dropout": 0.2},
-    "cnn": {"name": "cnn", "filters": [2], "kernel": 3, "dense": 5, "dropout": 0.2, "crop": 1},
-}
 
 
 def part(module, name, member=0):
