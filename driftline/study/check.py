@@ -478,17 +478,21 @@ def _grid(study: Study, index: int) -> list[str]:
     """For the grid sampler: refuses a budget beyond the grid, and returns a warning if it is smaller."""
     if name_of(study.sampler) != "grid":
         return []
-    entry, trials = study.methods[index], study.budget.trials_per_method
+    entry, searches, trials = study.methods[index], study.budget.searches, study.budget.trials_per_search
     space = entry.parameters()
     points = {name: parameter.grid() for name, parameter in space.items()}
     off = sum(any(not _among(value, points[name]) for name, value in point.items()) for point in entry.start)
     size = round(grid_size(space) * share_left(study, entry)) + off
     if trials > size:
+        each = f", once for each of {searches} searches" if searches > 1 else ""
         raise InvalidSpec(
             "budget.trials_per_method",
-            f"must be at most {size}, the configurations on the grid of {entry.label}, got trials_per_method={trials}: "
-            f"take fewer, or give methods[{index}].space more points or choices",
+            f"must be at most {size * searches}, the configurations on the grid of {entry.label}{each}, "
+            f"got trials_per_method={study.budget.trials_per_method}: take fewer, or give methods[{index}].space more "
+            "points or choices",
         )
     if trials < size:
-        return [f"methods[{index}]: {trials} of the {size} configurations on the grid of {entry.label} will be tried"]
+        by = " by each search" if searches > 1 else ""
+        of = f"{trials} of the {size} configurations on the grid of {entry.label}"
+        return [f"methods[{index}]: {of} will be tried{by}"]
     return []

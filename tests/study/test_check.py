@@ -122,6 +122,13 @@ def test_the_grid_is_wider_by_what_start_has_off_it():
     assert started("[{client_lr: 0.123, local_steps: 5}]", text).check() == []
 
 
+def test_each_search_has_a_grid_of_its_own():
+    grid = TEXT.replace("budget: {trials_per_method: 16", "sampler: grid\nbudget: {searches: 2, trials_per_method: 720")
+    assert Study.from_yaml(grid).check() == []
+    with pytest.raises(InvalidSpec, match=r"must be at most 720, .*, once for each of 2 searches, got .*=722"):
+        Study.from_yaml(grid.replace("720", "722")).check()
+
+
 @pytest.mark.parametrize(("old", "new", "message"), BAD)
 def test_bad_settings_are_found_at_the_corners(old, new, message):
     assert old in TEXT
