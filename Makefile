@@ -63,8 +63,10 @@ test-chaos: $(VENV)/.installed-dev ## kill random processes under a study with r
 test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 15 minutes)
 	$(PYTEST) -m cluster -s tests/kubernetes_cluster
 
-test-papers: $(VENV)/.installed-dev ## run the papers' experiments, shortened (run by hand)
+test-papers: $(VENV)/.installed-dev ## run the papers' figures and tables at their small scale, and check them (by hand; hours, resumable)
 	$(PYTEST) -m papers
+	set -e; for file in examples/papers/*.yaml; do name=$$(basename $$file .yaml); \
+	  $(BIN)/driftline papers run $$name; $(BIN)/driftline papers check $$name out/papers/$$name; done
 
 test-gpu: $(VENV)/.installed-dev ## test the engine on a GPU (run by hand; skipped without one)
 	$(PYTEST) -m gpu tests/gpu

@@ -10,16 +10,17 @@ ROOT = Path(__file__).parent
 
 
 class BuildWithExamples(build_py):
-    """Copies examples/*.yaml to driftline/examples. An editable install reads them where they are."""
+    """Copies the studies in examples to driftline/examples. An editable install reads them where they are."""
 
     def run(self) -> None:
         """Builds the packages, then copies the studies."""
         super().run()
         if not self.editable_mode:
-            target = Path(self.build_lib, "driftline", "examples")
-            target.mkdir(parents=True, exist_ok=True)
-            for file in sorted((ROOT / "examples").glob("*.yaml")):
-                shutil.copy(file, target)
+            for folder in ("examples", "examples/papers"):
+                target = Path(self.build_lib, "driftline", folder)
+                target.mkdir(parents=True, exist_ok=True)
+                for file in sorted((ROOT / folder).glob("*.yaml")):
+                    shutil.copy(file, target)
 
 
 setup(cmdclass={"build_py": BuildWithExamples})

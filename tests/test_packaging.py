@@ -141,8 +141,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_wheel_has_the_examples(installed: Path) -> None:
-    packed = {path.name: path.read_text() for path in (installed / "driftline" / "examples").iterdir()}
-    assert packed == {path.name: path.read_text() for path in (ROOT / "examples").glob("*.yaml")}
+    for folder in ("examples", "examples/papers"):
+        files = [path for path in (installed / "driftline" / folder).iterdir() if path.is_file()]
+        packed = {path.name: path.read_text() for path in files}
+        assert packed == {path.name: path.read_text() for path in (ROOT / folder).glob("*.yaml")}
 
 
 SCRIPT = """\

@@ -12,6 +12,7 @@
     scale, settling           the scale of qualities; where a configuration settles and where it ends
     comparison, paired_tests  whether one label is better than another; intervals and corrections
     t_distribution            tails and quantiles of Student's t, without SciPy
+    statements                whether a study shows what a figure or table of a paper states
     headline                  the sentence about the methods, and then about the configurations found
     own_settings              entries whose trials have settings of their own
     search_effort             what to expect of a search of k trials, from all trials of random searches

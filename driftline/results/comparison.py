@@ -10,7 +10,7 @@ search alone chooses, fresh seeds judge, and the differences are paired over see
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,45 +149,66 @@ def study_headline(result: Json) -> str:
     return headline(labels, [compare(result, a, b, family) for a, b in itertools.combinations(labels, 2)])
 
 
-def family_of(result: Json) -> Family:
-    """The corrections over all pairs of labels of a study."""
+def family_of(result: Json, pairs: Iterable[tuple[str, str]] | None = None) -> Family:
+    """The corrections over pairs of labels: over all pairs of a study, unless others were chosen before it ran."""
     corrected, limits = {}, {}
+    chosen = list(itertools.combinations(result["methods"], 2) if pairs is None else pairs)
     for claim in CLAIMS:
-        p_values, along = {}, []
-        for a, b in itertools.combinations(result["methods"], 2):
+        p_values, differences = {}, []
+        for a, b in chosen:
             rows = _pairs(result, claim, a, b)
             test = _effort(result, claim, a, b)[1] or paired([row["difference"] for row in rows])
             if test is not None and len(rows) >= LEAST_PAIRS:
                 p_values[frozenset((a, b))] = test.p
-            along.append({row[claim.pair]: _apart(row) for row in rows})
-        corrected[claim.name], limits[claim.name] = holm(p_values), band_limit(along)
+            differences.append({row[claim.pair]: _apart(row) for row in rows})
+        corrected[claim.name], limits[claim.name] = holm(p_values), band_limit(differences)
     return Family(corrected, limits)
 
 
-def ranges(result: Json, a: str, b: str, family: Family) -> tuple[str | None, list[dict[str, Any]]]:
-    """Divides the costs into ranges by which of two labels is better.
+@dataclass(frozen=True)
+class Along:
+    """The difference of two labels along the cost, with a band that holds for all costs and pairs together.
 
-    With 95 % confidence this holds for all costs and all pairs of labels together. The band is over searches if there
-    are enough, otherwise over seeds. In a deterministic study a difference counts from 1 % of the scale.
-
-    Returns:
-        The claim, and ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None
-        where the band holds 0. None and no ranges without enough pairs.
+    Attributes:
+        claim: Name of the claim that the difference belongs to.
+        mean: Mean scaled difference at each cost of `driftline.results.document.grid`.
+        low, high: The band; in a deterministic study the mean itself, or 0 below 1 % of the scale.
     """
-    scale = result["scale"]
+
+    claim: str
+    mean: Array
+    low: Array
+    high: Array
+
+
+def along(result: Json, a: str, b: str, family: Family) -> Along | None:
+    """The difference along the cost: over searches if there are enough, otherwise over seeds; None without either."""
     for claim in CLAIMS:
         rows = _pairs(result, claim, a, b)
         if not rows:
             continue
         table = np.array([_apart(row) for row in rows])
+        mean = table.mean(axis=0)
         if result["deterministic"] and claim.name == "configurations":
-            mean = table.mean(axis=0)
             known = np.where(np.abs(mean) < TIE, 0.0, mean)
-            return claim.name, _ranges(scale, a, b, known, known)
+            return Along(claim.name, mean, known, known)
         bounds = band(table, family.limits[claim.name])
         if bounds is not None:
-            return claim.name, _ranges(scale, a, b, *bounds)
-    return None, []
+            return Along(claim.name, mean, *bounds)
+    return None
+
+
+def ranges(result: Json, a: str, b: str, family: Family) -> tuple[str | None, list[dict[str, Any]]]:
+    """Divides the costs into ranges by which of two labels is better.
+
+    With 95 % confidence this holds for all costs and all pairs of labels together; see `along`.
+
+    Returns:
+        The claim, and ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None
+        where the band holds 0. None and no ranges without enough pairs.
+    """
+    found = along(result, a, b, family)
+    return (found.claim, _ranges(result["scale"], a, b, found.low, found.high)) if found else (None, [])
 
 
 def _apart(row: Json) -> Array:

@@ -19,7 +19,8 @@
     pack_families              which labels may train in common packs
     directions, chance         which way a metric is better; whether anything besides the search is random
     theory_spaces, warm_start  spaces from theory; starting points and a prior from an earlier study
-    examples, notebook         the example studies that come with Driftline; HTML of a study for notebooks
+    examples, papers           the example studies that come with Driftline; the papers' figures and tables as studies
+    notebook                   HTML of a study for notebooks
 
 A study is parsed once. Torch is imported by the full check, and where a function says so. Outside this package and its
 errors, only search_spaces and trainers are imported.

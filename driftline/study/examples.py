@@ -13,7 +13,19 @@ def examples() -> dict[str, str]:
 
     ``Study.from_yaml(examples()["first"])`` is the study of ``driftline init``.
     """
-    package = Path(__file__).parents[1]  # setup.py puts them into the wheel; in a checkout they lie beside it
-    folder = next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    texts = _texts(_folder())
     return {name: texts[name] for name in sorted(texts, key=lambda name: (name != FIRST, name))}
+
+
+def paper_texts() -> dict[str, str]:
+    """The text of every preset of the papers, by name; see `driftline.study.papers`."""
+    return _texts(_folder() / "papers")
+
+
+def _folder() -> Path:
+    package = Path(__file__).parents[1]  # setup.py puts them into the wheel; in a checkout they lie beside it
+    return next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}

@@ -11,7 +11,7 @@
     terminal                       prints lines of which parts were written by somebody else
     file_errors                    errors of commands that write a new file
     show                           prints frontiers, comparisons, methods and tasks
-    replay, theory                 `export` and `replay`; `driftline theory`
+    replay, theory, papers         `export` and `replay`; `driftline theory`; `driftline papers`
     ui                             `ui` and `models`: MLflow for output folders
     serve, doctor                  `serve` and `migrate`; checks of the systems that Driftline runs on
     token_commands, quota_command  the commands for tokens; the command `quota`

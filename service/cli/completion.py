@@ -33,6 +33,13 @@ def task_names(incomplete: str) -> list[str]:
     return _starting(incomplete, tasks())
 
 
+def papers(incomplete: str) -> list[str]:
+    """The presets of `driftline papers`."""
+    from driftline.study.examples import paper_texts
+
+    return _starting(incomplete, paper_texts())
+
+
 def example_names(incomplete: str) -> list[str]:
     """The examples of `driftline init`."""
     from driftline.study.examples import examples

@@ -16,7 +16,7 @@ import typer
 
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.extras import missing
-from service.cli import completion, data_commands, doctor, remote, theory
+from service.cli import completion, data_commands, doctor, papers, remote, theory
 from service.cli.options import (
     At,
     Compute,
@@ -429,6 +429,7 @@ app.add_typer(data_commands.app, rich_help_panel="Studies")
 app.add_typer(remote.app)
 app.add_typer(doctor.app, rich_help_panel="Running a service")
 app.add_typer(theory.app, rich_help_panel="Theory")
+app.add_typer(papers.app, rich_help_panel="Theory")
 
 
 def main() -> None:

@@ -33,7 +33,13 @@ _LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})(Z?) ([A-Z]+) \S+
 
 
 def stored_frontier(folder: Path, quality: str | None = None, cost: str | Time | None = None) -> Frontier:
-    """The frontiers of a folder's study so far, computed from the stored curves.
+    """The frontiers of a folder's study so far; see `stored_reading`."""
+    result = stored_reading(folder, quality, cost)
+    return Frontier(result.document, lambda: result.curves)
+
+
+def stored_reading(folder: Path, quality: str | None = None, cost: str | Time | None = None) -> StudyResult:
+    """The result of a folder's study so far, computed from the stored curves.
 
     Args:
         folder: An output folder.
@@ -47,7 +53,7 @@ def stored_frontier(folder: Path, quality: str | None = None, cost: str | Time |
     with _opened(folder) as store:
         result = stored_result(store, _study(store, folder).id, quality, cost)
         result.require_reported(quality)
-        return Frontier(result.document, lambda: result.curves)
+        return result
 
 
 def stored_study(folder: Path) -> StudyRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from driftline.results.curves import TrialCurve
 from driftline.study.directions import sign
@@ -17,9 +18,11 @@ from service.store.store import Store
 class Stored:
     """A study in a store, moved on by hand."""
 
-    def __init__(self, store: Store, labels: Sequence[str], rounds: int, name: str = "digits") -> None:
+    def __init__(
+        self, store: Store, labels: Sequence[str], rounds: int, name: str = "digits", spec: dict[str, Any] | None = None
+    ) -> None:
         self.store = store
-        spec = {
+        spec = spec or {
             "name": name,
             "task": {"name": "digits", "clients": 50},
             "methods": [{"label": label, "name": label, "server": {"name": "sgd"}} for label in labels],

@@ -1,0 +1,195 @@
+"""Whether a study shows what a figure or table of a paper states: agrees, disagrees or undecided.
+
+The numbers are those of `driftline.results.comparison`: paired differences of scaled quality, over searches if there
+are at least 6, otherwise over seeds, at 95 % for all statements about one study together. A statement about a cost is
+decided by the band along the cost, and one over all costs by the areas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from driftline.results.comparison import Family, along, compare, family_of
+from driftline.results.curves import TrialCurve
+from driftline.results.document import grid
+from driftline.results.paired_tests import LEVEL, paired
+from driftline.results.recommendation import Span
+from driftline.results.study_result import StudyResult
+from driftline.study.budget import LEAST_PAIRS
+from driftline.study.directions import sign
+from driftline.study.papers import UNTRAINED, Statement
+
+Json = Mapping[str, Any]
+Outcome = Literal["agrees", "disagrees", "undecided"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a study says about a statement.
+
+    Attributes:
+        statement: The statement in words.
+        outcome: "agrees", "disagrees" or "undecided".
+        why: The number that decides, with its interval; or why nothing is decided.
+    """
+
+    statement: str
+    outcome: Outcome
+    why: str
+
+
+def overall(judgements: Iterable[Judgement]) -> Outcome:
+    """Of a whole figure: it disagrees if one statement does, and agrees if all do."""
+    outcomes = {judgement.outcome for judgement in judgements}
+    return "disagrees" if "disagrees" in outcomes else "undecided" if outcomes != {"agrees"} else "agrees"
+
+
+def judged(statements: Sequence[Statement], read: Callable[[str | None, str | None], StudyResult]) -> list[Judgement]:
+    """Judges statements about one study.
+
+    Args:
+        statements: The statements.
+        read: The result of the study with this quality and cost; None is the study's own.
+    """
+    by_reading: dict[tuple[str | None, str | None], list[Statement]] = {}
+    for statement in statements:
+        by_reading.setdefault((statement.quality, statement.cost), []).append(statement)
+    found = {}
+    for reading, some in by_reading.items():
+        result = read(*reading)
+        document = _with_untrained(result.document)
+        family = family_of(document, dict.fromkeys(each.pair for each in some if each.pair))
+        for each in some:
+            found[each.text] = Judgement(each.text, *_outcome(each, document, family, result.curves))
+    return [found[statement.text] for statement in statements]
+
+
+def _outcome(statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve]) -> tuple[Outcome, str]:
+    if statement.grows is not None:
+        return _grows(statement.grows, statement.over or (), document)
+    if statement.smaller is not None:
+        one, other = (_by_seed(statement, document, label, curves) for label in statement.smaller)
+        return _smaller(one, other)
+    a, b = statement.pair or ("", "")
+    return _compared(statement, a, b, document, family)
+
+
+def _compared(statement: Statement, a: str, b: str, document: Json, family: Family) -> tuple[Outcome, str]:
+    """Judges `ahead` or `level`."""
+    claims = compare(document, a, b, family)["claims"]
+    if claims["methods"]["unfair"]:
+        return "undecided", "; ".join(claims["methods"]["unfair"])
+    if statement.at is None:
+        few = len(claims["methods"]["pairs"]) < LEAST_PAIRS or claims["methods"]["dependent"]
+        claim = claims["configurations" if few else "methods"]
+        numbers = tuple((claim["difference"] or {}).values())
+    elif found := along(document, a, b, family):
+        claim, at = claims[found.claim], _place(document, statement.at)
+        numbers = float(found.mean[at]), float(found.low[at]), float(found.high[at])
+    else:
+        claim, numbers = claims["configurations"], ()
+    if not numbers or not (claim["exact"] or len(claim["pairs"]) >= LEAST_PAIRS):
+        return "undecided", f"it needs at least {LEAST_PAIRS} seeds or searches, and has {len(claim['pairs'])}"
+    mean, low, high = numbers
+    if claim["exact"]:
+        why = f"by {mean:+.3f}, and nothing is random"
+    else:
+        pairs = f"{len(claim['pairs'])} {'searches' if claim is claims['methods'] else 'seeds'}"
+        why = f"by {mean:+.3f} ({low:+.3f} to {high:+.3f}) over {pairs}"
+    if statement.level is not None:
+        return _level(statement.within or 0.0, low, high), why
+    if statement.within is not None:
+        return _sided(low + statement.within, high + statement.within), why
+    if statement.at is None and claim["verdict"] is None:
+        return "undecided", why
+    return _sided(low, high), why
+
+
+def _sided(low: float, high: float) -> Outcome:
+    """What an interval says of a number that should be positive."""
+    return "agrees" if low > 0 else "disagrees" if high < 0 else "undecided"
+
+
+def _level(within: float, low: float, high: float) -> Outcome:
+    """What an interval says of a number that should lie within a distance of 0."""
+    if -within <= low and high <= within:
+        return "agrees"
+    return "disagrees" if low > within or high < -within else "undecided"
+
+
+def _place(document: Json, share: float) -> int:
+    """Index on the grid of costs of this share of the largest cost."""
+    scale = document["scale"]
+    costs = grid(Span(scale["first"], scale["last"]))
+    return max(int(np.searchsorted(costs, share * scale["last"] * (1 + 1e-9), side="right")) - 1, 0)
+
+
+def _with_untrained(document: Json) -> Json:
+    """The document with the untrained model as a label: 0 on the scale, on the seeds and searches of the first one."""
+    first = next(iter(document["methods"].values()))
+    still = {
+        name: [{**row, "area": 0.0, "along": [0.0] * len(row["along"])} for row in rows]
+        for name, rows in first["claims"].items()
+    }
+    return {**document, "methods": {**document["methods"], UNTRAINED: {**first, "claims": still, "efforts": None}}}
+
+
+def _by_seed(statement: Statement, document: Json, label: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
+    """For each seed of a label's reported trials, the mean over them of what is compared; without diverged trials."""
+    phase = document["methods"][label]["reported"]["phase"]
+    found: dict[int, list[float]] = {}
+    for curve in curves:
+        if (curve.label, curve.phase, curve.state) == (label, phase, "COMPLETE"):
+            rounds, values = curve.metric(statement.metric or "")
+            trained = values[rounds > 0]
+            if trained.size:
+                found.setdefault(curve.seed, []).append(float(trained.std() if statement.spread else trained.mean()))
+    return {seed: float(np.mean(values)) for seed, values in found.items()}
+
+
+def _smaller(one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Outcome, str]:
+    """Judges `smaller`: values by seed, compared by their ratios if all are positive."""
+    values = np.array([(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())])
+    if len(values) < LEAST_PAIRS:
+        return "undecided", f"it needs at least {LEAST_PAIRS} seeds on which neither diverged, and has {len(values)}"
+    ratios = bool((values > 0).all())
+    test = paired((-np.diff(np.log(values) if ratios else values)[:, 0]).tolist())
+    assert test is not None
+    low, high = test.interval(LEVEL)
+    numbers = [f"{math.exp(value):.3g}" if ratios else f"{value:+.3g}" for value in (test.mean, low, high)]
+    size = "{} times ({} to {})" if ratios else "by {} ({} to {})"
+    outcome = _sided(-high, -low) if test.p_signs <= 1 - LEVEL else "undecided"
+    return outcome, f"{size.format(*numbers)} over {len(values)} seeds"
+
+
+def _grows(name: str, labels: Sequence[str], document: Json) -> tuple[Outcome, str]:
+    """Judges `grows`: in each search, the slope of the best value's logarithm from label to label."""
+    best = [_best(name, document, label) for label in labels]
+    searches = sorted(set.intersection(*map(set, best)))
+    if len(searches) < LEAST_PAIRS:
+        return "undecided", f"it needs at least {LEAST_PAIRS} searches, and has {len(searches)}"
+    table = np.log10([[values[search] for search in searches] for values in best])
+    steps = np.arange(len(labels)) - (len(labels) - 1) / 2
+    test = paired((steps @ table / (steps @ steps)).tolist())
+    assert test is not None
+    low, high = test.interval(LEVEL)
+    medians = zip(labels, 10 ** np.median(table, axis=1), strict=True)
+    listed = ", ".join(f"{label} {value:.3g}" for label, value in medians)
+    mean, least, most = (f"{10**value:.3g}" for value in (test.mean, low, high))
+    return _sided(low, high), f"{mean} times a label ({least} to {most}) over {len(searches)} searches; {listed}"
+
+
+def _best(name: str, document: Json, label: str) -> dict[int, float]:
+    """For each search of a label, the positive value of a hyperparameter in the configuration that ended best."""
+    searches = document["specification"]["budget"].get("searches", 1)
+    turn = sign(document["definitions"]["parameters"]["metric"])
+    found: dict[int, float] = {}
+    for row in sorted(document["methods"][label]["configurations"], key=lambda row: turn * row["ends"]):
+        if (value := row["hyperparameters"].get(name, 0)) > 0:
+            found[row["configuration"] % searches] = value
+    return found

@@ -1,0 +1,102 @@
+"""`driftline papers`: runs the papers' figures and tables as studies, and says whether their statements hold."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftline.errors import InvalidSpec
+from service.cli import completion
+from service.cli.options import Cores, Json
+from service.cli.terminal import echo
+from trainers import hint, shown
+
+app = typer.Typer(name="papers", help="Figures and tables of the papers: run them, and check their statements.")
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A preset; `driftline papers` lists them.", autocompletion=completion.papers),
+]
+
+
+@app.callback(invoke_without_command=True)
+def list_presets(context: typer.Context, as_json: Json = False) -> None:
+    """List the presets of the papers, each with the statement that it should show."""
+    if context.invoked_subcommand is not None:
+        return
+    from driftline.study.papers import presets
+
+    if as_json:
+        rows = [{"name": name, "figure": each.figure, "statement": each.statement} for name, each in presets()]
+        echo(json.dumps(rows, indent=2))
+        return
+    for name, each in presets():
+        echo(f"{name}: {each.figure}")
+        echo(textwrap.fill(each.statement, 100, initial_indent="    ", subsequent_indent="    "))
+
+
+@app.command()
+def run(
+    name: Name,
+    scale: Annotated[str, typer.Option(metavar="small|full", help="For two cores, or as in the paper.")] = "small",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Output folder; out/papers/NAME by default.")
+    ] = None,
+    panel: Annotated[str | None, typer.Option(metavar="PANEL", help="Only this panel of the figure.")] = None,
+    cores: Cores = None,
+) -> None:
+    """Run a figure or table; repeating the command resumes it. Each of several panels gets a folder of its own."""
+    from driftline.study.papers import SCALES, preset
+    from driftline.study.yaml_files import dumped
+    from service.cli.begun_run import BegunRun
+    from service.cli.run import run_study
+    from service.settings import ray_address
+
+    chosen = preset(name)
+    if scale not in SCALES:
+        raise InvalidSpec("--scale", f"must be {' or '.join(SCALES)}, got {shown(scale)}")
+    if panel is not None and panel not in chosen.panels:
+        raise InvalidSpec("--panel", f"no panel {shown(panel)}: {hint(panel, chosen.panels)}")
+    studies = {each: chosen.study_of(name, scale, each) for each in chosen.panels if panel in (None, each)}
+    folder = out or Path("out", "papers", name)
+    for study in studies.values():
+        study.check()
+    for each, study in studies.items():
+        run_study(BegunRun(study, dumped(study.to_json()), folder / each, ray_address(), cores, None))
+
+
+@app.command()
+def check(
+    name: Name,
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="The output folder of `driftline papers run`.")],
+    as_json: Json = False,
+) -> None:
+    """Say whether a figure or table holds: agrees, disagrees or undecided, with the numbers that decide."""
+    from driftline.results.statements import Judgement, judged, overall
+    from driftline.study.papers import preset
+    from service.embedded.folder_results import stored_reading, stored_study
+
+    chosen = preset(name)
+    found: dict[str, list[Judgement]] = {}
+    for panel in chosen.panels:
+        folder, statements = out / panel, chosen.statements(panel)
+        labels = stored_study(folder).study.labels
+        for label in dict.fromkeys(label for each in statements for label in each.labels):
+            if label not in labels:
+                raise InvalidSpec("DIR", f"must hold the study of {name}, but {folder} has no label {shown(label)}")
+        found[panel] = judged(statements, lambda quality, cost: stored_reading(folder, quality, cost))  # noqa: B023
+    outcome = overall(judgement for judgements in found.values() for judgement in judgements)
+    if as_json:
+        panels = {panel: [asdict(judgement) for judgement in judgements] for panel, judgements in found.items()}
+        echo(json.dumps({"name": name, "figure": chosen.figure, "outcome": outcome, "panels": panels}, indent=2))
+        return
+    echo(f"{chosen.figure}: {outcome}")
+    echo(textwrap.fill(chosen.statement, 100))
+    for panel, judgements in found.items():
+        for judgement in judgements:
+            echo(f"  {panel + ': ' if panel else ''}{judgement.statement}: {judgement.outcome}, {judgement.why}")

@@ -1,0 +1,70 @@
+"""`driftline papers`: the list, mistakes, and whether a figure holds in a folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from driftline.errors import DriftlineError, InvalidSpec, NotFound
+from driftline.study.papers import preset, presets
+from service.cli.main import app
+from service.store.store import Store
+from tests.recorder.stored import Stored
+from tests.results.samples import confirmed
+
+HIGH = [0.90, 0.91, 0.89, 0.92, 0.90, 0.88]
+LOW = [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]
+
+
+def printed(*words: str) -> str:
+    result = CliRunner().invoke(app, ["papers", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_list_has_every_preset_with_its_statement() -> None:
+    text = " ".join(printed().split())
+    for name, one in presets():
+        assert f"{name}: {one.figure} {one.statement}" in text
+    assert [row["name"] for row in json.loads(printed("--json"))] == [name for name, _ in presets()]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ("run a-fig66", NotFound, 'no preset "a-fig66": did you mean a-fig6'),
+        ("run a-fig6 --scale smal", InvalidSpec, '--scale: must be small or full, got "smal"'),
+        ("run a-fig12 --panel femnis", InvalidSpec, '--panel: no panel "femnis": did you mean femnist'),
+        ("check a-fig6 nowhere", NotFound, "no study in nowhere"),
+    ],
+)
+def test_mistakes_are_named(words: str, error: type[DriftlineError], message: str, tmp_path: Path) -> None:
+    with pytest.raises(error) as raised:
+        CliRunner().invoke(app, ["papers", *words.split()], catch_exceptions=False)
+    assert message in str(raised.value)
+
+
+def stored(folder: Path, name: str, **ends: list[float]) -> None:
+    """A finished study of a preset whose labels end at these accuracies."""
+    folder.mkdir()
+    study = preset(name).study_of(name, "small")
+    store = Store(folder / "driftline.db")
+    made = Stored(store, [], 0, spec=study.to_json())
+    for label, values in ends.items():
+        made.add(confirmed([[0.1, 0.3, end] for end in (1.0, *values)], label=label))
+    made.succeed()
+    store.close()
+
+
+def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    stored(folder, "b-fig4", steps_1=LOW, steps_10=HIGH, steps_20=LOW, steps_40=LOW)
+    figure, *_, last = printed("check", "b-fig4", str(folder)).splitlines()
+    assert figure == "[B] figure 4: undecided"
+    assert last.startswith("  steps_1 ahead of steps_40 over all costs in client_gradients: undecided, ")
+    found = json.loads(printed("check", "b-fig4", str(folder), "--json"))
+    outcomes = [row["outcome"] for row in found["panels"][""]]
+    assert outcomes == ["undecided", "agrees", "agrees", "undecided"]
+    with pytest.raises(InvalidSpec, match=r'DIR: must hold the study of b-fig2, but .* has no label "gradalign"'):
+        printed("check", "b-fig2", str(folder))

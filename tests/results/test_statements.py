@@ -1,0 +1,148 @@
+"""Statements of the papers on outcomes that agree, disagree and decide nothing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from driftline.results.curves import TrialCurve
+from driftline.results.document import frontier_document
+from driftline.results.statements import Judgement, judged, overall
+from driftline.results.study_result import StudyResult
+from driftline.study.papers import Statement, preset
+
+from .samples import Chosen, confirmed
+
+RECORDED = json.loads((Path(__file__).parent / "recorded_statements.json").read_text(encoding="utf-8"))
+HIGH = [0.90, 0.91, 0.89, 0.92, 0.90, 0.88]
+LOW = [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]
+NEAR = [0.90, 0.905, 0.895, 0.92, 0.90, 0.885]
+MIXED = [0.95, 0.7, 0.97, 0.75, 0.99, 0.8]
+
+
+def result(curves: Sequence[TrialCurve], *, searches: int = 1, last: int = 3, **reading: Any) -> StudyResult:
+    chosen = Chosen(**reading)
+    document = frontier_document("s", curves, chosen, last) | {"specification": {"budget": {"searches": searches}}}
+    return StudyResult(document, tuple(curves), chosen)
+
+
+def said(of: StudyResult, **statement: Any) -> Judgement:
+    return judged([Statement(**statement)], lambda quality, cost: of)[0]
+
+
+def ending(**ends: Sequence[float]) -> StudyResult:
+    """Labels with one configuration, whose seeds end at these accuracies; first they are at the same one."""
+    rows = {label: [[0.1, 0.3, end, end] for end in (1.0, *values)] for label, values in ends.items()}
+    return result([one for label, values in rows.items() for one in confirmed(values, label=label)])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome"),
+    [(HIGH, LOW, "agrees"), (LOW, HIGH, "disagrees"), (HIGH, MIXED, "undecided"), (HIGH[:5], LOW[:5], "undecided")],
+)
+@pytest.mark.parametrize("at", [None, 1])
+def test_ahead(a: list[float], b: list[float], outcome: str, at: float | None) -> None:
+    found = said(ending(a=a, b=b), ahead=["a", "b"], at=at)
+    assert found.outcome == outcome
+    assert found.why.endswith("over 6 seeds" if len(a) == 6 else "it needs at least 6 seeds or searches, and has 5")
+
+
+def test_at_a_cost_where_nothing_differs_nothing_is_decided() -> None:
+    assert said(ending(a=HIGH, b=LOW), ahead=["a", "b"], at=0.34).outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome"), [(HIGH, NEAR, "agrees"), (HIGH, LOW, "disagrees"), (HIGH, MIXED, "undecided")]
+)
+@pytest.mark.parametrize("at", [None, 1])
+def test_level(a: list[float], b: list[float], outcome: str, at: float | None) -> None:
+    assert said(ending(a=a, b=b), level=["a", "b"], within=0.04, at=at).outcome == outcome
+    assert said(ending(a=b, b=a), level=["a", "b"], within=0.04, at=at).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome"), [(NEAR, HIGH, "agrees"), (LOW, HIGH, "disagrees"), (MIXED, HIGH, "undecided")]
+)
+def test_at_most_so_much_behind(a: list[float], b: list[float], outcome: str) -> None:
+    assert said(ending(a=a, b=b), ahead=["a", "b"], within=0.04, at=1).outcome == outcome
+
+
+def test_the_untrained_model_is_a_label() -> None:
+    still = [[0.1, 0.1, 0.1 + end / 1000, 0.1] for end in (0.0, *HIGH)]
+    of = result([*confirmed([[0.1, 0.3, end, end] for end in (1.0, *HIGH)], label="a"), *confirmed(still, label="b")])
+    assert said(of, level=["b", "untrained"], within=0.05, at=1).outcome == "agrees"
+    assert said(of, level=["a", "untrained"], within=0.05, at=1).outcome == "disagrees"
+    assert said(of, ahead=["a", "untrained"]).outcome == "agrees"
+    assert said(of, ahead=["untrained", "a"]).outcome == "disagrees"
+
+
+@pytest.mark.parametrize(
+    ("factor", "outcome"), [(0.5, "agrees"), (2.0, "disagrees"), (1.0, "undecided")], ids=["half", "twice", "equal"]
+)
+@pytest.mark.parametrize("spread", [False, True])
+def test_smaller(factor: float, outcome: str, spread: bool) -> None:
+    curves = []
+    for label, scale in (("a", factor), ("b", 1.0)):
+        for index, one in enumerate(confirmed([[0.1, 0.3, end, end] for end in (1.0, *HIGH)], label=label)):
+            jitter = 1.01 if (index % 2 == 0) == (label == "a") else 1.0
+            norms = [float("nan"), *(norm * scale * jitter for norm in (3.0, 4.0, 5.0))]
+            curves.append(replace(one, columns={**one.columns, "update_norm": np.array(norms)}))
+    found = said(result(curves), smaller=["a", "b"], metric="update_norm", spread=spread)
+    assert found.outcome == outcome
+    assert found.why.startswith(f"{factor:.3g} times (")
+    few = [one for one in curves if one.seed < 6]
+    assert said(result(few), smaller=["a", "b"], metric="update_norm").outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("best", "outcome"),
+    [
+        ([0.01, 0.03, 0.1], "agrees"),
+        ([0.1, 0.03, 0.01], "disagrees"),
+        ([0.03, 0.1, 0.03], "undecided"),
+    ],
+)
+def test_the_best_value_grows(best: list[float], outcome: str) -> None:
+    curves = []
+    for label, rate in zip("abc", best, strict=True):
+        for configuration in range(12):
+            good = configuration < 6
+            values = {"server_lr": rate if good else 7.0}
+            rows = [[0.1, 0.3, (0.9 if good else 0.5) + 0.01 * seed] for seed in range(3)]
+            trials = confirmed(rows, label=label, configuration=configuration, hyperparameters=values)
+            curves += [replace(trial, search=configuration % 6) for trial in trials]
+    found = said(result(curves, searches=6), grows="server_lr", over=["a", "b", "c"])
+    assert found.outcome == outcome
+    assert found.why.endswith(f"a {best[0]:g}, b {best[1]:g}, c {best[2]:g}")
+    assert said(result(curves), grows="server_lr", over=["a", "b"]).outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("statements", "outcome"),
+    [
+        ([{"ahead": ["outer_tenth", "outer_half"], "at": 1}, {"ahead": ["outer_half", "outer_1"], "at": 1}], "agrees"),
+        (
+            [{"ahead": ["outer_tenth", "outer_half"], "at": 1}, {"ahead": ["outer_1", "outer_tenth"], "at": 1}],
+            "disagrees",
+        ),
+        (
+            [{"ahead": ["outer_tenth", "outer_half"], "at": 1}, {"level": ["outer_half", "outer_1"], "within": 0.01}],
+            "undecided",
+        ),
+    ],
+)
+def test_recorded_outcomes(statements: list[dict[str, Any]], outcome: str) -> None:
+    """Khaled's figure 1 with much noise, at its small scale on 6 fresh seeds."""
+    curves = [
+        one
+        for label, rows in RECORDED["loss"].items()
+        for one in confirmed(rows, label=label, metric="loss", rounds=RECORDED["rounds"])
+    ]
+    found = judged([Statement(**one) for one in statements], lambda *_: result(curves, last=200, quality="loss"))
+    assert overall(found) == outcome
+    own = judged(preset("khaled-fig1").statements("noise_50"), lambda *_: result(curves, last=200, quality="loss"))
+    assert overall(own) == "agrees"
