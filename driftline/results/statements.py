@@ -71,7 +71,8 @@ def judged(statements: Sequence[Statement], read: Callable[[str | None, str | No
 
 def _outcome(statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve]) -> tuple[Outcome, str]:
     if statement.grows is not None:
-        return _grows(statement.grows, statement.over or (), document)
+        metric = document["definitions"]["parameters"]["metric"]
+        return _grows(statement.grows, statement.over or (), metric, curves)
     if statement.smaller is not None:
         one, other = (_by_seed(statement, document, label, curves) for label in statement.smaller)
         return _smaller(one, other)
@@ -167,9 +168,9 @@ def _smaller(one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Outc
     return outcome, f"{size.format(*numbers)} over {len(values)} seeds"
 
 
-def _grows(name: str, labels: Sequence[str], document: Json) -> tuple[Outcome, str]:
+def _grows(name: str, labels: Sequence[str], metric: str, curves: Sequence[TrialCurve]) -> tuple[Outcome, str]:
     """Judges `grows`: in each search, the slope of the best value's logarithm from label to label."""
-    best = [_best(name, document, label) for label in labels]
+    best = [_best(name, label, metric, curves) for label in labels]
     searches = sorted(set.intersection(*map(set, best)))
     if len(searches) < LEAST_PAIRS:
         return "undecided", f"it needs at least {LEAST_PAIRS} searches, and has {len(searches)}"
@@ -184,12 +185,13 @@ def _grows(name: str, labels: Sequence[str], document: Json) -> tuple[Outcome, s
     return _sided(low, high), f"{mean} times a label ({least} to {most}) over {len(searches)} searches; {listed}"
 
 
-def _best(name: str, document: Json, label: str) -> dict[int, float]:
-    """For each search of a label, the positive value of a hyperparameter in the configuration that ended best."""
-    searches = document["specification"]["budget"].get("searches", 1)
-    turn = sign(document["definitions"]["parameters"]["metric"])
-    found: dict[int, float] = {}
-    for row in sorted(document["methods"][label]["configurations"], key=lambda row: turn * row["ends"]):
-        if (value := row["hyperparameters"].get(name, 0)) > 0:
-            found[row["configuration"] % searches] = value
-    return found
+def _best(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
+    """For each search of a label, the positive value of a hyperparameter in the search trial that ended best."""
+    found: dict[int, tuple[float, float]] = {}
+    for curve in curves:
+        value = curve.hyperparameters.get(name, 0)
+        ended = (curve.label, curve.phase, curve.state) == (label, "search", "COMPLETE")
+        if ended and value > 0 and curve.reports(metric):
+            end = sign(metric) * float(curve.smoothed(metric)[2][-1])
+            found[curve.search] = max((end, value), found.get(curve.search, (-math.inf, 0.0)))
+    return {search: value for search, (_, value) in found.items()}

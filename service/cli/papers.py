@@ -78,17 +78,21 @@ def check(
 ) -> None:
     """Say whether a figure or table holds: agrees, disagrees or undecided, with the numbers that decide."""
     from driftline.results.statements import Judgement, judged, overall
-    from driftline.study.papers import preset
+    from driftline.study.papers import SCALES, preset
     from service.embedded.folder_results import stored_reading, stored_study
 
     chosen = preset(name)
     found: dict[str, list[Judgement]] = {}
     for panel in chosen.panels:
         folder, statements = out / panel, chosen.statements(panel)
-        labels = stored_study(folder).study.labels
+        record = stored_study(folder)
         for label in dict.fromkeys(label for each in statements for label in each.labels):
-            if label not in labels:
+            if label not in record.study.labels:
                 raise InvalidSpec("DIR", f"must hold the study of {name}, but {folder} has no label {shown(label)}")
+        if record.fingerprint not in [chosen.study_of(name, scale, panel).fingerprint() for scale in SCALES]:
+            echo(f"note: the study in {folder} is {name} at neither scale, but changed", err=True)
+        if record.state != "SUCCEEDED":
+            echo(f"note: the study in {folder} is {record.state.lower()}: this is its result so far", err=True)
         found[panel] = judged(statements, lambda quality, cost: stored_reading(folder, quality, cost))  # noqa: B023
     outcome = overall(judgement for judgements in found.values() for judgement in judgements)
     if as_json:

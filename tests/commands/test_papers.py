@@ -60,7 +60,9 @@ def stored(folder: Path, name: str, **ends: list[float]) -> None:
 def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     stored(folder, "b-fig4", steps_1=LOW, steps_10=HIGH, steps_20=LOW, steps_40=LOW)
-    figure, *_, last = printed("check", "b-fig4", str(folder)).splitlines()
+    result = CliRunner().invoke(app, ["papers", "check", "b-fig4", str(folder)], catch_exceptions=False)
+    assert result.stderr == f"note: the study in {folder} is b-fig4 at neither scale, but changed\n"
+    figure, *_, last = result.stdout.splitlines()
     assert figure == "[B] figure 4: undecided"
     assert last.startswith("  steps_1 ahead of steps_40 over all costs in client_gradients: undecided, ")
     found = json.loads(printed("check", "b-fig4", str(folder), "--json"))
