@@ -79,12 +79,17 @@ def check(
     """Say whether a figure or table holds: agrees, disagrees or undecided, with the numbers that decide."""
     from driftline.results.statements import Judgement, judged, overall
     from driftline.study.papers import SCALES, preset
+    from service.embedded.folder import DATABASE
     from service.embedded.folder_results import stored_reading, stored_study
 
     chosen = preset(name)
     found: dict[str, list[Judgement]] = {}
+    begun = [panel for panel in chosen.panels if (out / panel / DATABASE).exists()] or chosen.panels[:1]
     for panel in chosen.panels:
         folder, statements = out / panel, chosen.statements(panel)
+        if panel not in begun:
+            found[panel] = [Judgement(each.text, "undecided", "not run") for each in statements]
+            continue
         record = stored_study(folder)
         for label in dict.fromkeys(label for each in statements for label in each.labels):
             if label not in record.study.labels:

@@ -45,10 +45,10 @@ def test_mistakes_are_named(words: str, error: type[DriftlineError], message: st
     assert message in str(raised.value)
 
 
-def stored(folder: Path, name: str, **ends: list[float]) -> None:
+def stored(folder: Path, name: str, panel: str = "", **ends: list[float]) -> None:
     """A finished study of a preset whose labels end at these accuracies."""
-    folder.mkdir()
-    study = preset(name).study_of(name, "small")
+    folder.mkdir(parents=True)
+    study = preset(name).study_of(name, "small", panel)
     store = Store(folder / "driftline.db")
     made = Stored(store, [], 0, spec=study.to_json())
     for label, values in ends.items():
@@ -70,3 +70,11 @@ def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
     assert outcomes == ["undecided", "agrees", "agrees", "undecided"]
     with pytest.raises(InvalidSpec, match=r'DIR: must hold the study of b-fig2, but .* has no label "gradalign"'):
         printed("check", "b-fig2", str(folder))
+
+
+def test_a_panel_that_was_not_run_is_undecided(tmp_path: Path) -> None:
+    stored(tmp_path / "iid", "b-fig3", panel="iid", d_0=LOW, **{"d_5e-2": LOW}, d_2=HIGH, d_10=LOW)
+    found = json.loads(printed("check", "b-fig3", str(tmp_path), "--json"))
+    assert {(row["outcome"], row["why"]) for row in found["panels"]["one_class"]} == {("undecided", "not run")}
+    assert [row["outcome"] for row in found["panels"]["iid"]] == ["agrees", "agrees", "agrees"]
+    assert found["outcome"] == "undecided"
