@@ -74,9 +74,13 @@ def run(
 def check(
     name: Name,
     out: Annotated[Path, typer.Argument(metavar="DIR", help="The output folder of `driftline papers run`.")],
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the curves of all panels into this file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say whether a figure or table holds: agrees, disagrees or undecided, with the numbers that decide."""
+    from driftline.results.show.curves_picture import curves_png
     from driftline.results.statements import Judgement, judged, overall
     from driftline.study.papers import SCALES, preset
     from service.embedded.folder import DATABASE
@@ -99,6 +103,9 @@ def check(
         if record.state != "SUCCEEDED":
             echo(f"note: the study in {folder} is {record.state.lower()}: this is its result so far", err=True)
         found[panel] = judged(statements, lambda quality, cost: stored_reading(folder, quality, cost))  # noqa: B023
+    if picture is not None:
+        metrics = dict.fromkeys(each.metric for each in chosen.shows if each.metric is not None)
+        picture.write_bytes(curves_png({panel or name: stored_reading(out / panel) for panel in begun}, list(metrics)))
     outcome = overall(judgement for judgements in found.values() for judgement in judgements)
     if as_json:
         panels = {panel: [asdict(judgement) for judgement in judgements] for panel, judgements in found.items()}

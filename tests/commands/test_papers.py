@@ -65,7 +65,9 @@ def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
     figure, *_, last = result.stdout.splitlines()
     assert figure == "[B] figure 4: undecided"
     assert last.startswith("  steps_1 ahead of steps_40 over all costs in client_gradients: undecided, ")
-    found = json.loads(printed("check", "b-fig4", str(folder), "--json"))
+    picture = tmp_path / "curves.png"
+    found = json.loads(printed("check", "b-fig4", str(folder), "--json", "--picture", str(picture)))
+    assert picture.read_bytes().startswith(b"\x89PNG")
     outcomes = [row["outcome"] for row in found["panels"][""]]
     assert outcomes == ["undecided", "agrees", "agrees", "undecided"]
     with pytest.raises(InvalidSpec, match=r'DIR: must hold the study of b-fig2, but .* has no label "gradalign"'):

@@ -3,6 +3,7 @@
     text_table                the result as plain text
     trials_csv                trials.csv: one row per trial
     picture                   frontier.png and frontier.svg, PDF, axes of matplotlib
+    curves_picture            curves of studies side by side, as papers draw them
     page, page_data, browser  frontier.html; the JSON that its script draws; script, style and form of the page
     axes, palette             titles, scales and ranges of axes; colours, markers and dashes of labels
     advice                    one sentence for one cost

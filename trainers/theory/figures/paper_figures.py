@@ -143,8 +143,9 @@ def figure_a9() -> FigureData:
 
 
 def figure_a10() -> FigureData:
-    """[A] Figure 10: like Figure 5, for several proximal strengths, L = 10."""
-    panels = [Panel(f"prox = {prox:g}", *_simulated(10, "sgd", prox, DIMENSIONS)) for prox in (0.0, 0.5, 1.0, 5.0)]
+    """[A] Figure 10: like Figure 5, for the proximal strengths of its panels and of its caption, L = 10."""
+    strengths = (0.0, 0.5, 1.0, 5.0, 10.0)
+    panels = [Panel(f"prox = {prox:g}", *_simulated(10, "sgd", prox, DIMENSIONS)) for prox in strengths]
     return FigureData("A10", "A proximal term shortens FedAvg's curve and leaves MAML's, L = 10.", panels)
 
 

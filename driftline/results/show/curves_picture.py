@@ -1,0 +1,113 @@
+"""The curves of studies side by side as a PNG, as papers draw them: every panel a column, every metric a row."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from driftline.results.curves import Array, TrialCurve
+from driftline.results.show.palette import styles
+from driftline.results.study_result import StudyResult
+
+Json = Mapping[str, Any]
+BINS = 10
+
+
+def curves_png(panels: Mapping[str, StudyResult], metrics: Sequence[str] = ()) -> bytes:
+    """The file's bytes; see `curves_figure`."""
+    out = io.BytesIO()
+    curves_figure(panels, metrics).savefig(out, format="png", metadata={"Software": None})
+    return out.getvalue()
+
+
+def curves_figure(panels: Mapping[str, StudyResult], metrics: Sequence[str] = ()) -> Any:
+    """Each label's curve over the rounds, of the configuration that is recommended for the largest cost.
+
+    The first row is the studies' quality at every evaluation, the others the mean of a metric over each tenth of the
+    rounds. Lines are means over seeds (geometric on logarithmic axes), bands the lowest and highest seed. A trial that
+    diverged ends there, and a line ends with the first of its trials.
+
+    Args:
+        panels: Title of each panel to its study's result.
+        metrics: Further metrics, one row each; drawn for labels that reported them.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shape = (1 + len(metrics), len(panels))
+    figure = Figure(figsize=(max(6.4, 3.6 * shape[1]), 3.4 * shape[0]), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    table = figure.subplots(*shape, squeeze=False)
+    for column, (title, result) in enumerate(panels.items()):
+        quality = result.document["definitions"]["parameters"]["metric"]
+        for row, metric in enumerate((quality, *metrics)):
+            _draw(table[row][column], result, metric, binned=row > 0)
+        table[0][column].set_title("\n".join(textwrap.wrap(title, 36)), fontsize=10)
+    labels = list(dict.fromkeys(label for result in panels.values() for label in result.document["methods"]))
+    handles, names = table[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", fontsize=8, ncols=min(len(labels), 6), frameon=False)
+    return figure
+
+
+def _draw(axes: Any, result: StudyResult, metric: str, *, binned: bool) -> None:
+    document = result.document
+    drawn = {label: _seeds(document, result.curves, label, metric) for label in document["methods"]}
+    starts = [values[0, 0] for _, values in drawn.values() if values.size]
+    if binned:
+        drawn = {label: _binned(*seeds) if seeds[1].size else seeds for label, seeds in drawn.items()}
+    logarithmic = binned or document["scale"]["logarithmic"]
+    logarithmic = logarithmic and all((values > 0).all() for _, values in drawn.values())
+    for label, style in styles(drawn).items():
+        rounds, values = drawn[label]
+        if values.size:
+            mean = np.exp(np.log(values).mean(axis=0)) if logarithmic else values.mean(axis=0)
+            low, high = values.min(axis=0), values.max(axis=0)
+            axes.fill_between(rounds, low, high, color=style.colour, alpha=0.18, linewidth=0)
+            axes.plot(rounds, mean, color=style.colour, linestyle=style.line, linewidth=1.4)
+        axes.plot([], [], color=style.colour, linestyle=style.line, label=label)
+    if logarithmic:
+        axes.set_yscale("log")
+    if starts and not binned and document["definitions"]["parameters"]["direction"] == "falls":
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(bottom, min(top, 3 * max(starts)))  # curves that grow without bound leave the axes
+    axes.set_xlabel("communication rounds", fontsize=8)
+    axes.set_ylabel(metric.replace("_", " ") + (", means of tenths" if binned else ""), fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _seeds(document: Json, curves: Sequence[TrialCurve], label: str, metric: str) -> tuple[Array, Array]:
+    """Rounds in which all seeds were evaluated, (n,), and the values, (seeds, n), of the recommended configuration."""
+    method = document["methods"][label]
+    recommended = method["recommendations"]
+    chosen = recommended[-1]["configuration"] if recommended else None
+    found = [
+        curve.metric(metric)
+        for curve in curves
+        if (curve.label, curve.phase) == (label, method["reported"]["phase"])
+        and chosen in (None, curve.configuration)
+        and curve.reports(metric)
+    ]
+    if not found:
+        return np.zeros(0), np.zeros((0, 0))
+    common = functools.reduce(np.intersect1d, (rounds for rounds, _ in found))
+    return common, np.array([values[np.isin(rounds, common)] for rounds, values in found])
+
+
+def _binned(rounds: Array, values: Array) -> tuple[Array, Array]:
+    """Means over tenths of the rounds after the first, at the middle of each tenth."""
+    trained = rounds > 0
+    rounds, values = rounds[trained], values[:, trained]
+    bins = np.minimum((BINS * (rounds - 0.5) / math.ceil(rounds[-1])).astype(int), BINS - 1)
+    there = np.unique(bins)
+    means = np.stack([values[:, bins == number].mean(axis=1) for number in there], axis=1)
+    return (there + 0.5) * rounds[-1] / BINS, means

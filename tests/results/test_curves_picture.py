@@ -1,0 +1,32 @@
+"""Curves of studies side by side: lines are means over seeds of what is recommended, bands the lowest and highest."""
+
+import numpy as np
+
+from driftline.results.document import frontier_document
+from driftline.results.show.curves_picture import curves_figure, curves_png
+from driftline.results.study_result import StudyResult
+from tests.results.samples import Chosen, confirmed
+
+
+def result(**ends: list[float]) -> StudyResult:
+    curves = [
+        curve for label, values in ends.items() for curve in confirmed([[0.1, 0.3, end] for end in values], label=label)
+    ]
+    return StudyResult(frontier_document("s", curves, Chosen(), 2), tuple(curves), Chosen())
+
+
+def test_a_line_is_the_mean_over_seeds_and_each_metric_has_a_row() -> None:
+    one, two = result(a=[9, 0.5, 0.7], b=[9, 0.2, 0.4]), result(a=[9, 0.8, 0.9], b=[9, 0.1, 0.3])
+    axes = curves_figure({"one": one, "two": two}, ["client_gradients"]).axes
+    assert [each.get_title() for each in axes] == ["one", "two", "", ""]
+    lines = [line.get_ydata() for line in axes[0].lines if len(line.get_ydata())]
+    assert np.allclose(lines, [[0.1, 0.3, 0.6], [0.1, 0.3, 0.3]])
+    assert axes[2].get_yscale() == "log"
+    (spent, *_) = [line.get_ydata() for line in axes[2].lines if len(line.get_ydata())]
+    assert np.allclose(spent, [10, 20])
+
+
+def test_a_metric_that_nobody_reported_has_empty_axes() -> None:
+    axes = curves_figure({"": result(a=[9, 0.5, 0.7])}, ["update_norm"]).axes
+    assert [len(line.get_ydata()) for line in axes[1].lines] == [0]
+    assert curves_png({"": result(a=[9, 0.5, 0.7])}).startswith(b"\x89PNG")
