@@ -246,7 +246,7 @@ def test_a_trial_is_the_same_alone_and_in_a_pack(case):
 def test_restart_equals_uninterrupted_to_the_bit(case):
     spec = parse(document(**case))
     whole = stripped(Pack.from_spec(spec).advance())
-    for stop in (0, 1, 5):
+    for stop in (0, 3):
         pack = Pack.from_spec(spec)
         lines = pack.advance(stop)
         data = pack.to_bytes()

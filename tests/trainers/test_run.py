@@ -150,18 +150,6 @@ def test_the_plateau_schedule_decays_both_rates() -> None:
     agree(lines, list(simulate(13, decays=(5, 10))), skip=("client_lr", "server_lr"))
 
 
-@pytest.mark.parametrize("weights", [[1.0] * 10, [0.0] * 9 + [1.0]])
-def test_the_worst_case_is_reached_by_training(weights: list[float]) -> None:
-    constants = {"client_lr": 0.01, "gradient_weights": weights, "prox": 1.0}
-    task = {"name": "quadratic", "problem": "worst_case", "center_bound": 2.0, **constants}
-    low, high = (sum(w * (1 - 0.01 * (curvature + 1)) ** k for k, w in enumerate(weights)) for curvature in (10, 1))
-    server_lr = 2 / (10 * low + high)
-    method = {"name": "local_update", "server_lr": server_lr, **constants}
-    *_, last = run({"task": task, "method": method, "rounds": 300, "eval_every": 300})
-    delta = (np.sqrt(high) - np.sqrt(low)) / (np.sqrt(high) + np.sqrt(low))
-    assert last["distance"] == pytest.approx(4 * delta, rel=1e-10)
-
-
 def test_members_appear_only_when_given_and_numbers_are_json() -> None:
     assert all("member" not in line for line in run({**TRIAL, "rounds": 1}))
     assert [line["member"] for line in run({**TRIAL, "rounds": 1, "members": [{}]})] == [0, 0]
