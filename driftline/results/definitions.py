@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from driftline.results.curves import WINDOW
@@ -110,7 +109,7 @@ def definitions(metric: str, cost: str, amount: int, time: Time | None = None, u
             "metric": metric,
             "direction": direction(metric),
             "cost": cost,
-            **({} if time is None else {"time": asdict(time)}),
+            **({} if time is None else {"time": time.to_json()}),
             "unit": unit,
             unit: amount,
             "window": WINDOW,

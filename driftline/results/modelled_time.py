@@ -5,9 +5,18 @@
 
 The M clients of a round work at the same time and each has a link of its own, so that a round waits for the client with
 the most work (`slowest_examples`), and every client sends and receives an M-th of the bytes. Sending and computing do
-not overlap, as in appendix A of "Communication-Efficient Language Model Training Scales Reliably and Robustly: Scaling
-Laws for DiLoCo" (Charles et al. 2025): 6 N D / (R Q) there is the first term, and (2 N (1 - 1/R) / W + ε) for every
-exchange the others, with a server instead of a ring, so that 1 - 1/R becomes 1. The server's own work takes no time.
+not overlap. The server's own work takes no time.
+
+With a ring of K computers a client, R = K M in all, this is appendix A of "Communication-Efficient Language Model
+Training Scales Reliably and Robustly: Scaling Laws for DiLoCo" (Charles et al. 2025), where a client is a datacentre
+whose computers share each batch, and models are reduced around rings instead of by a server:
+
+    slowest_examples · flops_per_example / (K compute)                    6 N D / (R Q)
+    + gradients / M · (2 · 8 model_bytes (1 - 1/K) / bandwidth_0 + latency_0)  (2 N (1 - M/R) / W_0 + ε_0) T,  if K > 1
+    + exchanges · latency + 8 (bytes_up + bytes_down) (1 - 1/R) / (M · bandwidth)  (2 N (1 - 1/R) / W_1 + ε_1) T / H
+
+With an overlap each exchange may be sent during this share of the computation of one local step, and only the rest
+takes time: 2/3 is about the backward pass, at the end of which all gradients are known. That is no part of appendix A.
 
 Stragglers: in every exchange each client's computation takes 1 + stragglers · E times as long, with E independent and
 exponential with mean 1. The slowest of M takes 1 + stragglers · H_M times as long in the mean, H_M = 1 + 1/2 + ... 1/M.
@@ -19,7 +28,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +40,8 @@ from trainers import COSTS, shown
 COUNTERS = ("exchanges", "bytes_up", "bytes_down", "slowest_examples")
 """The columns that modelled time is computed from."""
 
+GRADIENTS = "client_gradients"
+"""A column that it is computed from as well, with a ring or an overlap."""
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _NUMBER = r"(inf|\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
@@ -49,8 +60,12 @@ class Link:
     latency: float
 
     @classmethod
-    def parse(cls, text: str) -> Link:
+    def parse(cls, text: str, name: str = "network") -> Link:
         """Reads ``10Gbit,10ms``.
+
+        Args:
+            text: What was given.
+            name: Of the setting, for errors.
 
         Raises:
             InvalidSpec: The text has another form.
@@ -66,9 +81,38 @@ class Link:
         latency = float(match[3]) * _SECONDS[match[4].lower()] if match else math.inf
         if not bandwidth > 0 or not math.isfinite(latency):
             raise InvalidSpec(
-                "network", f"must be a bandwidth above 0 and a latency, such as 10Gbit,10ms, got {shown(text)}"
+                name, f"must be a bandwidth above 0 and a latency, such as 10Gbit,10ms, got {shown(text)}"
             )
         return cls(bandwidth, latency)
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The computers of each client, which share its batches.
+
+    Attributes:
+        computers: K, at least 1.
+        link: Between them.
+    """
+
+    computers: int
+    link: Link
+
+    @classmethod
+    def parse(cls, text: str) -> Ring:
+        """Reads ``8,400Gbit,1ms``.
+
+        Raises:
+            InvalidSpec: The text has another form.
+
+        Examples:
+            >>> Ring.parse("8,400Gbit,1ms").computers
+            8
+        """
+        number, _, link = str(text).partition(",")
+        if not re.fullmatch(r"\s*[1-9]\d{0,8}\s*", number):
+            raise InvalidSpec("ring", f"must be computers and their network, such as 8,400Gbit,1ms, got {shown(text)}")
+        return cls(int(number), Link.parse(link, "ring"))
 
 
 @dataclass(frozen=True)
@@ -80,6 +124,9 @@ class Time:
         compute: Speed of each client's computer: ``300GFLOPS``.
         stragglers: Mean share by which chance slows a client's computation down; 0 is none.
         flops_per_example: Operations of one example's gradient; None takes those stored with the study.
+        ring: Computers of each client that share its batches, and their network: ``8,400Gbit,1ms``; all computers then
+            reduce models around rings. None is one computer a client, and a server.
+        overlap: Share of a local step's computation during which an exchange may be sent; 0 is none.
 
     Raises:
         InvalidSpec: A value has another form.
@@ -89,11 +136,15 @@ class Time:
     compute: str
     stragglers: float = 0.0
     flops_per_example: float | None = None
+    ring: str | None = None
+    overlap: float = 0.0
 
     def __post_init__(self) -> None:
         Link.parse(self.network)
         speed(self.compute)
-        for name, least in (("stragglers", "at least 0"), ("flops_per_example", "above 0")):
+        if self.ring is not None:
+            Ring.parse(self.ring)
+        for name, least in (("stragglers", "at least 0"), ("flops_per_example", "above 0"), ("overlap", "at least 0")):
             value = getattr(self, name)
             if value is None and name == "flops_per_example":
                 continue
@@ -102,9 +153,13 @@ class Time:
                 raise InvalidSpec(name, f"must be a number, {least}, got {shown(value)}")
 
     def __str__(self) -> str:
-        return "; ".join(
-            [self.network, self.compute, *([f"stragglers {self.stragglers:g}"] if self.stragglers else [])]
-        )
+        more = {"stragglers": self.stragglers, "overlap": self.overlap}
+        ring = [] if self.ring is None else [f"ring {self.ring}"]
+        return "; ".join([self.network, self.compute, *ring, *(f"{name} {x:g}" for name, x in more.items() if x)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Its attributes, those of a ring and an overlap only if there are any."""
+        return {name: value for name, value in asdict(self).items() if value or name not in ("ring", "overlap")}
 
     def priced(self, curves: Sequence[TrialCurve]) -> tuple[Time, tuple[TrialCurve, ...]]:
         """This cost with the operations stored in the study, and the curves with modelled seconds among their columns.
@@ -113,7 +168,7 @@ class Time:
             InvalidSpec: A trial did not count what is needed, or the operations are neither given nor stored.
         """
         for curve in curves:
-            _require_counters(curve)
+            self._require_counters(curve)
         time = self._with_operations([curve.plan for curve in curves if curve.rounds.size])
         return time, tuple(
             replace(curve, columns={**curve.columns, COSTS["time"].counters[0]: time._seconds(curve)}, _cache={})
@@ -135,26 +190,35 @@ class Time:
         return replace(self, flops_per_example=stored.pop())
 
     def _seconds(self, curve: TrialCurve) -> Array:
-        counters = {name: finite(curve.columns[name]) for name in COUNTERS}
-        return modelled_seconds(counters, self, int(curve.plan["clients_per_round"]))
+        counters = {name: finite(curve.columns[name]) for name in self._counters}
+        plan = curve.plan
+        return modelled_seconds(counters, self, int(plan["clients_per_round"]), float(plan.get("model_bytes") or 0))
+
+    @property
+    def _counters(self) -> tuple[str, ...]:
+        return (*COUNTERS, GRADIENTS) if self.ring or self.overlap else COUNTERS
+
+    def _require_counters(self, curve: TrialCurve) -> None:
+        if not curve.rounds.size:
+            return
+        lacking = [f"report {name}" for name in self._counters if not curve.counts(name)]
+        stored = {"clients_per_round": "its clients per round", "model_bytes": "its model's size"}
+        needed = stored if self.ring else ["clients_per_round"]
+        lacking += [f"store {stored[name]}" for name in needed if not curve.plan.get(name)]
+        if lacking:
+            raise InvalidSpec(
+                "cost", f"trial {curve.trial} must {lacking[0]} for cost=time: run the study again with this version"
+            )
 
 
-def _require_counters(curve: TrialCurve) -> None:
-    missing = [name for name in COUNTERS if not curve.counts(name)]
-    if curve.rounds.size and (missing or not curve.plan.get("clients_per_round")):
-        what = f"report {missing[0]}" if missing else "store its clients per round"
-        raise InvalidSpec(
-            "cost", f"trial {curve.trial} must {what} for cost=time: run the study again with this version"
-        )
-
-
-def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int) -> Array:
+def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int, model_bytes: float = 0.0) -> Array:
     """The formula of this module, for counters of any shape.
 
     Args:
-        counters: Each of `COUNTERS`, counted from the start.
+        counters: Each of `COUNTERS`, counted from the start; with a ring or an overlap `GRADIENTS` as well.
         time: The model, with its operations.
         clients: M, clients of a round.
+        model_bytes: Of one model; needed with a ring.
 
     Examples:
         >>> time = Time("8Mbit,10ms", "1GFLOPS", stragglers=1.0, flops_per_example=1e6)
@@ -165,7 +229,24 @@ def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int) ->
     network = Link.parse(time.network)
     work = counters["slowest_examples"] * ((time.flops_per_example or 0.0) * slowdown(time.stragglers, clients))
     sent = (counters["bytes_up"] + counters["bytes_down"]) * (8.0 / clients)
-    return np.asarray(work / speed(time.compute) + counters["exchanges"] * network.latency + sent / network.bandwidth)
+    computation, inside = np.asarray(work / speed(time.compute)), np.zeros(())
+    if time.ring is not None:
+        ring = Ring.parse(time.ring)
+        computation = computation / ring.computers
+        sent = sent * (1 - 1 / (ring.computers * clients))
+        inside = counters[GRADIENTS] / clients * _reduced(ring, 8 * model_bytes)
+    exchanged = counters["exchanges"] * network.latency + sent / network.bandwidth
+    if time.overlap:
+        steps = np.maximum(counters[GRADIENTS] / clients, 1)
+        exchanged = np.maximum(exchanged - time.overlap * computation * counters["exchanges"] / steps, 0)
+    return np.asarray(computation + inside + exchanged)
+
+
+def _reduced(ring: Ring, bits: float) -> float:
+    """Seconds in which a client's computers reduce a gradient of so many bits around their ring."""
+    if ring.computers == 1:
+        return 0.0
+    return 2 * bits * (1 - 1 / ring.computers) / ring.link.bandwidth + ring.link.latency
 
 
 def slowdown(stragglers: float, clients: int) -> float:

@@ -26,7 +26,9 @@ from service.cli.options import (
     Folder,
     Json,
     Network,
+    Overlap,
     RayAddress,
+    Ring,
     Stragglers,
     StudyFile,
     TokenFile,
@@ -216,13 +218,17 @@ def frontier(
     compute: Compute = None,
     stragglers: Stragglers = None,
     flops_per_example: FlopsPerExample = None,
+    ring: Ring = None,
+    overlap: Overlap = None,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
     """Show the frontiers of a study so far, with any cost, or what to run at one: nothing is run again."""
     from service.cli.show import chosen_cost, show_frontier
 
-    read_as = chosen_cost(cost, network, compute, stragglers, flops_per_example)
+    read_as = chosen_cost(
+        cost, network, compute, stragglers=stragglers, flops_per_example=flops_per_example, ring=ring, overlap=overlap
+    )
     show_frontier(
         study,
         as_json=json_,
@@ -255,6 +261,8 @@ def compare(
     compute: Compute = None,
     stragglers: Stragglers = None,
     flops_per_example: FlopsPerExample = None,
+    ring: Ring = None,
+    overlap: Overlap = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
@@ -265,7 +273,9 @@ def compare(
     """
     from service.cli.show import chosen_cost, show_comparison, show_first_difference
 
-    read_as = chosen_cost(cost, network, compute, stragglers, flops_per_example)
+    read_as = chosen_cost(
+        cost, network, compute, stragglers=stragglers, flops_per_example=flops_per_example, ring=ring, overlap=overlap
+    )
     if other is not None and first is None and read_as is None and at is None:
         show_first_difference(study, other, as_json=as_json, url=url, token_file=token_file)
         return

@@ -62,6 +62,19 @@ Stragglers = Annotated[
         metavar="SHARE", help="For --cost time: mean share by which chance slows a client down; 0 by default."
     ),
 ]
+Ring = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMPUTERS,BANDWIDTH,LATENCY",
+        help="For --cost time: computers of each client that share its batches, such as 8,400Gbit,1ms.",
+    ),
+]
+Overlap = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE", help="For --cost time: share of a local step during which models are sent; 0 by default."
+    ),
+]
 FlopsPerExample = Annotated[
     float | None,
     typer.Option(

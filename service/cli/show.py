@@ -155,26 +155,32 @@ def chosen_cost(
     cost: str | None,
     network: str | None,
     compute: str | None,
-    stragglers: float | None,
-    flops_per_example: float | None,
+    **more: Any,
 ) -> str | Time | None:
     """The cost that the options of a command name.
+
+    Args:
+        cost: Its name.
+        network: Option of modelled time that it needs.
+        compute: As network.
+        more: Its further options, by name.
 
     Raises:
         InvalidSpec: An option of modelled time is missing, or was given for another cost.
     """
-    options = {"network": network, "compute": compute, "stragglers": stragglers, "flops-per-example": flops_per_example}
+    options = {"network": network, "compute": compute, **more}
     if cost != "time":
-        for name, value in options.items():
+        for name, value in ((name.replace("_", "-"), value) for name, value in options.items()):
             if value is not None:
                 raise InvalidSpec(
-                    f"--{name}", f"is for --cost time alone, got --cost {cost}" if cost else "needs --cost time"
+                    f"--{name}",
+                    f"is for --cost time alone, got --cost {cost}" if cost else "needs --cost time",
                 )
         return cost
     if network is None or compute is None:
         missing = "--network 10Gbit,10ms" if network is None else "--compute 300GFLOPS"
         raise InvalidSpec("--cost", f"time is modelled: give {missing} as well")
-    return Time(network, compute, stragglers or 0.0, flops_per_example)
+    return Time(network, compute, **{name: value for name, value in more.items() if value is not None})
 
 
 def _frontier(

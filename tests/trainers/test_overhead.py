@@ -158,7 +158,11 @@ def test_recurrent_layers_cannot_be_counted():
 def test_a_pack_says_what_its_counters_cost():
     method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
     spec = parse({"task": DIGITS, "method": method, "rounds": 1, "clients_per_round": 3})
-    assert Pack.from_spec(spec).work == {"clients_per_round": 3, "flops_per_example": 4 * 65 * 10}
+    assert Pack.from_spec(spec).work == {
+        "clients_per_round": 3,
+        "flops_per_example": 4 * 65 * 10,
+        "model_bytes": 4 * 65 * 10,
+    }
 
 
 @pytest.mark.parametrize("flops", [RuntimeError("not with autograd"), math.nan, 0.0], ids=str)
@@ -183,7 +187,10 @@ def test_counting_operations_does_not_import_torch_s_compiler():
         "print('torch._dynamo' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert found.stdout.splitlines() == ["{'clients_per_round': 1, 'flops_per_example': 8.0}", "False"]
+    assert found.stdout.splitlines() == [
+        "{'clients_per_round': 1, 'flops_per_example': 8.0, 'model_bytes': 16}",
+        "False",
+    ]
 
 
 def test_the_slowest_client_s_examples_are_counted():

@@ -123,7 +123,7 @@ class Pack:
 
     @property
     def work(self) -> dict[str, Any]:
-        """What turns the counters into modelled time: clients of a round, and operations of one example's gradient.
+        """What turns the counters into modelled time: clients of a round, a model's bytes, operations of a gradient.
 
         `flops_per_example` is None if torch cannot count them, as for a model of operations of its own.
         """
@@ -135,6 +135,7 @@ class Pack:
         return {
             "clients_per_round": self._setting.clients_per_round,
             "flops_per_example": flops if known else None,
+            "model_bytes": self._setting.model.layout.count * self._setting.like.element_size(),
         }
 
     def torch_modules(self) -> list[nn.Module]:
