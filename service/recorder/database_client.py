@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from service.recorder.bulk_runs import opened
+from service.recorder.bulk_runs import new_run_id, opened
 from service.sqlite_address import sqlite_file
 
 
@@ -159,7 +159,7 @@ class DatabaseClient:
 
     def create_run(self, experiment_id: str, start_time: int, tags: Mapping[str, str], run_name: str) -> Run:
         """As MLflow's client."""
-        run_id, own = uuid.uuid4().hex, {**tags, "mlflow.runName": run_name}
+        run_id, own = new_run_id(), {**tags, "mlflow.runName": run_name}
         with opened(self._file) as database, database:
             _require_active(database, "experiments", "experiment_id", int(experiment_id))
             query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
