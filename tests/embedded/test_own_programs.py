@@ -1,6 +1,9 @@
 """Programs of people's own from end to end on this computer: the examples, with the real worker processes."""
 
 import shutil
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,48 @@ def test_diloco_under_torchrun_goes_on_from_a_rung_to_the_bit(tmp_path: Path) ->
     assert [number for number, _ in curve] == [1, 2, 3]
     assert curve[-1][1] < curve[0][1]
     for pack in (whole, first, second):
+        assert pack.remark is None
+        pack.close()
+
+
+@pytest.fixture(scope="module")
+def flower(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Python of an environment with flwr, above that of the tests: as the example says, but without its simulation."""
+    folder = tmp_path_factory.mktemp("flower") / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=100)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "above.pth").write_text(f"{sysconfig.get_path('purelib')}\n{TESTS.parent}\n")
+    wanted = (EXAMPLES / "flower" / "requirements.txt").read_text(encoding="utf-8").splitlines()[0]
+    plain = wanted.replace("[simulation]", "")
+    assert plain.startswith("flwr==")
+    python = str(folder / "bin" / "python")
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile", plain]
+    subprocess.run(install, check=True, timeout=280)
+    return python
+
+
+def test_a_flower_app_goes_on_from_a_rung_to_the_bit(tmp_path: Path, flower: str) -> None:
+    """Its apps, strategies and messages; what Flower's simulation does with Ray, a loop does here."""
+    study = Study.from_yaml(EXAMPLES / "flower" / "study.yaml")
+    assert study.program is not None
+    assert study.program.command == [".venv/bin/python", "train.py"]
+    loop = str(TESTS / "embedded" / "flower_in_process.py")
+
+    def run(label: str, name: str, saved: bytes | None = None, until: int | None = None) -> ProgramPack:
+        mu = {"proximal_mu": 0.5 if label == "fedprox" else 0.0}
+        document = trial_document(study, label, [{"client_lr": 0.3, "local_steps": 2, **mu}], 0) | {"rounds": 3}
+        document["program"]["command"] = [flower, loop, "train.py"]
+        return ProgramPack(PackJob("pack", document, "", until=until, place=str(tmp_path / name)), saved)
+
+    whole, prox, first = run("fedavg", "whole"), run("fedprox", "prox"), run("fedavg", "parts", until=1)
+    curve = [(line["round"], line["test_loss"], line["examples"]) for line in whole.advance()]
+    begun = first.advance()
+    second = run("fedavg", "parts", first.to_bytes())
+    lines = [*begun, *second.advance()]
+    assert [(line["round"], line["test_loss"], line["examples"]) for line in lines] == curve
+    assert [(number, examples) for number, _, examples in curve] == [(0, 0), (1, 512), (2, 1024), (3, 1536)]
+    assert curve[-1][1] < prox.advance()[-1]["test_loss"] < curve[0][1]
+    for pack in (whole, prox, first, second):
         assert pack.remark is None
         pack.close()
 
