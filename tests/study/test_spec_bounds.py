@@ -71,7 +71,6 @@ WRONG_KINDS = [
     ("space", "local_steps", {"int": [1, 10**30]}, "high must be at most 9223372036854775807, got high=1000000"),
     ("space", "client_lr", {"choice": [0.1, True, 0.3]}, "must be a number, got client_lr=true"),
     ("space", "client_lr", {"float": [0.1, 1], "also": [-1]}, "must be at least 0, got client_lr=-1"),
-    ("schedule.space", "decay_mode", {"int": [0, 1]}, "decay_mode is one of "),
     ("schedule.space", "decay_mode", {"float": [0, 1]}, "decay_mode is one of "),
     ("schedule.space", "decay_mode", {"choice": ["paper", 3]}, "must be a string, got decay_mode=3"),
     ("schedule.space", "decay_mode", {"choice": ["decay_moed"]}, "must be one of "),
