@@ -96,7 +96,7 @@ def describe(path: str, keys: Mapping[str, Any]) -> Description:
     if "model" not in keys and "kind" not in keys:
         task |= _kind(source, chosen["targets"])
     settings = data.parse(task, _PATH)
-    table = load(settings.source, settings.names, settings.test_names, settings.given, _PATH)
+    table = load(settings.source, settings.names, settings.test_names, settings.server_names, settings.given, _PATH)
     if "scale" not in keys and (scale := _scale(table)) != "none":
         task["scale"] = scale
         settings = data.parse(task, _PATH)

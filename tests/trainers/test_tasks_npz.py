@@ -313,7 +313,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "must have one row for each example of the inputs",
     ),
     ({}, {"test": 3}, "task.test must be the name of an array or an object of names, got test=3"),
-    ({}, {"test": {"inputs": "x_test"}}, "task.test.targets must be given (a string)"),
+    ({}, {"test": {"inputs": "x_test"}}, "task.test.targets must be given, a column, got targets=null"),
     ({}, {"test": {"inputs": "x", "target": "y"}}, 'unknown key "target" in task.test: did you mean targets?'),
     ({}, {"test": {"inputs": "x_test", "targets": "y"}}, 'task.test.targets: array "y" must have one row for each'),
     (
@@ -346,7 +346,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"model": "quadratic"},
-        'task.model must be a model of labelled examples, numbers or tags, got model="quadratic"',
+        'task.model must be a model of labelled examples, numbers, tags, tokens or pairs, got model="quadratic"',
     ),
     ({}, {"clients": 3}, "task.clients must be left out for the natural partition, which has 4, got clients=3"),
     (
@@ -393,7 +393,7 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     file = tmp_path / "x.npz"
     np.savez(file, x=np.ones((4, 2), np.float32), y=np.arange(4) % 2, client=np.arange(4) // 2)
     settings = npz.parse({"name": "npz", "path": str(file)}, "task")
-    held = weakref.ref(table_cache.load(settings.source, settings.names, None, settings.given, "task"))
+    held = weakref.ref(table_cache.load(settings.source, settings.names, None, None, settings.given, "task"))
     assert held() is not None, "kept from parsing to building"
     problem = npz.build(settings, "float32")
     gc.collect()

@@ -2,6 +2,8 @@
 
 "central": {"fraction": 0.1}     this share of each class, or of each client under the natural partition
 "central": {"classes": [3, 5]}   all examples of these classes, which no client has then
+"central": {"clients": ["a"]}    all examples of these natural clients, or of a share of them, who do not train then
+"central": {"path": "own.csv"}   another file with the same columns (trainers/data/table_task.py)
 "central": {"spreadout": 0.001}  no examples: a loss of the parameters that the model names, with its weight
 """
 
@@ -22,9 +24,9 @@ from trainers.registry import models
 from trainers.spelling import hint
 from trainers.values import number, shown
 
-DOC = '{"fraction": 0.1} or {"classes": [..]}: examples of the server, for mixed federated learning'
+DOC = '{"fraction": 0.1}, {"classes": [..]} or {"clients": [..]}: examples of the server, for mixed federated learning'
 
-_FRACTION, _CLASSES = "fraction", "classes"
+_FRACTION, _CLASSES, _CLIENTS = "fraction", "classes", "clients"
 
 
 def regulariser(value: Any, model: str, path: str) -> Regulariser | None:
@@ -65,8 +67,12 @@ def checked(value: Any, path: str) -> dict[str, Any] | None:
         return None
     if not isinstance(value, Mapping) or len(value) != 1:
         raise SpecError(f'{path} must be like {{"fraction": 0.1}}, got central={shown(value)}', path)
-    refuse_unknown(value, (_FRACTION, _CLASSES), path)
+    refuse_unknown(value, (_FRACTION, _CLASSES, _CLIENTS), path)
     (key, given), place = next(iter(value.items())), join(path, next(iter(value)))
+    if key == _CLIENTS and isinstance(given, list | tuple):
+        if not given or any(type(one) not in (str, int) for one in given) or len(set(given)) < len(given):
+            raise SpecError(f"{place} must be a list of different clients, or a share, got {shown(given)}", place)
+        return {key: [str(one) for one in given]}
     if key == _CLASSES:
         labels = list(given) if isinstance(given, list | tuple) else []
         if not labels or any(type(label) not in (str, int) for label in labels) or len(set(labels)) < len(labels):
@@ -87,6 +93,7 @@ def taken(
     names: Sequence[Any] | None,
     seed: int,
     path: str,
+    people: Sequence[Any] | None = None,
 ) -> NDArray[np.bool_]:
     """(examples,) True for the examples of the server, of those for training.
 
@@ -99,15 +106,20 @@ def taken(
         names: labels in the order of their classes; None if the class numbers are the labels.
         seed: of the draw.
         path: dotted path of the server's examples.
+        people: names of the natural clients, by their numbers; None if the numbers are the names.
 
     Raises:
-        SpecError: the server or the clients would have none, or there are no such classes.
+        SpecError: the server or the clients would have none, or there are no such classes or clients.
     """
     (key, given), place = next(iter(central.items())), join(path, next(iter(central)))
     if key == _CLASSES:
         if labels is None:
             raise SpecError(f"{place} must be left out of data without classes: give fraction", place)
         result = np.isin(labels, _numbers(given, labels, names, place))
+    elif key == _CLIENTS:
+        if owners is None:
+            raise SpecError(f"{place} must be left out of data without natural clients: give fraction", place)
+        result = np.isin(owners, _chosen(given, np.unique(owners), people, seed, place))
     else:
         if natural:
             assert owners is not None
@@ -121,6 +133,17 @@ def taken(
     if result.all():
         raise SpecError(f"{place} must leave an example to the clients, got {key}={shown(given)}", place)
     return result
+
+
+def _chosen(given: Any, present: Rows, people: Sequence[Any] | None, seed: int, place: str) -> Rows:
+    """The numbers of the natural clients that are the server's."""
+    if not isinstance(given, list):
+        return partitions.choose(present, round(given * len(present)), seed)
+    known = {str(number if people is None else people[number]): number for number in present.tolist()}
+    for name in given:
+        if name not in known:
+            raise SpecError(f"{place}: no client {shown(name)} for training: {hint(name, list(known))}", place)
+    return np.array([known[name] for name in given])
 
 
 def _numbers(given: Sequence[Any], labels: Rows, names: Sequence[Any] | None, place: str) -> list[int]:

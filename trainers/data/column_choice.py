@@ -8,7 +8,7 @@ from typing import Any
 
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
-from trainers.data.sides import TEST
+from trainers.data.sides import SERVER, TEST
 from trainers.data.table_sequences import NEXT
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
@@ -33,6 +33,13 @@ class _HeldOutKeys:
 @dataclass(frozen=True)
 class _TestFileKeys:
     """A separate file for testing, with the same columns."""
+
+    path: str = tunable(doc="the file or folder")
+
+
+@dataclass(frozen=True)
+class _ServerFileKeys:
+    """The server's own file, with the same columns."""
 
     path: str = tunable(doc="the file or folder")
 
@@ -129,6 +136,28 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
         rule = f"be left out for {kind}, which are {NEXT[kind]}" if same else "be given, a column"
         raise SpecError(f"{place} must {rule}, got targets={shown(own['targets'])}", place)
     return names, Names(inputs, str(inputs) if same else own["targets"], own["client"])
+
+
+def server_names(values: Mapping[str, Any], names: Names, path: str) -> Names | None:
+    """Names of the columns of the server's own file, which are those of the clients' data; None without such a file.
+
+    Args:
+        values: the task's keys.
+        names: of the clients' columns.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: the data are histories, whose items are those of clients.
+    """
+    central, place = values["central"], join(path, "central.path")
+    if not isinstance(central, Mapping) or "path" not in central:
+        return None
+    check(_ServerFileKeys, central, join(path, "central"))
+    if values["kind"] == "pairs":
+        raise SpecError(f"{place} must be left out for pairs, whose histories are clients'", place)
+    ended = tuple(f"{name}{SERVER}" for name in names.features)
+    inputs = ended[0] if isinstance(names.inputs, str) else ended
+    return Names(inputs, f"{names.targets}{SERVER}", sequences=names.sequences)
 
 
 def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from trainers.data.columns import ColumnReader, Format, Names
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.remote import is_url, local_copy
-from trainers.data.sides import TEST, SideColumns
+from trainers.data.sides import SERVER, TEST, SideColumns
 from trainers.disk_cache import digest
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import join
@@ -37,11 +37,13 @@ class DataSource:
         path: absolute, of a file or folder.
         name: name of the format.
         test: absolute path of the test examples, of the same format; None if they are at `path`, if there are any.
+        server: absolute path of the server's examples, of the same format; None without a file of its own.
     """
 
     path: Path
     name: str
     test: Path | None = None
+    server: Path | None = None
 
     @property
     def format(self) -> Format:
@@ -57,10 +59,13 @@ class DataSource:
         """
         wanted = [name for one in names for name in one.given]
         columns = self.format.read(self.path, wanted, join(place, "path"))
-        if self.test is not None:
-            plain = [name.removesuffix(TEST) for name in wanted]
-            held_out = self.format.read(self.test, plain, join(place, "test.path"))
-            columns = SideColumns({"": columns, TEST: held_out})
+        sides = {"": columns}
+        for ending, path, key in ((TEST, self.test, "test.path"), (SERVER, self.server, "central.path")):
+            if path is not None:
+                plain = [name.removesuffix(ending) for name in wanted]
+                sides[ending] = self.format.read(path, plain, join(place, key))
+        if len(sides) > 1:
+            columns = SideColumns(sides)
         return ColumnReader(columns, self.path.name)
 
     def names(self, place: str) -> Sequence[str]:
@@ -92,7 +97,7 @@ class DataSource:
 
     @property
     def _paths(self) -> tuple[Path, ...]:
-        return (self.path,) if self.test is None else (self.path, self.test)
+        return tuple(path for path in (self.path, self.test, self.server) if path is not None)
 
     @property
     def _files(self) -> list[Path]:
@@ -103,7 +108,7 @@ class DataSource:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def find(name: str, wanted: Any, path: str, test: str | None = None) -> DataSource:
+def find(name: str, wanted: Any, path: str, test: str | None = None, server: str | None = None) -> DataSource:
     """A user's data, with its format.
 
     Args:
@@ -111,6 +116,7 @@ def find(name: str, wanted: Any, path: str, test: str | None = None) -> DataSour
         wanted: name of a format, or `AUTO`.
         path: dotted path of the task.
         test: the path of the test examples in the document; None without one.
+        server: the path of the server's examples; None without a file of its own.
 
     Raises:
         MissingDataError: there is no such file or folder.
@@ -120,11 +126,12 @@ def find(name: str, wanted: Any, path: str, test: str | None = None) -> DataSour
     folders = one is None or one.FOLDERS
     found = _located(name, folders, join(path, "path"))
     held_out = None if test is None else _located(test, folders, join(path, "test.path"))
+    own = None if server is None else _located(server, folders, join(path, "central.path"))
     if one is not None:
-        return DataSource(found, wanted, held_out)
+        return DataSource(found, wanted, held_out, own)
     for candidate in formats():
         if (found.is_file() or formats()[candidate].FOLDERS) and formats()[candidate].recognises(found):
-            return DataSource(found, candidate, held_out)
+            return DataSource(found, candidate, held_out, own)
     place = join(path, "path")
     raise SpecError(
         f"{place} must be data that a format recognises ({', '.join(formats())}), got {found.name}: give format", place

@@ -59,6 +59,7 @@ class Federated:
         tokens: tokens to predict of an example; 0 for other targets.
         kind: what the targets are.
         notes: what is probably not meant about the data, one line each, beginning with the dotted path.
+        apart: whether each test client is of the server's population; () if they do not tell populations apart.
 
     Attributes:
         validation: rows for validation, which `document` asks for and no client of `parts` keeps; None if it does not.
@@ -77,11 +78,12 @@ class Federated:
     tokens: int = 0
     kind: Kind = "classes"
     notes: tuple[str, ...] = ()
+    apart: tuple[bool, ...] = ()
     validation: Rows | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         plain = self.metrics
-        if plain and self.central_classes:
+        if plain and (self.central_classes or self.apart):
             object.__setattr__(self, "metrics", (*plain, *KINDS[self.kind].metrics_apart))
         if self.document.get("validation") is None:
             document = {key: value for key, value in self.document.items() if key != "validation"}
@@ -127,6 +129,7 @@ class Pool:
         unnatural: why there are no natural clients, as in "must not be natural for digits, whose writers are not
             recorded".
         names: labels in the order of their class numbers; None if the numbers are the labels.
+        people: names of the natural clients, by their numbers; None if the numbers are the names.
     """
 
     labels: Rows | None
@@ -134,6 +137,7 @@ class Pool:
     owners: NDArray[Any] | None = None
     unnatural: str = ""
     names: Sequence[Any] | None = None
+    people: Sequence[Any] | None = None
 
 
 def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, Rows | None]:
@@ -169,6 +173,7 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
             pool.names,
             values["split_seed"] + 1,
             join(path, "central"),
+            pool.people,
         )
         central, rows = rows[server], rows[~server]
     clients = _clients(values, replace(pool, rows=rows), path)
@@ -299,9 +304,8 @@ def held_out(
     def of(parts: Sequence[Rows]) -> Examples:
         return examples(parts, inputs, targets, kind, settings.central_classes)
 
-    return validation_split.followed(
-        of(settings.test), None if settings.validation is None else of([settings.validation])
-    )
+    test = validation_split.of_populations(of(settings.test), settings.apart)
+    return validation_split.followed(test, None if settings.validation is None else of([settings.validation]))
 
 
 def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:

@@ -15,6 +15,8 @@ from trainers.errors import SpecError
 
 TEST = "_test"
 """Ending of the names of test columns, as in x_test."""
+SERVER = "_server"
+"""Ending of the names of the columns of the server's own file."""
 
 Sides = Mapping[str, Sequence[Path]]
 """Ending of the columns' names, "" or `TEST` -> files."""

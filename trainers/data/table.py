@@ -48,6 +48,7 @@ class Table:
     Args:
         main: all examples, or the training examples if `test` is given.
         test: test examples from separate columns; None without them.
+        server: examples of the server from a file of its own; None without one.
         mask: (examples of main,) True for test examples; None without such a column.
         sha256: hash of the data.
         tokens: number of different tokens if inputs were strings, with those of `words`, or of items in histories; else
@@ -65,6 +66,7 @@ class Table:
     test: TablePart | None
     mask: NDArray[np.bool_] | None
     sha256: str
+    server: TablePart | None = None
     tokens: int = 0
     labels: Labels | None = None
     onehot: NDArray[np.bool_] | None = None
@@ -72,6 +74,12 @@ class Table:
     lowest: float = 0.0
     highest: float = 0.0
     key: str | None = None
+
+    def side(self, name: str) -> TablePart:
+        """The examples of a side that there is: "main", "test" or "server"."""
+        part = {"main": self.main, "test": self.test, "server": self.server}[name]
+        assert part is not None
+        return part
 
 
 @dataclass(frozen=True)
@@ -91,13 +99,16 @@ Labelling = Classes | Tags | None
 """What a document says about its classes or its tags; None if targets are numbers to predict."""
 
 
-def read(source: DataSource, names: Names, test: Names | None, labelling: Labelling, path: str) -> Table:
+def read(
+    source: DataSource, names: Names, test: Names | None, server: Names | None, labelling: Labelling, path: str
+) -> Table:
     """The checked examples of a data set.
 
     Args:
         source: the data.
         names: names of the columns.
         test: names of separate columns for testing; None without them.
+        server: names of the columns of the server's file; None without one.
         labelling: what the targets are.
         path: dotted path of the task.
 
@@ -112,14 +123,15 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
     elif labelling is not None:
         kind = "classes" if isinstance(labelling, Classes) else "tags"
     separator = labelling.separator if isinstance(labelling, Tags) else None
-    reader = source.reader((names,) if test is None else (names, test), path)
+    reader = source.reader(tuple(one for one in (names, test, server) if one is not None), path)
     keys = ("inputs", "targets", "client", "order")
     found = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
     mask = None
-    if test is not None:
-        place = join(path, "test")
-        found.append(reader.part(test, {key: join(place, key) for key in keys}, kind, separator))
-        _require_alike(found[0], found[1], path, place)
+    for one, side in ((test, "test"), (server, "central")):
+        if one is not None:
+            place = join(path, side)
+            found.append(reader.part(one, {key: join(place, key) for key in keys}, kind, separator))
+            _require_alike(found[0], found[-1], path, place)
     if names.mask is not None:
         mask = reader.mask(names.mask, len(found[0].targets), join(path, "test"))
     groups = None
@@ -138,8 +150,9 @@ def read(source: DataSource, names: Names, test: Names | None, labelling: Labell
         for one, other, part in zip(inputs, targets, found, strict=True)
     ]
     held_out = parts[1] if test is not None else None
+    own = parts[-1] if server is not None else None
     ends = float(inputs[0].min()), float(inputs[0].max())
-    return Table(parts[0], held_out, mask, source.digest(), tokens or known, labels, onehot, groups, *ends)
+    return Table(parts[0], held_out, mask, source.digest(), own, tokens or known, labels, onehot, groups, *ends)
 
 
 def _targets(parts: list[ColumnPart], labelling: Labelling, path: str) -> tuple[Sequence[NDArray[Any]], Labels | None]:

@@ -31,12 +31,15 @@ _HELD = 64 * 2**20  # bytes of inputs that stay in memory beside the model
 _ROWS = 2**16  # at once
 _FACTS = "table.json"
 _LIBRARIES = ("numpy", "pyarrow", "h5py", "pillow")
+_SIDES = ("main", "test", "server")
 _ARRAYS = ("inputs", "targets", "clients", "people")
 
 
-def load(source: DataSource, names: Names, test: Names | None, labelling: Labelling, path: str) -> Table:
+def load(
+    source: DataSource, names: Names, test: Names | None, server: Names | None, labelling: Labelling, path: str
+) -> Table:
     """As `table.read`, cached while the files of the data do not change."""
-    return _load(source, source.stamp(), names, test, labelling, path)
+    return _load(source, source.stamp(), names, test, server, labelling, path)
 
 
 def forget(table: Table) -> None:
@@ -45,22 +48,30 @@ def forget(table: Table) -> None:
     Args:
         table: from `load`.
     """
-    held = [part.inputs.nbytes for part in (table.main, table.test) if part is not None]
+    held = [part.inputs.nbytes for part in (table.main, table.test, table.server) if part is not None]
     if sum(held) > _HELD and table.key is None:
         _load.cache_clear()
 
 
 @lru_cache(maxsize=2)
 def _load(
-    source: DataSource, stamp: Hashable, names: Names, test: Names | None, labelling: Labelling, path: str
+    source: DataSource,
+    stamp: Hashable,
+    names: Names,
+    test: Names | None,
+    server: Names | None,
+    labelling: Labelling,
+    path: str,
 ) -> Table:
     if source.size < _KEPT:
-        return read(source, names, test, labelling, path)
-    facts = [None if one is None else asdict(one) for one in (names, test, labelling)]
+        return read(source, names, test, server, labelling, path)
+    facts = [None if one is None else asdict(one) for one in (names, test, server, labelling)]
     code = _code(getattr(source.format, "__file__", None))
     key = disk_cache.key("table", source.digest(), source.name, type(labelling).__name__, facts, code)
-    table = disk_cache.entry(key, lambda folder: _write(folder, read(source, names, test, labelling, path)), _read)
-    return read(source, names, test, labelling, path) if table is None else replace(table, key=key)
+    table = disk_cache.entry(
+        key, lambda folder: _write(folder, read(source, names, test, server, labelling, path)), _read
+    )
+    return read(source, names, test, server, labelling, path) if table is None else replace(table, key=key)
 
 
 def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray[Any]], facts: Any) -> NDArray[Any]:
@@ -68,13 +79,12 @@ def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray
 
     Args:
         table: the table.
-        side: "main" or "test".
+        side: "main", "test" or "server".
         rows: of this side.
         some: maps rows to their inputs, row by row.
         facts: JSON-compatible, that tell `some` from other functions; None if it changes nothing.
     """
-    part = table.main if side == "main" else table.test
-    assert part is not None
+    part = table.side(side)
     if table.key is None or len(rows) <= _ROWS:
         return some(rows)
     if facts is None and len(rows) == len(part.inputs) and all_in_order(rows):
@@ -93,7 +103,8 @@ def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray
 
 
 def _write(folder: Path, table: Table) -> None:
-    for side, part in (("main", table.main), ("test", table.test)):
+    for side in _SIDES:
+        part = getattr(table, side)
         for name in _ARRAYS if part is not None else ():
             _save(folder / f"{side}_{name}.npy", getattr(part, name))
     for name in ("mask", "onehot", "groups"):
@@ -110,15 +121,15 @@ def _save(path: Path, array: NDArray[Any] | None) -> None:
 def _read(folder: Path) -> Table:
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     facts["labels"] = None if facts["labels"] is None else tuple(facts["labels"])
-    main, test = (
+    main, test, server = (
         TablePart(*(_mapped(folder / f"{side}_{name}.npy") for name in _ARRAYS))
         if (folder / f"{side}_inputs.npy").exists()
         else None
-        for side in ("main", "test")
+        for side in _SIDES
     )
     assert main is not None
     more = {name: _mapped(folder / f"{name}.npy") for name in ("mask", "onehot", "groups")}
-    return Table(main=main, test=test, **more, **facts)
+    return Table(main=main, test=test, server=server, **more, **facts)
 
 
 def _mapped(path: Path) -> Any:

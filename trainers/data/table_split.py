@@ -64,6 +64,53 @@ def held_out_clients(
     return rest, _grouped(test, owners)
 
 
+def server_rows(values: Mapping[str, Any], table: Table, classified: bool, path: str) -> tuple[Rows, Rows | None]:
+    """(rows of the server's own file that train, those that test or None).
+
+    The share for testing is test_fraction, by default 0.2.
+
+    Args:
+        values: checked values of the document.
+        table: the examples, with those of the server.
+        classified: whether targets are classes.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: nothing would be left for training.
+    """
+    assert table.server is not None
+    targets = table.server.targets
+    fraction = values["test_fraction"]
+    fraction = _TEST_FRACTION if fraction is None else fraction
+    groups = targets if classified else np.zeros(len(targets), np.int64)
+    test, rest = partitions.stratified(groups, fraction, values["split_seed"] + 1)
+    if not len(rest):
+        place = join(path, "central.path")
+        raise SpecError(f"{place} must leave the server an example to train on, got {len(targets)}", place)
+    return rest, test if len(test) else None
+
+
+def server_population(
+    central: Mapping[str, Any] | None, table: Table, rows: Rows | None, test: Sequence[Rows]
+) -> tuple[bool, ...]:
+    """Whether each test client is one of those whose examples are the server's; () if that tells nothing apart.
+
+    Args:
+        central: the checked value of the document.
+        table: the examples.
+        rows: of the server.
+        test: rows of each test client.
+    """
+    tested = table.main if table.test is None else table.test
+    if central is None or "clients" not in central or rows is None or table.main.clients is None:
+        return ()
+    if tested.clients is None:
+        return ()
+    people = set(table.main.people[np.unique(table.main.clients[rows])].tolist())
+    apart = tuple(tested.people[tested.clients[own[0]]] in people for own in test)
+    return apart if any(apart) and not all(apart) else ()
+
+
 def _test_clients(wanted: Any, part: TablePart, seed: int, place: str) -> NDArray[np.bool_]:
     """(examples,) True for the examples of the clients for testing."""
     if part.clients is None:

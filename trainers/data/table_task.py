@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import central_choice, episodes, partition_choice, table_episodes
+from trainers.data import central_choice, column_choice, episodes, partition_choice, table_episodes
 from trainers.data.column_choice import CLIENT, choose_names
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
@@ -31,7 +31,7 @@ from trainers.data.table import Labelling, Table
 from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
 from trainers.data.table_sequences import KEYS_OF_SEQUENCES, LONGEST, MOST_WORDS, NEXT, sequences_of
-from trainers.data.table_split import held_out_clients
+from trainers.data.table_split import held_out_clients, server_population, server_rows
 from trainers.data.table_targets import (
     KEYS_OF_TAGS,
     TABLE_KINDS,
@@ -41,7 +41,7 @@ from trainers.data.table_targets import (
     refuse_keys_of_others,
     require_tags,
 )
-from trainers.data.validation_split import followed
+from trainers.data.validation_split import followed, joined, of_populations
 from trainers.data.words import OTHERS
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
@@ -117,6 +117,8 @@ class TableTask(Federated):
         path: dotted path of the task.
         episodes: how classes become clients; None without few-shot tasks.
         regulariser: the server's loss without data; None without one. `central` is one row then, which counts nowhere.
+        server_names: names of the columns of the server's own file, of which `central` are rows; None without one.
+        server_test: rows of this file that test; None without any.
     """
 
     source: DataSource
@@ -129,6 +131,8 @@ class TableTask(Federated):
     path: str
     episodes: Episodes | None = None
     regulariser: Regulariser | None = None
+    server_names: Names | None = None
+    server_test: Rows | None = None
 
 
 def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> TableTask:
@@ -148,7 +152,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), TABLE_KINDS)
     kind = values["kind"] = kind_of(values["kind"], model, join(path, "kind"))
     classified = kind == "classes"
-    source = find(values["path"], _format(document), path, _test_path(document))
+    source = find(values["path"], _format(document), path, *_other_paths(document))
     if "format" in values:
         values["format"] = source.name
     wanted = table_episodes.asked(values, document, kind, path)
@@ -159,7 +163,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     grouping = partition_choice.group_column(values["partition"]) if classified else None
     names = replace(names, groups=grouping, sequences=sequences)
     test_names = None if test_names is None else replace(test_names, sequences=sequences)
-    table = load(source, names, test_names, given, path)
+    server_names = column_choice.server_names(values, names, path)
+    table = load(source, names, test_names, server_names, given, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
         raise SpecError(f"{place} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", place)
@@ -179,7 +184,12 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
         values["partition"] = {**values["partition"], "groups": groups}
     formula = central_choice.regulariser(values["central"], model, join(path, "central"))
-    parts, test, central = _clients(values, table, wanted, formula is not None, labels, path)
+    elsewhere = formula is not None or server_names is not None
+    parts, test, central = _clients(values, table, wanted, elsewhere, labels, path)
+    apart, server_test = server_population(values["central"], table, central, test), None
+    if server_names is not None:
+        central, server_test = server_rows(values, table, classified, path)
+        apart = (False,) * len(test) if server_test is not None else ()
     outputs = _outputs(table, classes, wanted, kind)
     if kind in ("tags", "pairs"):
         values["at"] = at_of(values["at"], outputs, kind, path)
@@ -190,7 +200,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     if wanted is not None:
         notes += table_episodes.notes(table, wanted, path)
     elif classes is not None:
-        rows = parts.rows if central is None else np.concatenate([parts.rows, central])
+        rows = parts.rows if central is None or elsewhere else np.concatenate([parts.rows, central])
         notes += class_notes(table, classes, rows, test, path)
     return TableTask(
         document={"name": document["name"], **values},
@@ -221,6 +231,9 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         path=path,
         episodes=wanted,
         regulariser=formula,
+        apart=apart,
+        server_names=server_names,
+        server_test=server_test,
     )
 
 
@@ -231,7 +244,7 @@ def stamp(document: Mapping[str, Any]) -> Hashable:
         document: {"name": ..., "path": ..., ...}, not checked yet.
     """
     try:
-        return find(document["path"], _format(document), "", _test_path(document)).stamp()
+        return find(document["path"], _format(document), "", *_other_paths(document)).stamp()
     except (KeyError, TypeError, OSError, SpecError):  # which `parse` reports
         return None
 
@@ -248,19 +261,19 @@ def build(settings: TableTask, dtype: str) -> Problem:
     """
     title = settings.source.path.name
     try:
-        table = load(settings.source, settings.names, settings.test_names, settings.given, settings.path)
+        names = settings.names, settings.test_names, settings.server_names
+        table = load(settings.source, *names, settings.given, settings.path)
     except OSError as error:
         raise MissingDataError(f"{settings.path}.path: no file {title} any more", settings.path) from error
     if table.sha256 != settings.sha256:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
-    held_out = table.main if table.test is None else table.test
     classes = settings.classes if settings.episodes is None else settings.episodes.ways
     classes = table.tokens if settings.kind in NEXT else classes
     counts = {name: count for name, count in (("classes", classes), ("vocabulary", table.tokens)) if count}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
     def of(side: str, groups: Sequence[Rows], central_classes: Sequence[int] = ()) -> Examples:
-        part = table.main if side == "main" else held_out
+        part = table.side(side)
         whole = part.inputs.dtype.kind in WHOLE
 
         def some(rows: Rows) -> NDArray[Any]:
@@ -281,12 +294,17 @@ def build(settings: TableTask, dtype: str) -> Problem:
     tested = "main" if table.test is None else "test"
     central: Examples | Regulariser | None = settings.regulariser
     if central is None and settings.central is not None:
-        central = of("main", (settings.central,))
+        central = of("main" if table.server is None else "server", (settings.central,))
+    test = None
+    if settings.test:
+        test = of_populations(of(tested, settings.test, settings.central_classes), settings.apart)
+        if settings.server_test is not None:
+            test = joined(test, of_populations(of("server", [settings.server_test]), (True,)))
     validation = None if settings.validation is None else of("main", [settings.validation], settings.central_classes)
     problem = Problem(
         model=settings.model,
         train=of("main", settings.parts),
-        test=followed(of(tested, settings.test, settings.central_classes), validation) if settings.test else None,
+        test=None if test is None else followed(test, validation),
         central=central,
         model_settings={**counts, **settings.model_settings},
     )
@@ -295,18 +313,22 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
 
 def _clients(
-    values: dict[str, Any], table: Table, wanted: Episodes | None, formula: bool, labels: Rows | None, path: str
+    values: dict[str, Any], table: Table, wanted: Episodes | None, elsewhere: bool, labels: Rows | None, path: str
 ) -> tuple[ClientRows, Sequence[Rows], Rows | None]:
-    """(rows of each client, rows of each test client, rows of the server or None); with a formula it has one."""
+    """(rows of each client, rows of each test client, rows of the server or None).
+
+    If what the server has is elsewhere, in a formula or a file of its own, these are one row.
+    """
     if wanted is not None:
         return *table_episodes.split(values, table, wanted, path), None
     rows, test = held_out_clients(values, table, labels, path)
     names = None if labels is None else table.labels
-    pool = Pool(labels, rows, table.main.clients, "data without a client column", names)
+    people = None if table.main.clients is None else table.main.people.tolist()
+    pool = Pool(labels, rows, table.main.clients, "data without a client column", names, people)
     given = values["central"]
-    values["central"] = None if formula else given
+    values["central"] = None if elsewhere else given
     parts, central = divide(values, pool, path)
-    if formula:
+    if elsewhere:
         values["central"], central = dict(given), np.zeros(1, np.int64)
     return parts, test, central
 
@@ -323,11 +345,11 @@ def _format(document: Mapping[str, Any]) -> Any:
     return document["name"] if document["name"] in formats() else document.get("format", AUTO)
 
 
-def _test_path(document: Mapping[str, Any]) -> Any:
-    """The path of a separate file for testing; None without one."""
-    test = document.get("test")
-    path = test.get("path") if isinstance(test, Mapping) else None
-    return path if isinstance(path, str) else None
+def _other_paths(document: Mapping[str, Any]) -> list[str | None]:
+    """The paths of separate files for testing and of the server; None without them."""
+    given = [document.get(key) for key in ("test", "central")]
+    paths = [one.get("path") if isinstance(one, Mapping) else None for one in given]
+    return [path if isinstance(path, str) else None for path in paths]
 
 
 def _classes(table: Table, given: int | None, path: str) -> int:

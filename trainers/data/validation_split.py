@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,17 +38,27 @@ def set_aside(parts: Sequence[Rows], document: Mapping[str, Any], tests: int) ->
     return ClientRows(whole.rows[kept], np.bincount(owners[kept], minlength=len(whole))), whole.rows[aside]
 
 
+def of_populations(test: Examples, apart: Sequence[bool]) -> Examples:
+    """Test examples that know whose population they are of; `apart` says it of each client, () leaves them alone."""
+    return replace(test, central=np.repeat(np.array(apart, bool), test.sizes)) if apart else test
+
+
 def followed(test: Examples, validation: Examples | None) -> Examples:
-    """Test examples, and those for validation after them, if there are any."""
+    """Test examples, and those for validation after them, if there are any: these are of the clients' population."""
     if validation is None:
         return test
-    central = None if test.central is None else np.concatenate([test.central, validation.central])
+    return replace(joined(test, replace(validation, central=None)), tests=test.clients)
+
+
+def joined(first: Examples, second: Examples) -> Examples:
+    """The clients of both. Where only one knows populations, the others' examples are of the clients'."""
+    known = first.central is not None or second.central is not None
+    masks = [np.zeros(len(one.targets), bool) if one.central is None else one.central for one in (first, second)]
     return Examples(
-        np.concatenate([test.inputs, validation.inputs]),
-        np.concatenate([test.targets, validation.targets]),
-        np.concatenate([test.offsets, len(test.targets) + validation.offsets]),
-        np.concatenate([test.sizes, validation.sizes]),
-        test.kind,
-        central,
-        tests=test.clients,
+        np.concatenate([first.inputs, second.inputs]),
+        np.concatenate([first.targets, second.targets]),
+        np.concatenate([first.offsets, len(first.targets) + second.offsets]),
+        np.concatenate([first.sizes, second.sizes]),
+        first.kind,
+        np.concatenate(masks) if known else None,
     )
