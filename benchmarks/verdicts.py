@@ -4,9 +4,10 @@
 
 Two labels stand for the same method: in each search they draw configurations from disjoint halves of a table, with
 samplers of their own (with --parts study the halves are drawn once for a whole study). Any verdict about the methods is
-then wrong. A verdict about the configurations found is wrong if the other label's are better by the mean over all seeds
-of the table. For the power (--power), one label's curves are lifted until its mean area is 1.10 times the other's.
-Shares have exact two-sided 95 % intervals.
+then wrong, and with --three, for three labels, so is any better method that `ranges` name along the cost. A verdict
+about the configurations found is wrong if the other label's are better by the mean over all seeds of the table. For the
+power (--power), one label's curves are lifted until its mean area is 1.10 times the other's. Shares have exact
+two-sided 95 % intervals.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from driftline.results.comparison import compare, family_of
 from driftline.results.curves import TrialCurve
 from driftline.results.label_runs import SearchRuns
 from driftline.results.recommendation import Span
@@ -94,6 +96,22 @@ def same_method(table: RecordedTable, trials: int, studies: int, parts: Any) -> 
     print("|", " | ".join(map(str, cells)), "|", flush=True)
 
 
+def same_three(table: RecordedTable, trials: int, confirm: int, studies: int) -> None:
+    """Prints a line: how often some pair of three labels of the same method gets a verdict, or a range of costs."""
+    label = table.study.labels[0]
+    replay = Replay(table, [label] * 3, budget_of(table, trials, SEARCHES, confirm, SEEDS))
+    decided = named = 0
+    for study in range(studies):
+        result = replay.document(replay.trials(study))
+        family = family_of(result)
+        pairs = [compare(result, a, b, family) for a, b in itertools.combinations(replay.names, 2)]
+        decided += any(pair["verdict"] for pair in pairs)
+        methods = [row for pair in pairs if pair["ranges_of"] == "methods" for row in pair["ranges"]]
+        named += any(row["better"] for row in methods)
+    cells = [table.study.name, label, trials, confirm, *(percent(share(count, studies)) for count in (decided, named))]
+    print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
 def lift_for(table: RecordedTable, label: str, budget: Budget, ratio: float, studies: int) -> tuple[float, float]:
     """(factor, ratio): the factor by which one label is lifted, and the ratio of mean areas that results.
 
@@ -149,7 +167,15 @@ def main() -> None:
     parser.add_argument(
         "--power", type=int, nargs=4, action="append", metavar=("TRIALS", "SEARCHES", "CONFIRM", "SEEDS"), default=None
     )
+    parser.add_argument("--three", type=int, nargs=2, metavar=("TRIALS", "CONFIRM"), help="of three labels")
     options = parser.parse_args()
+    if options.three:
+        searched, confirmed = options.three
+        print(
+            "| table | label | trials | confirm | a verdict of a pair, % | a range of a pair, % |\n" + "|---" * 6 + "|"
+        )
+        for path in options.tables:
+            same_three(read(path), searched, confirmed, options.studies)
     if options.trials:
         print(
             "| table | label | trials | methods: possible, % | methods: a verdict, % | configurations: possible, % "

@@ -140,8 +140,8 @@ def main() -> None:
         if number > 0:  # the first races of the oracles are of the process, not of the packs
             times[width, order].append(spent)
     print(f"{machine()}\n\n| width | order | oracle | CPU-ms a trial |\n|---|---|---|---|")
-    for (width, order), spent in times.items():
-        row = f"{statistics.median(spent):.1f} ({min(spent):.1f} to {max(spent):.1f})"
+    for (width, order), taken in times.items():
+        row = f"{statistics.median(taken):.1f} ({min(taken):.1f} to {max(taken):.1f})"
         print(f"| {width} | {order} | {', '.join(sorted(oracles[width, order]))} | {row} |")
 
 
