@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import signal
@@ -141,10 +142,12 @@ def mlflow(fuse: Fuse) -> None:
     from mlflow import MlflowClient
 
     from service.recorder import bulk_runs
+    from service.recorder.database_client import DatabaseClient
 
     fuse.around(bulk_runs, "write", lambda *_: "mlflow bulk")
-    for name in _MLFLOW:
-        fuse.around(MlflowClient, name, functools.partial(lambda said, *_, **__: f"mlflow {said}", name))
+    for client, name in itertools.product((MlflowClient, DatabaseClient), _MLFLOW):
+        if hasattr(client, name):
+            fuse.around(client, name, functools.partial(lambda said, *_, **__: f"mlflow {said}", name))
 
 
 def _named(method: str, path: str) -> str:
