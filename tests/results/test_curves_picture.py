@@ -30,3 +30,11 @@ def test_a_metric_that_nobody_reported_has_empty_axes() -> None:
     axes = curves_figure({"": result(a=[9, 0.5, 0.7])}, ["update_norm"]).axes
     assert [len(line.get_ydata()) for line in axes[1].lines] == [0]
     assert curves_png({"": result(a=[9, 0.5, 0.7])}).startswith(b"\x89PNG")
+
+
+def test_the_legend_fits_the_picture() -> None:
+    many = result(**{f"a_label_of_{number}": [9, 0.5, 0.7] for number in range(9)})
+    figure = curves_figure({"": many})
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().width <= figure.bbox.width

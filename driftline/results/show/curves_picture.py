@@ -49,9 +49,9 @@ def curves_figure(panels: Mapping[str, StudyResult], metrics: Sequence[str] = ()
         for row, metric in enumerate((quality, *metrics)):
             _draw(table[row][column], result, metric, binned=row > 0)
         table[0][column].set_title("\n".join(textwrap.wrap(title, 36)), fontsize=10)
-    labels = list(dict.fromkeys(label for result in panels.values() for label in result.document["methods"]))
     handles, names = table[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", fontsize=8, ncols=min(len(labels), 6), frameon=False)
+    columns = max(1, int(figure.get_figwidth() / (0.6 + 0.08 * max(map(len, names), default=0))))
+    figure.legend(handles, names, loc="outside lower center", fontsize=8, ncols=columns, frameon=False)
     return figure
 
 
