@@ -71,6 +71,7 @@ The commands in Python:
 | `models` | `driftline.log_models(folder)` |
 | `export` | `driftline.results.recorded_table.write(job.table(), path)` |
 | `theory` | `trainers.theory` |
+| `papers` | `driftline.study.papers.presets()` |
 | `init` | `driftline.examples()` |
 | `methods`, `tasks` | `trainers.registry.methods()`, `.tasks()`; `search_spaces.spaces.default("methods", "fedprox")` |
 | `data describe` | `trainers.data_description.describe(path, {})` |
