@@ -10,6 +10,7 @@ from tests.trainers.methods.trials import same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
+from trainers.models._scored_examples import ScoredExamples
 from trainers.registry import methods
 from trainers.trial.document import parse
 
@@ -94,6 +95,50 @@ def test_reads_of_a_round_do_not_grow_with_the_pack():
             trained.advance(5)
             reads.append(calls.reads)
     assert reads[0] == reads[1] <= 5 * 3
+
+
+@pytest.mark.filterwarnings("error")  # such as vmap's about operations that it runs one by one
+@pytest.mark.parametrize(
+    ("task", "oracle"),
+    [("softmax", "stacked"), ("mlp", "stacked"), ("mlp", "vmap"), ("cnn", "vmap"), ("transformer", "vmap")],
+)
+def test_operations_of_a_round_with_evaluation_do_not_grow_with_the_pack(task, oracle, tmp_path):
+    """On a GPU each is at least one launch, which costs as much for a pack as for a trial."""
+    (tmp_path / "one.txt").write_text("to be or not to be, that is the question: " * 30)
+    text = {"name": "text", "path": str(tmp_path), "context": 8, "clients": 10, "partition": "iid"}
+    model = {"name": "transformer", "width": 8, "depth": 1, "heads": 2}
+    counts = []
+    for members in (1, 32):
+        given = pack("fedavg", {**text, "model": model} if task == "transformer" else TASKS[task], eval_every=1)
+        given["members"] = [{}] * members
+        plan = Plan(oracle, members, torch.get_num_threads(), "cpu", "float64", 1)
+        with fake_device() as calls:
+            trained = Pack.from_spec(parse(given), device=str(FAKE), plan=plan)
+            trained.advance(1)
+            calls.operations.clear()
+            calls.reads = 0
+            trained.advance(1)
+        counts.append((calls.operations.total(), calls.reads))
+    (alone, reads), (together, other) = counts
+    assert together <= 1.25 * alone
+    assert reads == other <= 2, "one of the round, one of its evaluation"
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize("vmaps", [True, False])
+def test_neither_little_memory_nor_a_module_that_vmap_refuses_changes_numbers(batch_size, vmaps, monkeypatch):
+    def refuses(*_):
+        raise RuntimeError("vmap: no batching rule")
+
+    given = pack("scaffold", TASKS["mlp"], eval_every=1, batch_size=batch_size, report=["full_loss"])
+    plan = Plan("stacked", 3, torch.get_num_threads(), "cpu", "float64", 1)
+    lines = Pack.from_spec(parse(given), device="cpu", plan=plan).advance()
+    for module in ("engine.oracles.all_trials", "models._scored_examples", "models._network", "models.mlp"):
+        monkeypatch.setattr(f"trainers.{module}.room", lambda _: 10_000)
+    if not vmaps:
+        monkeypatch.setattr(ScoredExamples, "_at_once", refuses)
+    with fake_device():
+        same(Pack.from_spec(parse(given), device=str(FAKE), plan=plan).advance(), lines, 1e-10)
 
 
 def test_the_fake_device_refuses_what_a_gpu_refuses():

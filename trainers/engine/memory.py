@@ -103,6 +103,18 @@ def total_memory(root: str = "/") -> int | None:
     return min([*limits, *(int(text) for text in most if text.isdigit())], default=None)
 
 
+@cache
+def room(device: torch.device) -> int:
+    """Bytes that the temporary tensors of one call may take on an accelerator.
+
+    A share of all its memory, not of what is free, so that every process cuts work into the same pieces and the last
+    digits of results do not depend on others.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory // 16
+    return 1 << 30
+
+
 def ran_out(error: BaseException) -> bool:
     """Whether an error from Python, numpy or torch means that the computer or a GPU ran out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

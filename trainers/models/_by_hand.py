@@ -37,6 +37,7 @@ class ByHand(Oracle):
         dropouts: dropout after the ReLU of each layer except the last, None for none; () is no dropout.
         rounding: type of the factors and results of all products; None is that of the models. Sums of gradients, and
             losses given the scores, have the type of the models in any case.
+        examples: of all clients together that dense layers compute at once.
     """
 
     separate = True  # a trial's numbers do not depend on the other trials
@@ -49,12 +50,14 @@ class ByHand(Oracle):
         loss: KindLoss,
         dropouts: Sequence[Dropout | None],
         rounding: torch.dtype | None = None,
+        examples: int = _EXAMPLES,
     ) -> None:
         self.layout = layout
         self.layers = layers
         self.loss = loss
         self.dropouts = dropouts
         self.rounding = rounding
+        self.examples = examples
         self.stacked = all(layer.stacked for layer in layers)
         self.client_by_client = not self.stacked
         ends = [entry.offset + entry.extent for entry in layout.entries]
@@ -242,7 +245,7 @@ class ByHand(Oracle):
         """The examples of a group, cut into pieces of bounded size."""
         clients, examples = group.data["targets"].shape[:2]
         weights = example_weights(group, examples, like)
-        size = max(1, _EXAMPLES // clients) if self.stacked else _ALONE
+        size = max(1, self.examples // clients) if self.stacked else _ALONE
         for start in range(0, examples, size):
             yield Piece(group, weights, slice(start, start + size), self.loss)
 

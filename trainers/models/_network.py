@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from trainers.engine import randomness
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout
-from trainers.engine.memory import owned
+from trainers.engine.memory import owned, room
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.one_by_one import EXAMPLES as LOOP_EXAMPLES
 from trainers.engine.oracles.one_by_one import Loop
@@ -50,6 +50,7 @@ from trainers.models._examination import EXAMPLES, Examination, check_type
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.models._preparation import dense, freeze_others, give_shapes, refuse_unsuited
 from trainers.models._problem import examples_of
+from trainers.models._scored_examples import ScoredExamples
 from trainers.models._targets import ClassTargets, held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
@@ -61,6 +62,8 @@ _EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = (
     8192,
     65536,
 )  # computed at once: scores are as long as a vocabulary
+
+_PASSES = 3  # of a gradient, by the memory of a forward pass
 
 
 class Network:
@@ -133,13 +136,15 @@ class Network:
                 wanted = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
                 data = {"inputs": examination.inputs, "targets": wanted}
                 check_type(self.module, lambda: self._functional_losses({}, data).sum(), self.rounding)
-        loop, vmap = self._at_once(LOOP_EXAMPLES, _LOOP_TOKENS), self._at_once(VMAP_EXAMPLES, _VMAP_TOKENS)
+        evaluated = self._at_once(_EVALUATED, _EVALUATED_TOKENS)
+        self.scored = ScoredExamples(self.module, self.layout, self.kind, self._shown, evaluated)
+        loop = self._at_once(LOOP_EXAMPLES, _LOOP_TOKENS)
         single = Loop(self.layout, self.module, self._losses, loop, sparse=self.rounding is None)
         self.oracles: Mapping[str, Oracle] = {"loop": single}
         if not self.draws:
             self.oracles = {
                 **self.oracles,
-                "vmap": Vmap(self.layout, self._functional_losses, vmap),
+                "vmap": Vmap(self.layout, self._functional_losses, self._vmapped),
                 "autograd": Autograd(self.layout, self._functional_losses),
             }
 
@@ -248,7 +253,7 @@ class Network:
             tensors = self.held_out[0][rows], self.held_out[1][rows]
             central, tests = None if central is None else central[rows.numpy()], None
         evaluation = Evaluation(self.kind, reports)
-        columns = self._columns(params, *tensors, evaluation.columns)
+        columns = self.scored.columns(params, *tensors, evaluation.columns)
         return evaluation.metrics(columns, offsets, sizes, central, tests)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
@@ -259,13 +264,15 @@ class Network:
             weights: (clients,) weights with sum 1.
         """
         rows = row_weights(len(self.inputs), self.offsets, self.sizes, weights)
-        loss = self._columns(params, self.inputs, self.targets, ("loss",))["loss"]
+        loss = self.scored.columns(params, self.inputs, self.targets, ("loss",))["loss"]
         return loss @ torch.as_tensor(rows, device=loss.device)
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
         """(T, M) accuracies on batches; None for a regression."""
         if not self.classifies:
             return None
+        if not self.like.is_cpu and not self.draws:
+            return Vmap(self.layout, self._rights, self._vmapped).value(params, batch)
         accuracies = self.like.new_empty((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
@@ -275,31 +282,18 @@ class Network:
                     data = {name: held[place] for name, held in group.data.items()}
                     for trial in range(params.shape[0]):
                         tensors = {name: view[place, trial] for name, view in models.items()}
-                        scores = self._functional_scores(tensors, data)
-                        right = self.kind.column("right", scores, data["targets"]).to(self.like)
-                        accuracies[trial, group.start + place] = right @ weights[place]
+                        accuracies[trial, group.start + place] = self._rights(tensors, data) @ weights[place]
         return accuracies
-
-    def _columns(self, params: Tensor, inputs: Tensor, targets: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Columns of measures of all examples, (T, rows) float64 each."""
-        size = self._at_once(_EVALUATED, _EVALUATED_TOKENS)
-        shape = (params.shape[0], len(inputs))
-        columns = {name: torch.empty(shape, dtype=torch.float64, device=params.device) for name in names}
-        self.module.eval()
-        with torch.no_grad():
-            for trial, row in enumerate(params[:, 0]):
-                tensors = self.layout.views(row)
-                for start in range(0, len(inputs), size):
-                    some = slice(start, start + size)
-                    scores = torch.func.functional_call(self.module, tensors, (self._shown(inputs[some]),))
-                    wanted = self.kind.wanted(targets[some])
-                    for name, column in columns.items():
-                        column[trial, some] = self.kind.column(name, scores, wanted)
-        return columns
 
     def _at_once(self, examples: int, tokens: int) -> int:
         """Examples to compute at once: `examples`, or as many as have `tokens` tokens."""
         return max(1, tokens // self.kind.positions) if self.kind.positions else examples
+
+    def _vmapped(self) -> int:
+        """Examples of all replicas that vmap computes at once; a gradient keeps the forward pass and repeats it."""
+        if self.like.is_cpu:
+            return self._at_once(VMAP_EXAMPLES, _VMAP_TOKENS)
+        return max(1, room(self.like.device) // (_PASSES * self.scored.bytes_of_example(self.inputs)))
 
     def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
@@ -312,6 +306,10 @@ class Network:
             tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
         return self.kind.losses(self._functional_scores(tensors, data), data["targets"])
+
+    def _rights(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
+        """For each example the share of its predictions that are correct."""
+        return self.kind.column("right", self._functional_scores(tensors, data), data["targets"]).to(self.like)
 
     def _rounded(self, held: Tensor) -> Tensor:
         return held.to(self.rounding) if held.is_floating_point() else held

@@ -16,6 +16,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from trainers.engine.memory import room
+from trainers.engine.oracles.all_trials import AllTrials
 from trainers.engine.oracles.oracle import Oracle
 from trainers.hyperparameters import tunable
 from trainers.models._by_hand import ByHand
@@ -30,6 +32,7 @@ TARGETS = ("classes", "tags", "numbers")
 PARTS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 100_000_000
+_PASSES = 3  # forward, backward and what both make, each of at most 8 bytes a unit
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,12 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     if not model.whole_trained:
         return model
     dense, loss = [DenseLayer()] * len(sizes), model.kind.loss
-    by_hand: dict[str, Oracle] = {"stacked": ByHand(model.layout, dense, loss, model.dropouts, model.rounding)}
+    given = model.layout, dense, loss, model.dropouts, model.rounding
+    if device.type == "cpu":
+        by_hand: dict[str, Oracle] = {"stacked": ByHand(*given)}
+    else:
+        examples = room(device) // (_PASSES * 8 * (sum(sizes) + outputs))
+        by_hand = {"stacked": AllTrials(ByHand(*given, max(1, examples)))}
     if not model.dropouts and model.rounding is None:
         products = InnerProducts(model.inputs, model.offsets, model.sizes)
         by_hand["example_space"] = FirstLayerInExampleSpace(model.layout, loss, products)

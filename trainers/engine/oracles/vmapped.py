@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -36,12 +36,12 @@ class Vmap(Oracle):
     Args:
         layout: layout of the parameters.
         losses: loss of each example, as a function of the parameters.
-        examples: number of examples of all replicas together that are computed at once.
+        examples: gives the number of examples of all replicas together that are computed at once.
     """
 
     accelerators_only = True
 
-    def __init__(self, layout: Layout, losses: Losses, examples: int = EXAMPLES) -> None:
+    def __init__(self, layout: Layout, losses: Losses, examples: Callable[[], int] = lambda: EXAMPLES) -> None:
         self.layout = layout
         self.examples = examples
 
@@ -66,7 +66,7 @@ class Vmap(Oracle):
         with torch.no_grad():
             for group in batch:
                 models = self._tensors(params, group)
-                for data, weights in pieces(group, params, self.examples):
+                for data, weights in pieces(group, params, self.examples()):
                     losses[:, group.start : group.stop] += self._total(models, data, weights).T
         return losses
 
@@ -75,7 +75,7 @@ class Vmap(Oracle):
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             models, along = self._tensors(params, group), self._tensors(vector, group)
-            for data, weights in pieces(group, params, self.examples):
+            for data, weights in pieces(group, params, self.examples()):
                 with twice_differentiable():
                     bend = self._bend(models, along, data, weights)
                 self._add(bend, total, group)
@@ -86,7 +86,7 @@ class Vmap(Oracle):
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
         for group in batch:
             models = self._tensors(params, group)
-            for data, weights in pieces(group, params, self.examples):
+            for data, weights in pieces(group, params, self.examples()):
                 slopes, loss = self._slopes(models, data, weights)
                 self._add(slopes, total, group)
                 losses[:, group.start : group.stop] += loss.T

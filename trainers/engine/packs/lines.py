@@ -44,7 +44,7 @@ def lines(
         members: (T,) index of the member in each slot; slots with a negative index get no line.
         wall_seconds: training time of each member of the pack.
     """
-    columns = {name: _finite(values.tolist()) for name, values in metrics.items()}
+    columns = {name: _finite(values.tolist()) for name, values in _on_the_cpu(metrics).items()}
     counted = {name: values.tolist() for name, values in counters.items()}
     numbers, seconds = members.tolist(), wall_seconds.tolist()
     rows = []
@@ -58,6 +58,19 @@ def lines(
         line["wall_seconds"] = seconds[member]
         rows.append(line)
     return rows
+
+
+def _on_the_cpu(metrics: Metrics) -> Metrics:
+    """The metrics on the CPU; those of one number a trial that are on another device are read at once."""
+    there = [
+        name
+        for name, values in metrics.items()
+        if not values.is_cpu and values.dim() == 1 and values.is_floating_point()
+    ]
+    if len(there) < 2:
+        return metrics
+    read = torch.stack([metrics[name].double() for name in there]).cpu()
+    return {**metrics, **dict(zip(there, read, strict=True))}
 
 
 def _finite(values: list[Any]) -> list[Any]:

@@ -1,0 +1,90 @@
+"""An oracle that computes all trials of a pack at once with another one that takes trials one after another.
+
+Every client of every trial becomes a client of a single trial, client-major, so that the number of operations does not
+depend on the number of trials. That pays where operations are large or their start is dear, which is on accelerators:
+the data of a client are copied for each of its trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from trainers.engine.memory import room
+from trainers.engine.oracles.oracle import Batch, Group, Oracle, example_weights, replicas
+
+
+class AllTrials(Oracle):
+    """The losses and derivatives of another oracle, of all trials at once.
+
+    Args:
+        oracle: computes all clients of a trial at once, whatever their number.
+    """
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle = oracle
+
+    def value(self, params: Tensor, batch: Batch) -> Tensor:
+        """(T, M) mean losses."""
+        trials, clients = len(params), batch[-1].stop
+        rows = _rows(params, clients)
+        losses = [self.oracle.value(rows, piece) for piece in _pieces(batch, trials)]
+        return _by_trial(sum(losses[1:], losses[0]), trials)
+
+    def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
+        """(T, M, P) Hessian-vector products."""
+        trials, clients = len(params), batch[-1].stop
+        rows, along = _rows(params, clients), _rows(vector, clients)
+        products = [self.oracle.hvp(rows, piece, along) for piece in _pieces(batch, trials)]
+        return sum(products[1:], products[0]).view(clients, trials, -1).transpose(0, 1)
+
+    def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
+        """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
+        trials, clients = len(params), batch[-1].stop
+        rows, sums = _rows(params, clients), total[:, :clients].transpose(0, 1)
+        here = sums.is_contiguous()  # all trials, client-major: no copy
+        held = sums.view(1, clients * trials, -1) if here else replicas(total, 1, clients * trials, total.shape[-1])
+        losses = [self.oracle.add_gradient_(rows, piece, held, want_loss) for piece in _pieces(batch, trials)]
+        if not here:
+            sums.add_(held.view(sums.shape))
+        found = [loss for loss in losses if loss is not None]
+        return _by_trial(sum(found[1:], found[0]), trials) if found else None
+
+
+def _rows(params: Tensor, clients: int) -> Tensor:
+    """(1, M T, P) models (T, M or 1, P) of all trials; without a copy if they lie so."""
+    models = params.transpose(0, 1)[:clients]
+    return models.expand(clients, -1, -1).reshape(1, clients * len(params), -1)
+
+
+def _by_trial(values: Tensor, trials: int) -> Tensor:
+    """(T, M) values (1, M T)."""
+    return values.view(-1, trials).T
+
+
+def _pieces(batch: Batch, trials: int) -> Iterator[Batch]:
+    """The batch with a copy of each client for each trial, cut into pieces of examples that fit the device's memory."""
+    first = next(iter(batch[0].data.values()))
+    largest = max(next(iter(group.data.values())).shape[1] for group in batch)
+    bytes_of_example = sum(
+        trials * len(held) * held[0, 0].numel() * held.element_size() for group in batch for held in group.data.values()
+    )
+    size = max(1, room(first.device) // max(1, bytes_of_example))
+    for start in range(0, largest, size):
+        yield tuple(_repeated(group, trials, slice(start, start + size), size >= largest) for group in batch)
+
+
+def _repeated(group: Group, trials: int, some: slice, whole: bool) -> Group:
+    data = {name: _copies(held[:, some], trials) for name, held in group.data.items()}
+    weights = group.weights
+    if not whole:
+        held = next(iter(group.data.values()))
+        weights = example_weights(group, held.shape[1], held)[:, some]
+    weights = None if weights is None else _copies(weights, trials)
+    return Group(group.start * trials, group.stop * trials, data, weights)
+
+
+def _copies(held: Tensor, trials: int) -> Tensor:
+    """Each row as often as there are trials."""
+    return held[:, None].expand(-1, trials, *held.shape[1:]).flatten(0, 1)
