@@ -137,6 +137,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {},
         "got dates (d",
     ),
+    *(
+        (TEXT.replace("Rome", one).replace("Oslo", other).replace("Lima", third), {}, f'got dates such as "{least}"')
+        for one, other, third, least in (
+            ("31.1.2024", "1.12.1999", "02.01.2023", "02.01.2023"),
+            ("2024/1/31 10:05", "2024/2/1 9:00", "2023/1/1 0:00", "2023/1/1 0:00"),
+        )
+    ),
     (TEXT.replace("age", "city", 1), {}, 'own.csv: must have different names of columns, got "city" twice'),
     (
         TEXT.replace("age", "", 1),
@@ -192,6 +199,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         'task.inputs: column "name" must have at most 1000 categories, got 1100, such as "n0": leave it out of inputs',
     ),
 ]
+
+
+def test_versions_and_addresses_are_no_dates(folder: Path) -> None:
+    text = TEXT.replace("Rome", "1.10.3").replace("Oslo", "192.168.1.1").replace("Lima", "2.10.22")
+    (folder / "own.csv").write_text(text, encoding="utf-8")
+    assert parsed(inputs=["age", "city"]).shape == (4,)
 
 
 @pytest.mark.parametrize(("content", "keys", "message"), WRONG, ids=range(len(WRONG)))

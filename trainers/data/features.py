@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from trainers.errors import SpecError
 from trainers.values import shown
 
 MOST_CATEGORIES = 1000
+_DATE = re.compile(r"((19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](19|20)\d\d)([ T,]+\d{1,2}:\d\d.*)?")
+"""A date in digits, with or without a time; formats read those of ISO 8601 as dates themselves."""
 _NARROW = 2  # bytes of whole numbers that single precision holds exactly
 
 
@@ -27,7 +30,7 @@ def joined(
         place: dotted path of the setting, for errors.
 
     Raises:
-        SpecError: a column has too many categories, or a part has strings where another has numbers.
+        SpecError: a column has too many categories, or dates, or a part has strings where another has numbers.
 
     Examples:
         >>> joined([[np.array([1.5, 2.0]), np.array(["b", "a"])]], ["size", "kind"], "task.inputs")
@@ -65,6 +68,13 @@ def _categories(columns: Sequence[NDArray[Any]], name: str, place: str) -> Rows 
     if any(column.ndim > 1 for column in columns):
         raise SpecError(f"{place}: column {shown(name)} must hold one string an example: give it alone", place)
     known = np.unique(np.concatenate([np.unique(column) for column in columns]))
+    filled = [str(one) for one in known if one]
+    if filled and all(map(_DATE.fullmatch, filled)):
+        raise SpecError(
+            f"{place}: column {shown(name)} must hold numbers or categories, got dates such as {shown(filled[0])}: "
+            "leave it out, or store a number such as the days since a first day",
+            place,
+        )
     if len(known) > MOST_CATEGORIES:
         raise SpecError(
             f"{place}: column {shown(name)} must have at most {MOST_CATEGORIES} categories, got {len(known)}, such as "
