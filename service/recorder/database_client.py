@@ -24,7 +24,7 @@ from service.recorder.bulk_runs import new_run_id, opened
 from service.sqlite_address import sqlite_file
 
 
-class Metric(NamedTuple):
+class MetricRow(NamedTuple):
     """A row of a metric."""
 
     key: str
@@ -55,7 +55,7 @@ class InputTag(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dataset:
+class InputDataset:
     """What a run was trained on."""
 
     name: str
@@ -69,8 +69,11 @@ class Dataset:
 class DatasetInput(NamedTuple):
     """A dataset as an input of a run."""
 
-    dataset: Dataset
+    dataset: InputDataset
     tags: Sequence[InputTag]
+
+
+Metric, Dataset = MetricRow, InputDataset  # as in mlflow.entities
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ class DatabaseClient:
         return Run(RunInfo(run_id))
 
     def log_batch(
-        self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param], tags: Sequence[RunTag]
+        self, run_id: str, metrics: Sequence[MetricRow], params: Sequence[Param], tags: Sequence[RunTag]
     ) -> None:
         """As MLflow's client."""
         with opened(self._file) as database, database:
@@ -267,7 +270,7 @@ def _put_tags(database: sqlite3.Connection, run_id: str, tags: Iterable[tuple[st
     database.executemany("INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", rows)
 
 
-def _put_metrics(database: sqlite3.Connection, run_id: str, metrics: Iterable[Metric]) -> None:
+def _put_metrics(database: sqlite3.Connection, run_id: str, metrics: Iterable[MetricRow]) -> None:
     rows = [(row.key, *_stored(row.value), row.timestamp, row.step, run_id) for row in metrics]
     database.executemany(
         "INSERT OR IGNORE INTO metrics (key, value, is_nan, timestamp, step, run_uuid) VALUES (?, ?, ?, ?, ?, ?)", rows
