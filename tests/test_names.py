@@ -9,8 +9,8 @@ from tests.conftest import TESTS
 from trainers.registry import methods, models, optimizers, reports, schedules, tasks
 
 PACKAGES = ("driftline", "service", "trainers", "search_spaces")
-FIXED = {"Config", "Dataset", "Hyper", "Metric", "Sampler", "Settings"}
-"""Names that the Protocols of plug-ins and launchers ask for, or MLflow, whose entities the recorder has anew."""
+FIXED = {"Config", "Hyper", "Sampler", "Settings"}
+"""Names that the Protocols of plug-ins and launchers ask for."""
 
 FILES = {"__init__.py", "__main__.py", "launcher.py", "linear.py", "npz.py", "quadratic.py"}
 """Names that Python and entry points ask for, and tasks, formats, models and schedules found by their names."""
