@@ -155,6 +155,8 @@ def test_without_seeds_the_search_is_all() -> None:
         (64, "auto", "random", 0, 1, (0, 64, 8, 8)),
         (512, "auto", "random", 0, 1, (0, 64, 16, 8)),
         (16, "auto", "quasi_random", 0, 8, (0, 64, 8, 8)),
+        (1024, "auto", "random", 1, 1, (0, 128, 128, 8)),
+        (10_000, "auto", "random", 0.5, 1, (0, 512, 512, 8)),
         (64, 3, "tpe", 0, 1, (8, 0, 3, 3)),
         (64, 12, "tpe", 0, 1, (8, 0, 8, 12)),  # a pack holds trials of one generation
         (64, 12, "grid", 0, 1, (0, 60, 12, 12)),

@@ -14,6 +14,7 @@ from driftline.wire.records import StudyPlan
 NARROWEST, WIDEST = 4, 16
 """Least and most configurations in a generation, and trials in a pack whose width the study leaves open."""
 
+_WIDEST_ON_GPUS = 512  # without generations: there a launch costs as much for a pack as for a trial
 _PACKS = 8  # at least as many in the search of a study whose sampler does not learn, so that workers are busy
 _MANY_LABELS = 4  # two generations of each are under way, which are again 8 packs
 _SORTED = 64  # trials that such a sampler proposes at once, to be sorted by their work
@@ -34,10 +35,11 @@ def decided(
     Packs are as wide as `resources.packs` says, within a search's part of a generation. By default they are wide,
     because a trial costs less in a wider pack (benchmarks/widths.py), as long as a few workers find packs: a search
     pack is the whole part on a GPU or with four labels or more, else half of it but at least 4; without generations it
-    has up to 16 trials, but a search takes at least 8 packs over all labels, and each label 2. Confirmation takes a
-    pack for each seed, or two if there is one seed. With `budget.branches`, generations and packs hold whole trunks.
+    has up to 16 trials, on a GPU up to 512, but a search takes at least 8 packs over all labels, and each label 2.
+    Confirmation takes a pack for each seed, or two if there is one seed. With `budget.branches`, generations and packs
+    hold whole trunks.
 
-    Labels that share packs count as one label with their trials: half of its part is then the least width.
+    Labels that share packs count as one label with all their trials, half of whose generation is a pack, up to 16.
 
     Args:
         budget: The study's budget.
@@ -65,7 +67,8 @@ def decided(
             part = max(part, min(eighth * together // (1 if gpus else 2), WIDEST))
             width = _multiple(min(part, -(-trials * together // 4)), trunk)
         else:
-            width = _multiple(min(WIDEST, -(-trials * labels // _PACKS), -(-trials * together // 2)), trunk)
+            widest = _WIDEST_ON_GPUS if gpus else WIDEST
+            width = _multiple(min(widest, -(-trials * labels // _PACKS), -(-trials * together // 2)), trunk)
         whole = trunk > 1 or budget.seeds > 1
         confirmed = budget.confirmed_per_search * together
         confirmed = confirmed if whole else -(-confirmed // 2)
