@@ -54,6 +54,7 @@ def test_an_example_is_an_item_and_those_before_it(tmp_path: Path) -> None:
     assert list(zip(train.inputs.tolist(), train.targets.tolist(), strict=True)) == expected()
     assert train.sizes.tolist() == [8, 10, 12, 14, 16]
     assert task.outputs == ITEMS
+    assert task.notes == ()
 
 
 def test_rows_of_equal_order_stay_in_theirs() -> None:

@@ -49,7 +49,8 @@ def _listed(first: Rows, count: int) -> str:
 def input_notes(table: Table, model: str, place: str) -> Iterator[str]:
     """A note on inputs that a model of Driftline takes as numbers of another size or kind than it expects."""
     inputs = table.main.inputs
-    built_in = models().built_in(model) and models()[model].TARGETS != "any"  # another model may take word ids
+    by_id = ("any", "tokens", "pairs")  # what models learn that may look numbers up instead of computing with them
+    built_in = models().built_in(model) and models()[model].TARGETS not in by_id
     if table.tokens:
         if built_in:
             yield f"{place}: strings are numbered in 0..{table.tokens - 1}, and {model} computes with these numbers"
