@@ -108,7 +108,7 @@ def private_parts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 PRIVATE_IN_STRINGS = {"ray._private.ray_logging": "ray._private.ray_logging"}
-DOCUMENTED = ("torch._foreach_", "os._exit")
+DOCUMENTED = ("torch._foreach_", "torch.utils._python_dispatch.TorchDispatchMode", "os._exit")
 
 
 def test_libraries_whose_private_parts_are_used_have_an_upper_bound() -> None:

@@ -48,4 +48,4 @@ def _kind(entry: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in entry.items()
         if key not in _OF_ITS_CONFIGURATIONS
     }
-    return own | {"space": sorted(entry["space"])}
+    return own | {"space": sorted(entry.get("space", ()))}

@@ -292,7 +292,7 @@ def test_a_pack_asks_for_what_its_config_says() -> None:
 def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def build(job: PackJob, resting: Any) -> Any:
+    def build(job: PackJob, resting: Any, given: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation.")
 
     monkeypatch.setattr("service.driver.ray.worker.build", build)

@@ -169,7 +169,7 @@ def test_a_model_with_its_settings() -> None:
         ),
         ({"partition": 3}, f"task.partition must be one of {FORMS}, got partition=3"),
         ({"central": 0.1}, 'task.central must be like {"fraction": 0.1}, got central=0.1'),
-        ({"central": {"part": 0.1}}, 'unknown key "part" in task.central: known are classes, fraction'),
+        ({"central": {"part": 0.1}}, 'unknown key "part" in task.central: known are classes, clients, fraction'),
         ({"central": {"classes": [3, 11]}}, "task.central.classes: no class 11 for training: did you mean 1?"),
         (
             {"central": {"classes": list(range(10))}},

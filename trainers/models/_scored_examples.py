@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from trainers.engine.layout import Layout
 from trainers.engine.memory import ran_out, room
@@ -127,9 +126,18 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch d
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not func.is_view:
-            made = (held for held in tree_leaves(result) if isinstance(held, Tensor))
+            made = (held for held in _leaves(result) if isinstance(held, Tensor))
             self.total += sum(held.numel() * held.element_size() for held in made)
         return result
+
+
+def _leaves(result: Any) -> Iterator[Any]:
+    """What an operation returns: a tensor, or several, which may be in lists."""
+    if isinstance(result, list | tuple):
+        for part in result:
+            yield from _leaves(part)
+    else:
+        yield result
 
 
 @contextmanager
