@@ -41,6 +41,7 @@ class Examples:
         kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
         central: (examples,) True for test examples of the server's population; None without populations apart.
         tests: among test examples, the number of clients that test; those that follow validate. None is all of them.
+        people: the number of held-out clients among those that test; one that follows is the server. None is all.
     """
 
     inputs: NDArray[Any]
@@ -50,6 +51,7 @@ class Examples:
     kind: Kind | None = None
     central: NDArray[np.bool_] | None = None
     tests: int | None = None
+    people: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:
@@ -61,9 +63,9 @@ class Examples:
         return len(self.sizes)
 
     @property
-    def testing(self) -> slice:
-        """The clients that test."""
-        return slice(self.tests)
+    def held_out(self) -> slice:
+        """The held-out clients."""
+        return slice(self.tests if self.people is None else self.people)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,23 @@ def test_measures_of_each_population_are_those_of_its_examples(folder, central):
     assert line["test_loss_federated"] == pytest.approx(losses[~mask].mean(), rel=1e-10)
 
 
+def test_the_server_is_no_held_out_client(folder):
+    task, own = {"test": {"clients": ["cy", "dee"]}}, {"path": str(folder / "own.npz")}
+    asked = {"report": ["client_accuracy"], "adaptation": {"steps": [1], "client_lr": 0.1, "shots": 7}}
+    specs = [parse({**trial(folder, central, **task), **asked}) for central in (None, own)]
+    assert {line for spec in specs for line in spec.warnings if "shots" in line} == {
+        "adaptation.shots leaves out 1 of 2 held-out clients, which have at most 7 examples of a class"
+    }
+    plain, found = (Pack.from_spec(spec).advance()[0] for spec in specs)
+    measured = [name for name in plain if name.startswith(("client_accuracy", "adapted"))]
+    assert len(measured) > 10
+    assert {name: found[name] for name in measured} == {name: plain[name] for name in measured}
+    for central in (own, {"clients": ["ann"]}):
+        split = {} if central is own else {"test_fraction": 0.2}
+        with pytest.raises(SpecError, match=r"evaluation must be left out beside task\.central, whose own test"):
+            parse({**trial(folder, central, **(split or task)), "evaluation": {"clients": 1}})
+
+
 WRONG = {
     "name": ({"clients": ["anne"]}, 'task.central.clients: no client "anne" for training: did you mean ann?'),
     "all": ({"clients": list(SIZES)}, "task.central.clients must leave an example to the clients"),

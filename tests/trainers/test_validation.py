@@ -120,6 +120,11 @@ WRONG = {
     "all": ({"validation": 1}, {}, "task.validation must be in (0, 1), got validation=1"),
     "no test": ({"test_fraction": 0}, {}, "task.validation must be left out without test examples"),
     "episodes": ({"episodes": {"ways": 2}}, {}, "task.validation must be left out beside episodes"),
+    "shots": (
+        {"test": {"clients": ["c0", "c2"]}, "validation": 0.5},
+        {"adaptation": {"steps": [1], "client_lr": 0.1, "shots": 2}},
+        "adaptation.shots must be at most 1 for this task",
+    ),
     "sample": ({}, {"evaluation": {"clients": 2}}, "evaluation must be left out beside task.validation"),
 }
 

@@ -299,7 +299,8 @@ def build(settings: TableTask, dtype: str) -> Problem:
     if settings.test:
         test = of_populations(of(tested, settings.test, settings.central_classes), settings.apart)
         if settings.server_test is not None:
-            test = joined(test, of_populations(of("server", [settings.server_test]), (True,)))
+            own = of_populations(of("server", [settings.server_test]), (True,))
+            test = replace(joined(test, own), people=test.clients)
     validation = None if settings.validation is None else of("main", [settings.validation], settings.central_classes)
     problem = Problem(
         model=settings.model,

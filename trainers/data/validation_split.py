@@ -47,7 +47,7 @@ def followed(test: Examples, validation: Examples | None) -> Examples:
     """Test examples, and those for validation after them, if there are any: these are of the clients' population."""
     if validation is None:
         return test
-    return replace(joined(test, replace(validation, central=None)), tests=test.clients)
+    return replace(joined(test, replace(validation, central=None)), tests=test.clients, people=test.people)
 
 
 def joined(first: Examples, second: Examples) -> Examples:

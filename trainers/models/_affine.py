@@ -140,14 +140,14 @@ class Affine:
         if self.test is None or self.test_clients is None:
             return {}
         tensors, offsets, sizes = self.test, self.test_clients.offsets, self.test_clients.sizes
-        central, tests = self.test_clients.central, self.test_clients.tests
+        central, tests, people = self.test_clients.central, self.test_clients.tests, self.test_clients.people
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test_clients, drawn)
             tensors = self.test[0][rows], self.test[1][rows]
-            central, tests = None if central is None else central[rows.numpy()], None
+            central, tests, people = None if central is None else central[rows.numpy()], None, None
         evaluation = Evaluation(self.kind, reports)
         columns = self._columns(params, *tensors, evaluation.columns)
-        return evaluation.metrics(columns, offsets, sizes, central, tests)
+        return evaluation.metrics(columns, offsets, sizes, central, tests, people)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses.

@@ -41,6 +41,7 @@ class Evaluation:
         sizes: NDArray[np.int64],
         central: NDArray[np.bool_] | None = None,
         tests: int | None = None,
+        people: int | None = None,
     ) -> dict[str, Tensor]:
         """The metrics, (T,) each.
 
@@ -50,6 +51,7 @@ class Evaluation:
             sizes: (clients,) examples of each.
             central: (examples,) True for those of the server's population; None without populations apart.
             tests: number of clients that test; None is all of them.
+            people: number of those that are held-out clients; None is all of them.
         """
         measures, everything = self._kind.measures, Everything()
         asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
@@ -61,7 +63,7 @@ class Evaluation:
                 metrics[f"{VALIDATION}{name}"] = measures[name].of(validating, everything)[:, 0]
             columns = {name: values[:, :first] for name, values in columns.items()}
             offsets, sizes, central = offsets[:tests], sizes[:tests], None if central is None else central[:first]
-        clients = ByClient(offsets, sizes)
+        clients = ByClient(offsets[:people], sizes[:people])
         for name in (*self._always, *asked):
             metrics[f"{TEST}{name}"] = measures[name].of(columns, everything)[:, 0]
         for whose, own in () if central is None else zip(POPULATIONS, (~central, central), strict=True):

@@ -247,14 +247,14 @@ class Network:
         if self.test is None or self.held_out is None:
             return {}
         tensors, offsets, sizes = self.held_out, self.test.offsets, self.test.sizes
-        central, tests = self.test.central, self.test.tests
+        central, tests, people = self.test.central, self.test.tests, self.test.people
         if drawn is not None:
             rows, offsets, sizes = sampled(self.test, drawn)
             tensors = self.held_out[0][rows], self.held_out[1][rows]
-            central, tests = None if central is None else central[rows.numpy()], None
+            central, tests, people = None if central is None else central[rows.numpy()], None, None
         evaluation = Evaluation(self.kind, reports)
         columns = self.scored.columns(params, *tensors, evaluation.columns)
-        return evaluation.metrics(columns, offsets, sizes, central, tests)
+        return evaluation.metrics(columns, offsets, sizes, central, tests, people)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.

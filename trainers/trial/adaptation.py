@@ -136,8 +136,9 @@ def _check_shots(shots: int, task: TaskSettings, problem: Callable[[], Problem])
         test = problem().test
         if test is None or test.kind != "classes" or test.targets.ndim != 1:
             raise SpecError(f"{place} must be left out for a task without classes: give support", place)
-        rows = np.concatenate([first + np.arange(size) for first, size in zip(test.offsets, test.sizes, strict=True)])
-        _rarest[task] = rarest_class(test.targets[rows], test.sizes)
+        offsets, sizes = test.offsets[test.held_out], test.sizes[test.held_out]
+        rows = np.concatenate([first + np.arange(size) for first, size in zip(offsets, sizes, strict=True)])
+        _rarest[task] = rarest_class(test.targets[rows], sizes)
     most = int(_rarest[task].max()) - 1
     if most < shots:
         rule = f"be at most {most}" if most > 0 else "be left out"

@@ -67,6 +67,10 @@ def parse(value: Any, task: TaskSettings, adapts: bool) -> HeldOutSample | None:
         raise SpecError(
             f"{PATH} must be left out beside task.validation, on which all configurations are measured", PATH
         )
+    if getattr(task, "apart", ()):
+        raise SpecError(
+            f"{PATH} must be left out beside task.central, whose own test examples a sample would not have", PATH
+        )
     if adapts:
         raise SpecError(f"{PATH} must be left out beside adaptation, which measures all held-out clients", PATH)
     return sample

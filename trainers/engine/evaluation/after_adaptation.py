@@ -111,7 +111,7 @@ def split(problem: Problem, support: float, shots: int | None = None) -> tuple[P
         return alone, alone
     test, train = problem.test, problem.train
     chosen: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-    offsets, sizes = test.offsets[test.testing], test.sizes[test.testing]
+    offsets, sizes = test.offsets[test.held_out], test.sizes[test.held_out]
     for client, (offset, size) in enumerate(zip(offsets.tolist(), sizes.tolist(), strict=True)):
         if size < 2:
             continue
