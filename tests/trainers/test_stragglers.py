@@ -74,6 +74,18 @@ def test_stragglers_train_as_in_a_plain_loop(name, work, data):  # noqa: F811
     assert found[-1]["bytes_up"] == usual["bytes_up"] * (1 if kept else 0.5)
 
 
+def test_stragglers_take_the_first_steps_of_their_passes_at_the_rates_of_all():
+    """Passes over full batches are steps, at the rates of a schedule over local steps, and nobody takes all of them."""
+    task = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
+    given = {"task": task, "schedule": {"name": "cosine"}, "rounds": 3, "dtype": "float64", "report": ["params"]}
+    given["stragglers"] = {"share": 1.0, "kept": True, "work": [0.0, 0.6]}
+    rates = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1}
+    steps, passes = (
+        lines({**given, "method": {**rates, key: 5}})[-1]["params"] for key in ("local_steps", "local_epochs")
+    )
+    np.testing.assert_allclose(passes, steps, rtol=0, atol=1e-13)
+
+
 @pytest.mark.parametrize("method", methods())
 def test_every_method_takes_stragglers_or_says_why_not(method):
     given = document(method, rounds=2, stragglers={"share": 0.5, "kept": True})

@@ -19,7 +19,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.memory import owned
 from trainers.engine.oracles.oracle import Batch, Group, Oracle, client_major, replicas
 from trainers.problem import Problem, Quadratics
-from trainers.trial.passes import PassEnd, part_of
+from trainers.trial.passes import PassEnd
 
 __all__ = ["Quadratic"]
 
@@ -169,8 +169,7 @@ class _Round:
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
         """(M,) steps; without countable examples a pass is one step."""
-        planned = np.full(len(self.clients), local_epochs, np.int64)
-        return planned if self.work is None else part_of(self.work, planned)
+        return np.full(len(self.clients), local_epochs, np.int64)
 
     @property
     def full_gradients(self) -> NDArray[np.int64]:

@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+_ROUNDING = 1e-12  # relative, above that of a product of shares and numbers
+
 PassEnd = Literal["joined", "kept", "dropped"]
 """What becomes of the examples that are left at the end of a pass: they begin the first batch of the next pass, are a
 batch of their own, or are dropped (but not if they are the whole pass)."""
@@ -25,8 +27,10 @@ def part_of(work: NDArray[np.float64], steps: NDArray[np.int64] | int) -> NDArra
     Examples:
         >>> part_of(np.array([1.0, 0.5, 0.0]), 5).tolist()
         [5, 3, 1]
+        >>> part_of(np.array([0.07, 0.14]), 100).tolist()  # whose products in floating point are above 7 and 14
+        [7, 14]
     """
-    return np.maximum(np.ceil(work * steps), 1).astype(np.int64)
+    return np.maximum(np.ceil(work * steps * (1 - _ROUNDING)), 1).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,12 @@ class Stragglers:
         """Stragglers of a cohort of this size, to the nearest number.
 
         Examples:
-            >>> [Stragglers(0.5, kept=True).count(clients) for clients in (1, 4, 5)]
+            >>> [Stragglers(share=0.5, kept=True).count(clients) for clients in (1, 4, 5)]
             [1, 2, 3]
+            >>> Stragglers(share=0.29, kept=True).count(50)  # of 14.5, whose product in floating point is below
+            15
         """
-        return int(self.share * clients + 0.5)
+        return int(round(self.share * clients, 6) + 0.5)
 
     def to_json(self) -> dict[str, Any]:
         """The object for a trial document."""

@@ -21,7 +21,7 @@ from trainers.engine.batches.class_batches import ClassBatches
 from trainers.engine.batches.mini_batches import Gather, MiniBatches, Vary, cuts, step_words
 from trainers.engine.memory import owned
 from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches, first_clients
-from trainers.trial.passes import PassEnd, Passes, part_of
+from trainers.trial.passes import PassEnd, Passes
 
 _KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
 
@@ -146,10 +146,8 @@ class ExampleRound:
             self._drawn.prepare(local_steps, limits)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps of `local_epochs` passes of each client over its own data, or of its part of them."""
-        if self.work is None:
-            return local_epochs * self._passes.steps
-        return part_of(self.work * self._passes.steps, local_epochs)  # in the order of the clients, for any passes
+        """(M,) steps of `local_epochs` passes of each client over its own data."""
+        return local_epochs * self._passes.steps
 
     @property
     def full_gradients(self) -> NDArray[np.int64]:

@@ -63,7 +63,9 @@ class StepPlan:
         return float(self.client_lr) * (1.0 if self.relative_rates is None else float(self.relative_rates.max()))
 
     def planned(self, batches: RoundBatches) -> NDArray[np.int64]:
-        """(T,) number of steps of each trial; with local_epochs, of the client that takes most.
+        """(T,) number of steps of each trial; with local_epochs, of the client whose passes have most.
+
+        Clients that take a part of their work take the first of these steps, at the same rates as all others.
 
         Args:
             batches: batches of the round.
@@ -91,7 +93,10 @@ class StepPlan:
             ValueError: clients take a part of the work, and gradients have weights by step.
         """
         if self.local_epochs is not None:
-            return batches.epoch_steps(self.local_epochs)
+            if batches.work is None:
+                return batches.epoch_steps(self.local_epochs)
+            # in the order of the clients for any number of passes, also after rounding
+            return part_of(batches.work * batches.epoch_steps(1), self.local_epochs)
         if batches.work is None:
             return None
         if self.gradient_weights is not None:

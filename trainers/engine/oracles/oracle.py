@@ -240,7 +240,7 @@ class RoundBatches(StepBatches, Protocol):
         ...
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps that each client takes in its part of `local_epochs` passes over its own data, largest first."""
+        """(M,) steps of `local_epochs` passes of each client over its own data; of all work, whatever part it takes."""
         ...
 
     @property
