@@ -4,8 +4,9 @@
          + exchanges · latency  +  8 · (bytes_up + bytes_down) / (M · bandwidth)
 
 The M clients of a round work at the same time and each has a link of its own, so that a round waits for the client with
-the most work (`slowest_examples`), and every client sends and receives an M-th of the bytes. Sending and computing do
-not overlap. The server's own work takes no time.
+the most work (`slowest_examples`), and every client sends and receives an M-th of the bytes. Where stragglers are
+dropped, the others alone send, each an equal share of bytes_up. Sending and computing do not overlap. The server's own
+work takes no time.
 
 With a ring of K computers a client, R = K M in all, this is appendix A of "Communication-Efficient Language Model
 Training Scales Reliably and Robustly: Scaling Laws for DiLoCo" (Charles et al. 2025), where a client is a datacentre
@@ -17,6 +18,7 @@ whose computers share each batch, and models are reduced around rings instead of
 
 With an overlap each exchange may be sent during this share of the computation of one local step, and only the rest
 takes time: 2/3 is about the backward pass, at the end of which all gradients are known. That is no part of appendix A.
+What a round with a small fragment has left over hides nothing of another round.
 
 Stragglers: in every exchange each client's computation takes 1 + stragglers · E times as long, with E independent and
 exponential with mean 1. The slowest of M takes 1 + stragglers · H_M times as long in the mean, H_M = 1 + 1/2 + ... 1/M.
@@ -192,7 +194,12 @@ class Time:
     def _seconds(self, curve: TrialCurve) -> Array:
         counters = {name: finite(curve.columns[name]) for name in self._counters}
         plan = curve.plan
-        return modelled_seconds(counters, self, int(plan["clients_per_round"]), float(plan.get("model_bytes") or 0))
+        clients, size = int(plan["clients_per_round"]), float(plan.get("model_bytes") or 0)
+        senders = int(plan.get("senders_per_round") or clients)
+        if not self.overlap:
+            return modelled_seconds(counters, self, clients, size, senders)
+        each = {name: np.diff(values, prepend=0) for name, values in counters.items()}
+        return np.cumsum(modelled_seconds(each, self, clients, size, senders))
 
     @property
     def _counters(self) -> tuple[str, ...]:
@@ -211,7 +218,9 @@ class Time:
             )
 
 
-def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int, model_bytes: float = 0.0) -> Array:
+def modelled_seconds(
+    counters: Mapping[str, Array], time: Time, clients: int, model_bytes: float = 0.0, senders: int | None = None
+) -> Array:
     """The formula of this module, for counters of any shape.
 
     Args:
@@ -219,6 +228,7 @@ def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int, mo
         time: The model, with its operations.
         clients: M, clients of a round.
         model_bytes: Of one model; needed with a ring.
+        senders: Clients of a round whose answers are not dropped; None is all.
 
     Examples:
         >>> time = Time("8Mbit,10ms", "1GFLOPS", stragglers=1.0, flops_per_example=1e6)
@@ -228,7 +238,7 @@ def modelled_seconds(counters: Mapping[str, Array], time: Time, clients: int, mo
     """
     network = Link.parse(time.network)
     work = counters["slowest_examples"] * ((time.flops_per_example or 0.0) * slowdown(time.stragglers, clients))
-    sent = (counters["bytes_up"] + counters["bytes_down"]) * (8.0 / clients)
+    sent = (counters["bytes_up"] * (clients / (senders or clients)) + counters["bytes_down"]) * (8.0 / clients)
     computation, inside = np.asarray(work / speed(time.compute)), np.zeros(())
     if time.ring is not None:
         ring = Ring.parse(time.ring)

@@ -140,6 +140,17 @@ def test_an_overlap_hides_at_most_what_is_sent() -> None:
     assert all_ == pytest.approx(0.1)
 
 
+def test_an_overlap_hides_in_its_own_round_and_dropped_clients_send_nothing() -> None:
+    """At 8 kbit/s the 4 clients of a round send 100 bytes each in 0.1 s, of which 0.05 s may overlap."""
+    rounds = np.arange(3)
+    trial = counted([0, 1, 2], client_gradients=4 * rounds, plan={**PLAN, "senders_per_round": 2})
+    trial = replace(trial, columns={**trial.columns, "bytes_down": 0 * rounds, "bytes_up": 400 * rounds}, _cache={})
+    np.testing.assert_allclose(priced(trial).cost("time"), 0.31 * rounds, rtol=1e-12)
+    fragments = replace(trial, plan=PLAN, columns={**trial.columns, "bytes_up": np.array([0, 8, 400])}, _cache={})
+    late = 0.01 + 0.098 - 0.05  # the first round sends for 0.012 s, and hides nothing of the second
+    np.testing.assert_allclose(priced(fragments, overlap=0.5).cost("time"), [0, 0.1, 0.2 + late], rtol=1e-12)
+
+
 def test_rings_and_overlaps_need_their_counters_and_are_named() -> None:
     ring = Time("8kbit,10ms", "1GFLOPS", ring="8,400Gbit,1ms", overlap=0.5)
     assert str(ring) == "8kbit,10ms; 1GFLOPS; ring 8,400Gbit,1ms; overlap 0.5"

@@ -96,6 +96,13 @@ def test_every_method_takes_stragglers_or_says_why_not(method):
         parse(given)
 
 
+def test_modelled_time_knows_who_sends():
+    given = {"task": {"name": "quadratic", "problem": "random", "clients": 5}, "rounds": 1}
+    given["method"] = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
+    packs = [Pack.from_spec(parse({**given, "stragglers": {"share": 0.6, "kept": kept}})) for kept in (True, False)]
+    assert [pack.work.get("senders_per_round") for pack in packs] == [None, 2]
+
+
 def digits(members, kept=True, **changes):
     method = {"name": "fedavg", "local_steps": 3, **changes.pop("method", {})}
     return {

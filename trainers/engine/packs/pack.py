@@ -125,15 +125,19 @@ class Pack:
     def work(self) -> dict[str, Any]:
         """What turns the counters into modelled time: clients of a round, a model's bytes, operations of a gradient.
 
-        `flops_per_example` is None if torch cannot count them, as for a model of operations of its own.
+        `flops_per_example` is None if torch cannot count them, as for a model of operations of its own. Where a round
+        drops clients, `senders_per_round` are the others.
         """
         try:
             flops: float | None = gradient_flops(self._setting.model)
         except Exception:  # of a plug-in's model: a count must not stop its training
             flops = None
         known = flops is not None and flops > 0  # NaN is not
+        clients, stragglers = self._setting.clients_per_round, self.spec.stragglers
+        dropped = 0 if stragglers is None or stragglers.kept else stragglers.count(clients)
         return {
-            "clients_per_round": self._setting.clients_per_round,
+            "clients_per_round": clients,
+            **({"senders_per_round": clients - dropped} if dropped else {}),
             "flops_per_example": flops if known else None,
             "model_bytes": self._setting.model.layout.count * self._setting.like.element_size(),
         }
