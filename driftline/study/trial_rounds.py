@@ -47,7 +47,9 @@ def trial_budget(study: Study, entry: MethodEntry, hyperparameters: Mapping[str,
     try:
         rounds, each = _rounds_within(document, budget.unit, budget.amount)
     except UncountedSpend as error:
-        place = {"task": f"budget.{budget.unit}", "method.name": f"methods[{study.methods.index(entry)}].name"}
+        entrys = f"methods[{study.methods.index(entry)}]."
+        shared = "stragglers" if entry.stragglers is None else f"{entrys}stragglers"
+        place = {"task": f"budget.{budget.unit}", "method.name": f"{entrys}name", "stragglers": shared}
         raise InvalidSpec(place[error.path], str(error).removeprefix(f"{error.path} ")) from error
     if not rounds:
         sizes = ", ".join(f"{name}={value}" for name, value in hyperparameters.items() if isinstance(value, int))

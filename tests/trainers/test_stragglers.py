@@ -214,3 +214,9 @@ def test_an_entry_may_have_stragglers_for_itself():
 def test_a_budget_of_examples_is_refused_because_parts_of_work_are_drawn():
     with pytest.raises(UncountedSpend, match="stragglers must be left out with a budget of examples: give budget"):
         spend(parse(digits(MEMBERS[:1])), "examples")
+    slow = {"stragglers": {"share": 0.5, "kept": True}}
+    entry = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
+    study = {"name": "slow", "task": {"name": "digits"}, "budget": {"trials_per_method": 1, "examples": 1_000_000}}
+    for methods_given, shared, place in (([{**entry, **slow}], {}, r"methods\[0\]\."), ([entry], slow, "")):
+        with pytest.raises(InvalidSpec, match=f"^{place}stragglers: must be left out with a budget of examples: give"):
+            Study.model_validate({**study, "methods": methods_given, **shared}).check()
