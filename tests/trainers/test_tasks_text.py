@@ -155,6 +155,13 @@ def test_a_trial_learns_and_its_metrics_follow_from_its_loss(folder: Path) -> No
     assert 1 < per_byte < 2
     assert last["test_bits_per_byte"] == pytest.approx(last["test_loss"] / math.log(2) / per_byte)
     assert last["client_accuracy_p10"] < last["test_accuracy"] < last["client_accuracy_p90"]
+    spec = parse_trial({**trial, "task": {**trial["task"], "validation": 0.3}})
+    targets = text.build(spec.task, "float32").test.targets[len(np.concatenate(spec.task.test)) :]
+    own = len(decoded(targets.ravel(), "characters", None)) / targets.size
+    assert abs(own - per_byte) > 0.001
+    last = Pack.from_spec(spec, device="cpu").advance()[-1]
+    assert last["validation_bits_per_byte"] == pytest.approx(last["validation_loss"] / math.log(2) / own)
+    assert last["test_bits_per_byte"] == pytest.approx(last["test_loss"] / math.log(2) / per_byte)
 
 
 def no_change(folder: Path) -> Path:

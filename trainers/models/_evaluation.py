@@ -59,15 +59,16 @@ class Evaluation:
         if tests is not None:
             first = int(offsets[tests])
             validating = {name: values[:, first:] for name, values in columns.items()}
+            own = self._kind.validating.measures
             for name in self._always:
-                metrics[f"{VALIDATION}{name}"] = measures[name].of(validating, everything)[:, 0]
+                metrics[f"{VALIDATION}{name}"] = own[name].of(validating, everything)[:, 0]
             columns = {name: values[:, :first] for name, values in columns.items()}
             offsets, sizes, central = offsets[:tests], sizes[:tests], None if central is None else central[:first]
         clients = ByClient(offsets[:people], sizes[:people])
         for name in (*self._always, *asked):
             metrics[f"{TEST}{name}"] = measures[name].of(columns, everything)[:, 0]
-        for whose, own in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
-            some = {name: values[:, torch.as_tensor(own, device=values.device)] for name, values in columns.items()}
+        for whose, theirs in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
+            some = {name: values[:, torch.as_tensor(theirs, device=values.device)] for name, values in columns.items()}
             for name in self._always:
                 metrics[f"{TEST}{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
         for report in filter(is_per_client, self._reports):

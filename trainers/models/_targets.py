@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +41,11 @@ class ClassTargets:
     def measures(self) -> Mapping[str, Measure]:
         """The measures of a model on examples, by name."""
         return {"loss": mean_of("loss"), "accuracy": mean_of("right"), "macro_f1": macro_f1(), "auc": auc()}
+
+    @property
+    def validating(self) -> ClassTargets:
+        """The targets of examples for validation."""
+        return self
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """The targets on the device of `like`, (rows, ...)."""
@@ -172,11 +177,13 @@ class TokenTargets(ClassTargets):
         bytes_per_token: of the test examples' targets.
         first_word: smallest token that accuracy counts, of sentences, which may end before the last position; 0 counts
             all, and there are no ends.
+        bytes_to_validate: bytes per token of the targets of examples for validation; None is those of the test.
     """
 
     positions: int = 1
     bytes_per_token: float = 1.0
     first_word: int = 0
+    bytes_to_validate: float | None = None
     name: ClassVar[Kind] = "tokens"
     axes = ("positions", "tokens")
 
@@ -192,6 +199,11 @@ class TokenTargets(ClassTargets):
             "perplexity": perplexity(mean_of("loss")),
             "bits_per_byte": bits_per_byte(self.bytes_per_token),
         }
+
+    @property
+    def validating(self) -> TokenTargets:
+        """With their own bytes per token."""
+        return self if self.bytes_to_validate is None else replace(self, bytes_per_token=self.bytes_to_validate)
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """(rows, positions)."""
@@ -288,8 +300,8 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
     """The targets of a problem.
 
     Args:
-        problem: the problem; in its model_settings, "bytes_per_token" is 1 by default, "first_word" 0, and "at" of tags
-            their number.
+        problem: the problem; in its model_settings, "bytes_per_token" is 1 by default, "bytes_to_validate" the same,
+            "first_word" 0, and "at" of tags their number.
         train: its examples.
     """
     if train.kind == "numbers":
@@ -301,9 +313,9 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
         items, given = _classes(problem, train), problem.model_settings
         return PairTargets(items, min(int(given.get("at", items)), items), float(given.get("margin", 1.0)))
     if train.kind == "tokens":
-        bytes_per_token = float(problem.model_settings.get("bytes_per_token", 1.0))
-        first_word = int(problem.model_settings.get("first_word", 0))
-        return TokenTargets(_classes(problem, train), train.targets.shape[1], bytes_per_token, first_word)
+        given, positions = problem.model_settings, train.targets.shape[1]
+        sizes = float(given.get("bytes_per_token", 1.0)), int(given.get("first_word", 0))
+        return TokenTargets(_classes(problem, train), positions, *sizes, given.get("bytes_to_validate"))
     return ClassTargets(_classes(problem, train))
 
 

@@ -163,12 +163,15 @@ def build(settings: _TextTask, dtype: str) -> Problem:
     def of(parts: Sequence[Rows]) -> Examples:
         return examples(parts, lambda rows: windows.inputs(tokens, rows), targets, "tokens")
 
+    to_validate = {}
+    if settings.validation is not None:
+        to_validate["bytes_to_validate"] = _bytes_per_token(tokens, windows, settings.validation)
     return Problem(
         model=settings.model,
         train=of(settings.parts),
         test=held_out(settings, lambda rows: windows.inputs(tokens, rows), targets, "tokens"),
         central=None if settings.central is None else of([settings.central]),
-        model_settings={"classes": settings.outputs, **settings.model_settings},
+        model_settings={"classes": settings.outputs, **settings.model_settings, **to_validate},
     )
 
 
@@ -239,9 +242,9 @@ def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], p
     return train, test
 
 
-def _bytes_per_token(tokens: EncodedTexts, windows: Windows, test: Rows) -> float:
-    """Bytes of a target of the test windows, on average."""
-    return float(tokens.lengths[windows.targets(tokens, test)].mean()) if len(test) else 1.0
+def _bytes_per_token(tokens: EncodedTexts, windows: Windows, rows: Rows) -> float:
+    """Bytes of a target of some windows, on average."""
+    return float(tokens.lengths[windows.targets(tokens, rows)].mean()) if len(rows) else 1.0
 
 
 def _notes(tokens: EncodedTexts, windows: Windows, texts: TextPlace, path: str) -> Iterator[str]:
