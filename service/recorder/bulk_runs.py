@@ -71,8 +71,7 @@ def knows(tracking_uri: str) -> bool:
     if file is None or "?" in tracking_uri or not file.is_file():
         return False
     with contextlib.suppress(sqlite3.DatabaseError), opened(file) as database:  # MLflow says what is wrong with it
-        found = [revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")]
-        return bool(found) and REVISIONS.issuperset(found)
+        return _known(database)
     return False
 
 
@@ -136,9 +135,8 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
     ids = [new_run_id() for _ in runs]
     file = sqlite_file(tracking_uri)
     assert file is not None
-    with opened(file) as database, database:
-        query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
-        (location,) = database.execute(query, (int(experiment_id),)).fetchone()
+    with changing(file) as database:
+        location = require_experiment(database, experiment_id)
         database.executemany(
             "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, status, start_time,"
             " end_time, source_version, lifecycle_stage, artifact_uri, experiment_id)"
@@ -187,3 +185,35 @@ def opened(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a database that exists; closed at the end."""
     with contextlib.closing(sqlite3.connect(file, timeout=_BUSY_S)) as database:
         yield database
+
+
+@contextlib.contextmanager
+def changing(file: Path) -> Iterator[sqlite3.Connection]:
+    """A transaction that changes a database, which nobody else then changes.
+
+    Raises:
+        LookupError: MLflow has been upgraded since the database was opened, and its tables with it.
+    """
+    with opened(file) as database, database:
+        database.execute("BEGIN IMMEDIATE")
+        if not _known(database):
+            raise LookupError(f"MLflow's tables in {file} have been changed by another version of MLflow")
+        yield database
+
+
+def require_experiment(database: sqlite3.Connection, experiment_id: str) -> str:
+    """Checks that an experiment is not in the bin; returns where its artifacts are.
+
+    Raises:
+        LookupError: It is in the bin, or has been removed.
+    """
+    query = "SELECT artifact_location FROM experiments WHERE experiment_id = ? AND lifecycle_stage = 'active'"
+    row = database.execute(query, (int(experiment_id),)).fetchone()
+    if row is None:
+        raise LookupError(f"MLflow's experiment {experiment_id} must be an active one: it was deleted")
+    return str(row[0])
+
+
+def _known(database: sqlite3.Connection) -> bool:
+    found = [revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")]
+    return bool(found) and REVISIONS.issuperset(found)

@@ -8,7 +8,6 @@ then. Like `bulk_runs` it serves databases of the known revisions only, for whic
 from __future__ import annotations
 
 import math
-import shutil
 import sqlite3
 import sys
 import time
@@ -20,8 +19,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from service.recorder.bulk_runs import new_run_id, opened
+from service.recorder.bulk_runs import changing, new_run_id, opened, require_experiment
 from service.sqlite_address import sqlite_file
+from trainers import own_files
 
 
 class MetricRow(NamedTuple):
@@ -139,7 +139,7 @@ class DatabaseClient:
         if artifact_location is None or "://" not in artifact_location:  # MLflow chooses a place, or resolves it
             return str(self._whole().create_experiment(name, artifact_location, tags))
         now = _now()
-        with opened(self._file) as database, database:
+        with changing(self._file) as database:
             row = database.execute(
                 "INSERT INTO experiments (name, artifact_location, lifecycle_stage, creation_time, last_update_time,"
                 " workspace) VALUES (?, ?, 'active', ?, ?, 'default')",
@@ -153,8 +153,8 @@ class DatabaseClient:
 
     def set_experiment_tag(self, experiment_id: str, key: str, value: str) -> None:
         """As MLflow's client."""
-        with opened(self._file) as database, database:
-            _require_active(database, "experiments", "experiment_id", int(experiment_id))
+        with changing(self._file) as database:
+            require_experiment(database, experiment_id)
             database.execute(
                 "INSERT OR REPLACE INTO experiment_tags (key, value, experiment_id) VALUES (?, ?, ?)",
                 (key, value, int(experiment_id)),
@@ -163,10 +163,8 @@ class DatabaseClient:
     def create_run(self, experiment_id: str, start_time: int, tags: Mapping[str, str], run_name: str) -> Run:
         """As MLflow's client."""
         run_id, own = new_run_id(), {**tags, "mlflow.runName": run_name}
-        with opened(self._file) as database, database:
-            _require_active(database, "experiments", "experiment_id", int(experiment_id))
-            query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
-            (location,) = database.execute(query, (int(experiment_id),)).fetchone()
+        with changing(self._file) as database:
+            location = require_experiment(database, experiment_id)
             database.execute(
                 "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, status,"
                 " start_time, source_version, lifecycle_stage, artifact_uri, experiment_id)"
@@ -180,8 +178,8 @@ class DatabaseClient:
         self, run_id: str, metrics: Sequence[MetricRow], params: Sequence[Param], tags: Sequence[RunTag]
     ) -> None:
         """As MLflow's client."""
-        with opened(self._file) as database, database:
-            _require_active(database, "runs", "run_uuid", run_id)
+        with changing(self._file) as database:
+            _require_active(database, run_id)
             for name, value in params:
                 query = "SELECT value FROM params WHERE run_uuid = ? AND key = ?"
                 if (written := database.execute(query, (run_id, name)).fetchone()) is None:
@@ -195,8 +193,8 @@ class DatabaseClient:
 
     def log_inputs(self, run_id: str, datasets: Sequence[DatasetInput]) -> None:
         """As MLflow's client."""
-        with opened(self._file) as database, database:
-            _require_active(database, "runs", "run_uuid", run_id)
+        with changing(self._file) as database:
+            _require_active(database, run_id)
             query = "SELECT experiment_id FROM runs WHERE run_uuid = ?"
             (experiment_id,) = database.execute(query, (run_id,)).fetchone()
             for source, tags in datasets:
@@ -221,14 +219,14 @@ class DatabaseClient:
 
     def set_terminated(self, run_id: str, status: str, end_time: int) -> None:
         """As MLflow's client."""
-        with opened(self._file) as database, database:
-            _require_active(database, "runs", "run_uuid", run_id)
+        with changing(self._file) as database:
+            _require_active(database, run_id)
             query = "UPDATE runs SET status = ?, end_time = ? WHERE run_uuid = ?"
             database.execute(query, (status, end_time, run_id))
 
     def delete_run(self, run_id: str) -> None:
         """As MLflow's client, for runs without traces."""
-        with opened(self._file) as database, database:
+        with changing(self._file) as database:
             query = "UPDATE runs SET lifecycle_stage = 'deleted', deleted_time = ? WHERE run_uuid = ?"
             database.execute(query, (_now(), run_id))
 
@@ -244,7 +242,7 @@ class DatabaseClient:
             if file.is_file():
                 target = Path(url2pathname(address.path)) / file.relative_to(local_dir)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
+                own_files.put(target, file.read_bytes())  # not through a link, as MLflow would
 
     def _experiment(self, condition: str, value: str | int) -> Experiment | None:
         with opened(self._file) as database:
@@ -258,11 +256,10 @@ class DatabaseClient:
         return Experiment(str(number), name, location, stage, tags)
 
 
-def _require_active(database: sqlite3.Connection, table: str, column: str, key: str | int) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    row = database.execute(f"SELECT lifecycle_stage FROM {table} WHERE {column} = ?", (key,)).fetchone()
+def _require_active(database: sqlite3.Connection, run_id: str) -> None:
+    row = database.execute("SELECT lifecycle_stage FROM runs WHERE run_uuid = ?", (run_id,)).fetchone()
     if row != ("active",):
-        raise LookupError(f"MLflow's {table} must have an active one with {column} {key}: it was deleted")
+        raise LookupError(f"MLflow's run {run_id} must be an active one: it was deleted")
 
 
 def _put_tags(database: sqlite3.Connection, run_id: str, tags: Iterable[tuple[str, str]]) -> None:

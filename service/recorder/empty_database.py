@@ -2,8 +2,8 @@
 
 MLflow makes a new database by its migrations since 2018, which take more processor time than the recording of a hundred
 trials. What they end with is kept as a script of SQL for each version of MLflow, and every later database is made by
-it, in one transaction. Whatever is wrong with the script leaves an empty file, with which MLflow begins as usual. Only
-schemas of the `bulk_runs.REVISIONS` are kept.
+it, in one transaction. Whatever is wrong with the script leaves an empty file, with which MLflow begins as usual, and
+the script can change no other file. Only schemas of the `bulk_runs.REVISIONS` are kept.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ _BUSY_S = 30.0
 def create(file: Path) -> None:
     """Makes MLflow's database, without experiments, if that can be done by the script; `file` does not exist."""
     key = disk_cache.key("mlflow schema", version("mlflow"), sorted(REVISIONS))
-    script = disk_cache.entry(key, _make, lambda folder: (folder / _SCRIPT).read_text(encoding="utf-8"))
+    try:
+        script = disk_cache.entry(key, _make, lambda folder: (folder / _SCRIPT).read_text(encoding="utf-8"))
+    except Exception:  # of any kind, from MLflow, such as a lack of room for temporary files
+        return
     if not script:
         return
     with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(file, timeout=_BUSY_S)) as database:
+        database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         database.executescript(script)  # of another process's tables it changes none: the first statement fails
 
 

@@ -147,8 +147,57 @@ def test_a_run_that_was_deleted_takes_no_more_rows(uri: str, tmp_path: Path) -> 
         lambda: client.set_terminated(run, "FINISHED", 2),
         lambda: client.create_run("77", 1, {}, "second"),
     ):
-        with pytest.raises(LookupError, match="must have an active one"):
+        with pytest.raises(LookupError, match="must be an active one: it was deleted"):
             write()
+
+
+def test_an_experiment_that_was_deleted_takes_no_more_runs(uri: str, tmp_path: Path) -> None:
+    client = connect_to_record(uri)
+    experiment = client.create_experiment("one", artifact_location=tmp_path.as_uri())
+    whole = WholeRun("one", {KEY: "1"}, {}, [("loss", 1.0, 0)], 1, 2, "FINISHED")
+    bulk_runs.write(uri, experiment, [whole])
+    client.delete_experiment(experiment)
+    for number in (experiment, "77"):
+        with pytest.raises(LookupError, match="must be an active one: it was deleted"):
+            bulk_runs.write(uri, number, [whole])
+    assert len(bulk_runs.contents(uri, experiment, KEY)) == 0
+
+
+def test_tables_that_mlflow_has_upgraded_meanwhile_are_left_to_it(uri: str, tmp_path: Path) -> None:
+    client = connect_to_record(uri)
+    experiment = client.create_experiment("one", artifact_location=tmp_path.as_uri())
+    run = client.create_run(experiment, 1, {}, "first").info.run_id
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = 'of a later version'")
+    before = tables(tmp_path / "mlflow.db")
+    for write in (
+        lambda: client.create_experiment("two", artifact_location=tmp_path.as_uri()),
+        lambda: client.set_experiment_tag(experiment, "a", "1"),
+        lambda: client.create_run(experiment, 1, {}, "second"),
+        lambda: client.log_batch(run, [database_client.Metric("loss", 1.0, 1, 9)], [], []),
+        lambda: client.log_inputs(run, []),
+        lambda: client.set_terminated(run, "FINISHED", 2),
+        lambda: client.delete_run(run),
+        lambda: bulk_runs.write(uri, experiment, []),
+    ):
+        with pytest.raises(LookupError, match="have been changed by another version of MLflow"):
+            write()
+    assert tables(tmp_path / "mlflow.db") == before
+
+
+def test_artifacts_are_written_through_no_link(uri: str, tmp_path: Path) -> None:
+    client = connect_to_record(uri)
+    experiment = client.create_experiment("one", artifact_location=(tmp_path / "artifacts").as_uri())
+    run = client.create_run(experiment, 1, {}, "first").info.run_id
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "page.html").write_text("page")
+    (tmp_path / "keys").write_text("two keys")
+    place = tmp_path / "artifacts" / run / "artifacts" / "page.html"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "keys")
+    client.log_artifacts(run, str(tmp_path / "new"))
+    assert (tmp_path / "keys").read_text() == "two keys"
+    assert place.read_text() == "page"
 
 
 def _none(*_: Any) -> bool:
@@ -197,7 +246,23 @@ def test_a_script_that_fails_leaves_no_table_and_changes_no_database(
     monkeypatch.setattr(empty_database.disk_cache, "entry", lambda *_: script)
     empty_database.create(tmp_path / "new.db")
     assert not schema(tmp_path / "new.db")
+    other = f"ATTACH '{tmp_path / 'other.db'}' AS other; CREATE TABLE other.first (x);"
+    monkeypatch.setattr(empty_database.disk_cache, "entry", lambda *_: other)
+    empty_database.create(tmp_path / "new.db")
+    assert not (tmp_path / "other.db").exists()
+    monkeypatch.setattr(empty_database.disk_cache, "entry", lambda *_: script)
     another = tmp_path / "made by another process meanwhile.db"
     another.write_bytes(migrated.read_bytes())
     empty_database.create(another)
     assert schema(another) == schema(migrated)
+
+
+def test_where_no_script_can_be_made_mlflow_begins_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def fails(_: Path) -> None:
+        raise RuntimeError("database or disk is full")
+
+    monkeypatch.setattr(empty_database, "_make", fails)
+    empty_database.create(tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
