@@ -208,6 +208,8 @@ def _remove_if_free(folder: Path, lock: Path) -> bool:
         descriptor = own_files.append(lock)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _names(lock, descriptor):  # removed with the folder, which another process may be making again
+                return False
             _remove(folder)
             lock.unlink()
             return True

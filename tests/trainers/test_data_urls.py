@@ -127,6 +127,38 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> None:
         remote._copy(Hostile(), "bucket/own", tmp_path / "own")
 
 
+def test_a_copy_is_below_its_entry_whatever_its_name(
+    memory: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = fsspec.filesystem("memory")
+    for name in ("entry.json", "sub/own.csv"):
+        files.pipe(f"/bucket/{name}", name.encode())
+    assert remote.local_copy("memory://bucket/entry.json", "task.path").read_text() == "entry.json"
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda _: (Up(), "bucket/sub/.."))
+    copy = remote.local_copy("memory://bucket/sub/..", "task.path")
+    assert (copy / "sub" / "own.csv").read_text() == "sub/own.csv"
+    entries = tmp_path / "cache" / "driftline" / "data"
+    names = {entry.name.removesuffix(".lock") for entry in entries.iterdir()}
+    assert len(names) == 2
+    assert all(len(name) == 64 for name in names)
+
+
+class Up:
+    """A store in which `..` is a name that leads up, as on a disk."""
+
+    def ukey(self, _: str) -> str:
+        return ""
+
+    def info(self, there: str) -> dict[str, str]:
+        return {"type": "directory"}
+
+    def find(self, there: str) -> list[str]:
+        return [f"{there}/sub/own.csv"]
+
+    def get_file(self, there: str, here: str) -> None:
+        Path(here).write_text(there.removeprefix("bucket/sub/../"))
+
+
 def test_a_web_server(memory: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "own.csv").write_bytes(text(30))

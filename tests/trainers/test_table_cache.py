@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers import disk_cache
+from trainers import disk_cache, own_files
 from trainers.data import archive, table_cache
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
@@ -226,6 +226,25 @@ def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.Monk
     use("c")
     assert [entry.name for entry in entries(folder)] == ["a", "c"]
     assert not (folder / "b.lock").exists()
+
+
+def test_what_another_process_makes_again_is_not_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process removes an entry between the two steps with which the first locks it, and a third makes it."""
+    lock = folder / "a.lock"
+    (folder / "a").mkdir(parents=True)
+    opened = own_files.append
+
+    def and_then(path: Path) -> int:
+        descriptor = opened(path)
+        monkeypatch.setattr(own_files, "append", opened)
+        assert disk_cache._remove_if_free(folder / "a", lock)
+        assert disk_cache.entry("a", lambda path: (path / "a").touch() or None, lambda path: True)
+        return descriptor
+
+    monkeypatch.setattr(own_files, "append", and_then)
+    assert not disk_cache._remove_if_free(folder / "a", lock)
+    assert (folder / "a" / "a").exists()
+    assert lock.exists()
 
 
 @pytest.mark.parametrize("where", ["file", "none", "full"])

@@ -16,6 +16,7 @@ from trainers.errors import MissingDataError, SpecError
 from trainers.values import shown
 
 _MARK = "://"
+_COPY = "copy"  # a folder of its own in the entry, beside the cache's file there
 
 
 def is_url(name: str) -> bool:
@@ -63,17 +64,19 @@ def _copied(url: str) -> Path | None:
     import fsspec
 
     files, there = fsspec.core.url_to_fs(url)
-    name = Path(str(there).rstrip("/")).name or "data"
+    name = Path(str(there).rstrip("/")).name
+    name = "data" if name in ("", "..") else name
     failed: list[OSError] = []
 
     def make(folder: Path) -> None:
+        (folder / _COPY).mkdir()
         try:
-            _copy(files, str(there).rstrip("/"), folder / name)
+            _copy(files, str(there).rstrip("/"), folder / _COPY / name)
         except OSError as error:
             failed.append(error)
             raise
 
-    copy = disk_cache.entry(disk_cache.key("url", url, files.ukey(there)), make, lambda folder: folder / name)
+    copy = disk_cache.entry(disk_cache.key(_COPY, url, files.ukey(there)), make, lambda folder: folder / _COPY / name)
     if copy is None and failed:
         raise failed[0]
     return copy
