@@ -30,6 +30,7 @@ changes that study's trials, and it talks only to the API, with a token for that
     confined              runs code of plug-ins without access to files, sockets and processes
     garbage               how often Python looks for garbage
     sqlite_address        addresses of SQLite files
+    signal_names          names of the signals that end processes
 """
 
 import trainers as trainers  # `python -m service.driver`: takes the working directory off the search path

@@ -3,8 +3,10 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from service.driver import checkpoints
 from service.driver.job import PackJob
-from service.driver.programs import program_pack, saved_folder
+from service.driver.programs import process, program_pack, saved_folder
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
 from service.driver.ray import worker
@@ -24,6 +26,7 @@ from tests.waiting import until
 FAULTS = {
     "exit code": ('say \'{"round": 1, "loss": 1}\'; exit 3', "ended with exit code 3, after round 1 of 2"),
     "signal": ("kill -9 $$", "was killed by SIGKILL, as for lack of memory, after round 0 of 2"),
+    "real-time signal": ("kill -40 $$", "was killed by SIG40, after round 0 of 2"),
     "no JSON": ("say 'loss 0.4'; sleep 9", 'reported a line that must be JSON like {"round": 3, "loss": 0.4}, got'),
     "no object": ("say '[1]'; sleep 9", "reported a line that must be JSON like"),
     "unknown metric": (
@@ -126,7 +129,8 @@ def test_children_that_it_leaves_are_ended(started: Started, tmp_path: Path) -> 
     assert pack.remark == f"the program left a process behind, now ended: {tmp_path / 'trial.log'}"
 
 
-def test_it_ends_with_its_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["trial", "trial\nOF=another"])
+def test_it_ends_with_its_worker_and_nobody_else(name: str, tmp_path: Path) -> None:
     """A worker that is killed runs no code of its own any more; nor does a signal to the group end the guard alone."""
     script = (
         "trap '' TERM; kill -TERM 0; sleep 1000 & first=$!; setsid sh -c 'echo $$ > other; exec sleep 1000' & "
@@ -135,16 +139,36 @@ def test_it_ends_with_its_worker(tmp_path: Path) -> None:
     code = (
         "import sys; from service.driver.programs.process import Process; "
         "from service.driver.programs.run_log import RunLog; from pathlib import Path; "
-        f"Process(['/bin/sh', '-c', {script!r}], {str(tmp_path)!r}, {{'DRIFTLINE_TRIAL': {str(tmp_path)!r}}}, "
+        f"Process(['/bin/sh', '-c', {script!r}], {str(tmp_path)!r}, {{'DRIFTLINE_TRIAL': {str(tmp_path / name)!r}}}, "
         f"RunLog(Path({str(tmp_path / 'log')!r}))); print('started', flush=True); sys.stdin.read()"
     )
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as worker:
-        until(lambda: (tmp_path / "ids").exists() and (tmp_path / "ids").read_text().endswith("\n"), 60)
-        ids = list(map(int, (tmp_path / "ids").read_text().split()))
-        assert all(map(alive, ids))
-        worker.kill()
-    until(lambda: not any(map(alive, ids)), 120)
+    with subprocess.Popen(["sleep", "1000"], env={"PATH": os.environ["PATH"], "OF": "another"}) as another:
+        with subprocess.Popen([sys.executable, "-c", code], **pipes) as worker:
+            until(lambda: (tmp_path / "ids").exists() and (tmp_path / "ids").read_text().endswith("\n"), 60)
+            *group, left = ids = list(map(int, (tmp_path / "ids").read_text().split()))
+            assert all(map(alive, ids))
+            group.append(os.getpgid(group[0]))  # the guard, which ends after all others
+            worker.kill()
+        if "\n" in name:  # a mark of two lines finds no processes that have left the group
+            until(lambda: not any(map(alive, group)), 120)
+            os.kill(left, signal.SIGKILL)
+        until(lambda: not any(map(alive, [*group, left])), 120)
+        assert another.poll() is None
+        another.kill()
+
+
+def test_a_program_that_ends_its_group_at_once_does_not_end_a_slow_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_GUARD", f"sleep 0.2; {process._GUARD}")
+    run = process.Process(
+        ["/bin/sh", "-c", "trap '' TERM; kill -TERM 0; exec sleep 1000"], str(tmp_path), {}, RunLog(tmp_path / "log")
+    )
+    assert run._guard is not None
+    time.sleep(0.5)
+    assert run._guard.poll() is None
+    run.end()
 
 
 def test_a_rung_without_a_checkpoint_is_a_fault(started: Started) -> None:

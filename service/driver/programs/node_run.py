@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import sys
 import threading
@@ -26,6 +25,7 @@ from service.driver.programs.process import VARIABLE, Process
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
 from service.driver.programs.saved_folder import FOLDER, unpacked
+from service.signal_names import signal_name
 
 PYTHON = "python"
 """As the first word of a command: the Python that runs Driftline."""
@@ -226,7 +226,7 @@ def failure(code: int) -> str:
     """What an exit code says, negative for a signal."""
     if code > 0:
         return f"ended with exit code {code}"
-    name = signal.Signals(-code).name
+    name = signal_name(-code)
     return f"was killed by {name}" + (", as for lack of memory" if name == "SIGKILL" else "")
 
 

@@ -23,6 +23,7 @@ VARIABLE = "DRIFTLINE_TRIAL"
 """Names the trial's document to the program; its value, which no two runs share, marks all processes of a run."""
 
 _GUARD = """trap '' HUP INT QUIT TERM
+echo
 read line
 for sweep in ${1:+1 2 3}; do
     for place in $(grep -lsF -e "$1" /proc/[0-9]*/environ); do
@@ -33,7 +34,8 @@ done
 kill -9 0"""
 """Kills the processes of the run when its stdin ends: with the worker, which holds the other end.
 
-A program that sends SIGTERM to its whole group, as shell scripts do in a trap, does not end it.
+A program that sends SIGTERM to its whole group, as shell scripts do in a trap, does not end it: the program is started
+when the guard has said that it ignores such signals.
 """
 
 _PATIENCE_S = 0.5  # for processes that end by themselves after the program, such as Python's resource tracker
@@ -160,17 +162,24 @@ class Process:
         return _members(self._guard.pid, self._mark) - {self._program.pid, self._guard.pid}
 
     def _guarded(self) -> subprocess.Popen[bytes]:
+        mark = "" if "\n" in self._mark else self._mark  # every line is a pattern for grep: an empty one, all processes
         try:
-            return subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, "driftline-guard", self._mark],
+            guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "driftline-guard", mark],
                 env={"PATH": os.environ.get("PATH", os.defpath)},
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # in the session of the worker, so that the program can join it
             )
         except OSError as error:
             raise ProgramError(f"cannot be guarded: {error}") from error
+        assert guard.stdout is not None
+        with guard.stdout as ready:
+            if not ready.read(1):
+                self._end_guard(guard)
+                raise ProgramError("cannot be guarded: the guard has ended")
+        return guard
 
     def _end_guard(self, guard: subprocess.Popen[bytes]) -> None:
         guard.kill()

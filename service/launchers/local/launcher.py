@@ -21,6 +21,7 @@ from service.file_locks import acquire, own_folder
 from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.local import driver_processes
 from service.settings import read_service
+from service.signal_names import signal_name
 from trainers.own_files import append, read, update
 
 __all__ = ["STOP_S", "LocalLauncher"]
@@ -204,7 +205,7 @@ class LocalLauncher(Launcher):
             return Seen(True)
         if code == 0:
             return Seen(False)
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
         said = _last_line(self._log_file(study_id))
         return Seen(False, f"its process has ended with {how}" + (f": {said}" if said else ""))
 
