@@ -15,6 +15,8 @@ from driftline.study.spec import Study
 from driftline.study.theory_spaces import adopted
 from service.embedded.moved_folder import ARTIFACTS
 from service.embedded.moved_folder import DATABASE as MLFLOW_DATABASE
+from service.embedded.program_files import DRAFT as FILES_DRAFT
+from service.embedded.program_files import FILES, TRIALS
 from service.file_locks import acquire
 from service.sqlite_address import sqlite_url
 from service.store.store import Store
@@ -130,11 +132,12 @@ def require_own(path: Path) -> None:
         for end in ("", "-wal", "-shm", "-journal"):
             require_plain(path / f"{name}{end}")
     require_plain(path / LOG)
+    for name in (FILES, FILES_DRAFT, TRIALS):  # a program may make links inside
+        _require_no_link(path / name)
     for name in (CHECKPOINTS, ARTIFACTS):
         for folder, folders, files in os.walk(path / name):
             for inside in ("", *folders, *files):
-                if (entry := Path(folder, inside)).is_symlink():
-                    raise OSError(errno.ELOOP, f"is a link to {os.readlink(entry)!r}: remove the link", str(entry))
+                _require_no_link(Path(folder, inside))
 
 
 def put_all(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -170,6 +173,11 @@ def _extension(differences: dict[str, tuple[Any, Any]]) -> str:
     if not all(key in options and here > there for key, (there, here) in differences.items()):
         return ""
     return " ".join(f"{options[key]} {here}" for key, (_, here) in differences.items())
+
+
+def _require_no_link(entry: Path) -> None:
+    if entry.is_symlink():
+        raise OSError(errno.ELOOP, f"is a link to {os.readlink(entry)!r}: remove the link", str(entry))
 
 
 def _lock(path: Path) -> IO[str]:

@@ -14,6 +14,9 @@ from driftline.study.program_sources import program_archive, program_sources
 FILES = "program"
 """The folder with the copy, in an output folder."""
 
+DRAFT = f"{FILES}.draft"
+"""The folder into which they are being copied."""
+
 TRIALS = "trials"
 """The folder with the logs and working files of the program's runs, in an output folder."""
 
@@ -44,7 +47,7 @@ def keep_files(program: Program, folder: Path) -> None:
                 )
                 raise InvalidSpec("program.files", problem)
         return
-    draft = copy.with_name(f"{FILES}.draft")
+    draft = copy.with_name(DRAFT)
     shutil.rmtree(draft, ignore_errors=True)
     for name, path in sources.items():
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
@@ -60,9 +63,12 @@ def program_folder(folder: Path) -> str:
 
 
 def remove_work(folder: Path) -> None:
-    """Removes the working files that killed workers have left in an output folder."""
+    """Removes the working files that killed workers have left in an output folder; of links, only themselves."""
     for work in (folder / TRIALS).glob("*.work"):
-        shutil.rmtree(work, ignore_errors=True)
+        if work.is_symlink():
+            work.unlink()
+        else:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

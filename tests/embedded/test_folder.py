@@ -245,7 +245,7 @@ def test_a_link_in_the_folder_empties_no_other_file(folder: Path, tmp_path: Path
     assert keys.read_text() == "two keys\n"
 
 
-@pytest.mark.parametrize("place", [CHECKPOINTS, "mlartifacts", "mlartifacts/1"])
+@pytest.mark.parametrize("place", [CHECKPOINTS, "mlartifacts", "mlartifacts/1", "program", "program.draft", "trials"])
 def test_no_folder_inside_is_a_link(folder: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "elsewhere").mkdir()
     (folder / place).parent.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study.program import Program
 from driftline.study.program_sources import program_archive
-from service.embedded.program_files import keep_files
+from service.embedded.program_files import keep_files, remove_work
 
 
 def program(folder: Path, *files: str) -> Program:
@@ -64,3 +64,13 @@ def test_what_cannot_be_copied_is_refused(kind: str, said: str, tmp_path: Path) 
     with pytest.raises(InvalidSpec, match=f"program.files: {said}"):
         keep_files(program(tmp_path, "package"), tmp_path)
     assert not (tmp_path / "program").exists()
+
+
+def test_work_that_was_left_is_removed_and_nothing_that_a_link_names(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "file").touch()
+    (tmp_path / "out" / "trials" / "one.work").mkdir(parents=True)
+    (tmp_path / "out" / "trials" / "two.work").symlink_to(tmp_path / "own")
+    remove_work(tmp_path / "out")
+    assert not list((tmp_path / "out" / "trials").iterdir())
+    assert (tmp_path / "own" / "file").exists()
