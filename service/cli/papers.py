@@ -12,9 +12,11 @@ import typer
 
 from driftline.errors import InvalidSpec
 from service.cli import completion
+from service.cli.file_errors import cannot_write
 from service.cli.options import Cores, Json
 from service.cli.terminal import echo
 from trainers import hint, shown
+from trainers.own_files import put
 
 app = typer.Typer(name="papers", help="Figures and tables of the papers: run them, and check their statements.")
 
@@ -51,6 +53,7 @@ def run(
     cores: Cores = None,
 ) -> None:
     """Run a figure or table; repeating the command resumes it. Each of several panels gets a folder of its own."""
+    from driftline.client.environment import environment
     from driftline.study.papers import SCALES, preset
     from driftline.study.yaml_files import dumped
     from service.cli.begun_run import BegunRun
@@ -63,7 +66,7 @@ def run(
     if panel is not None and panel not in chosen.panels:
         raise InvalidSpec("--panel", f"no panel {shown(panel)}: {hint(panel, chosen.panels)}")
     studies = {each: chosen.study_of(name, scale, each) for each in chosen.panels if panel in (None, each)}
-    folder = out or Path("out", "papers", name)
+    folder = out or environment().out / "papers" / name
     for study in studies.values():
         study.check()
     for each, study in studies.items():
@@ -105,7 +108,11 @@ def check(
         found[panel] = judged(statements, lambda quality, cost: stored_reading(folder, quality, cost))  # noqa: B023
     if picture is not None:
         metrics = dict.fromkeys(each.metric for each in chosen.shows if each.metric is not None)
-        picture.write_bytes(curves_png({panel or name: stored_reading(out / panel) for panel in begun}, list(metrics)))
+        drawn = curves_png({panel or name: stored_reading(out / panel) for panel in begun}, list(metrics))
+        try:
+            put(picture, drawn)
+        except OSError as error:
+            raise cannot_write("--picture", picture, error) from error
     outcome = overall(judgement for judgements in found.values() for judgement in judgements)
     if as_json:
         panels = {panel: [asdict(judgement) for judgement in judgements] for panel, judgements in found.items()}

@@ -68,6 +68,13 @@ def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
     picture = tmp_path / "curves.png"
     found = json.loads(printed("check", "b-fig4", str(folder), "--json", "--picture", str(picture)))
     assert picture.read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "keys").write_text("two keys")
+    (tmp_path / "link.png").symlink_to(tmp_path / "keys")
+    printed("check", "b-fig4", str(folder), "--picture", str(tmp_path / "link.png"))
+    assert (tmp_path / "keys").read_text() == "two keys"
+    assert not (tmp_path / "link.png").is_symlink()
+    with pytest.raises(InvalidSpec, match=r"--picture: cannot write '.*missing/curves.png': No such file"):
+        printed("check", "b-fig4", str(folder), "--picture", str(tmp_path / "missing" / "curves.png"))
     outcomes = [row["outcome"] for row in found["panels"][""]]
     assert outcomes == ["undecided", "agrees", "agrees", "undecided"]
     with pytest.raises(InvalidSpec, match=r'DIR: must hold the study of b-fig2, but .* has no label "gradalign"'):
