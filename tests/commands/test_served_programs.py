@@ -185,7 +185,8 @@ from driftline import trial
 from package import HOME
 
 t = trial.current()
-named = [name for name in os.environ if name.startswith(("DRIFTLINE_", "RAY_")) and name != "DRIFTLINE_TRIAL"]
+known = {"DRIFTLINE_TRIAL", "DRIFTLINE_NODES", "DRIFTLINE_NODE_RANK"}
+named = [name for name in os.environ if name.startswith(("DRIFTLINE_", "RAY_")) and name not in known]
 tokens = sum(value.startswith("token-of-") for value in os.environ.values())
 opened = 0
 for name in ("admin-token", "secret", "driftline.db"):
