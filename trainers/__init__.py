@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from trainers.engine.memory import total_memory
     from trainers.engine.packs.pack import Pack
     from trainers.engine.packs.plan import Plan
-    from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError
+    from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError, TooLargeError
     from trainers.hyperparameters import Hyperparameter, join, refuse_unknown, tunable, withdrawals
     from trainers.own_function import loaded_by_path, located, require_declared
     from trainers.plugins import Configured
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "costs": ("ADVICE", "COSTS", "COUNTERS", "REPORTED", "cost_named"),
-    "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError"),
+    "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError", "TooLargeError"),
     "replacements": ("ABSENT", "Changes", "StandIns", "Steps", "every_error"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
@@ -129,6 +129,7 @@ __all__ = [
     "StandIns",
     "Steps",
     "Task",
+    "TooLargeError",
     "TrialSpec",
     "UncountedSpend",
     "check_models",

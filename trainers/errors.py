@@ -2,7 +2,8 @@
 
 TrainerError
 ├── SpecError            the trial document is invalid (also a ValueError); says where by a dotted path
-│   └── MissingDataError the document is valid, but its data is not on this machine
+│   ├── MissingDataError the document is valid, but its data is not on this machine
+│   └── TooLargeError    the trials of the pack are too many for one machine; fewer may fit
 ├── CheckpointError      a checkpoint is damaged, too new, or of another trial
 └── PluginError           a plug-in breaks the contract of its kind
 """
@@ -29,6 +30,10 @@ class SpecError(TrainerError, ValueError):
 
 class MissingDataError(SpecError):
     """The data of a task is not on this machine; the message says what to install or where to put it."""
+
+
+class TooLargeError(SpecError):
+    """The trials of a pack need more than a machine has, or than any machine has; fewer of them may fit."""
 
 
 class CheckpointError(TrainerError):

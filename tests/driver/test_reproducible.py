@@ -23,6 +23,8 @@ from tests.driver.stand_ins import StoreClient, quadratic
 from tests.driver.test_retry import facts, kill
 from tests.driver.test_search import Bench, OneRound, one
 from tests.service.api_setup import running
+from trainers.registry import tasks
+from trainers.trial import sizes
 
 
 def learning(trials_per_method: int = 14, **changes: Any) -> Study:
@@ -252,6 +254,21 @@ def test_a_new_driver_takes_the_plan_of_what_was_trained(client: StoreClient, tm
         assert plan is not None
         assert plan.engine == {**engine, "threads": threads}
     assert plan.exceptions == ["packs compute with 2 threads instead of 1: resources.cpus was changed"]
+
+
+def test_a_pack_that_would_not_fit_is_halved_too(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = learning(8, methods=[one()], resources={"gpu": 0, "packs": 4})
+    task = tasks()["quadratic"].parse(study.task, "task")
+    monkeypatch.setattr(sizes, "MOST_NUMBERS", 3 * task.clients * task.dimension)  # room for 3 of the 4 trials
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path)
+    bench.run()
+    plan = client.store.studies.get(study_id).plan
+    assert plan is not None
+    assert plan.width == 2
+    assert {(trial.state, trial.deaths) for trial in client.store.trials.find(study_id)} == {("COMPLETE", 0)}
 
 
 @pytest.mark.parametrize("trials", [4, 3])

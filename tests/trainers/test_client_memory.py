@@ -11,7 +11,7 @@ from trainers.engine.packs import lane
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds import client_memory as memories
 from trainers.engine.rounds.client_memory import ClientMemory, Size, place
-from trainers.errors import SpecError
+from trainers.errors import SpecError, TooLargeError
 from trainers.trial.document import parse
 
 GIB = 1 << 30
@@ -186,7 +186,7 @@ def test_too_large_a_store_is_refused_before_training(case, monkeypatch):
 
     plan = made(int(needed / 0.9) + 1).plan
     owner = " with client ".join([case["method"]["name"], *([case["client"]["name"]] if "client" in case else [])])
-    with pytest.raises(SpecError, match=rf"the client states of {owner} must fit into memory, got") as caught:
+    with pytest.raises(TooLargeError, match=rf"the client states of {owner} must fit into memory, got") as caught:
         made(int(needed / 0.9) - 1)
     assert caught.value.path == ("client.state" if "client" in case else "method")
     assert ("or client.state: reset" in str(caught.value)) == ("client" in case)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from trainers.contracts import Method
-from trainers.errors import SpecError
+from trainers.errors import SpecError, TooLargeError
 from trainers.problem import Examples, Problem
 from trainers.registry import models
 from trainers.target_kinds import Kind
@@ -46,7 +46,7 @@ def check(values: Mapping[str, Any], method: Part[Method], task: Any) -> None:
 
 
 def check_models(task: Any, clients: int, members: int, path: str) -> None:
-    """Raises a SpecError if the models of all clients in a round are too large for any machine.
+    """Raises a TooLargeError if the models of all clients in a round are too large for any machine.
 
     Args:
         task: settings of the task.
@@ -56,7 +56,7 @@ def check_models(task: Any, clients: int, members: int, path: str) -> None:
     """
     count = parameters(task)
     if count is not None and count * clients * members > MOST_NUMBERS:
-        raise SpecError(
+        raise TooLargeError(
             f"{path} must be smaller: parameters x clients of a round x trials of a pack must be at most "
             f"{MOST_NUMBERS}, got {count} x {clients} x {members}",
             path,

@@ -315,14 +315,16 @@ def _rungs(job: PackJob) -> list[list[str]]:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error is a lack of memory: of Python's, torch's on a GPU, or torch's on a CPU.
+    """Whether an error is a lack of memory: of Python's, torch's on a GPU or a CPU, or foreseen before training.
 
     Examples:
         >>> out_of_memory(MemoryError()), out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
         (True, False)
     """
+    from trainers import TooLargeError
+
     said = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+    return isinstance(error, MemoryError | TooLargeError) or "out of memory" in said or "can't allocate memory" in said
 
 
 def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.engine.memory import available_memory
-from trainers.errors import SpecError
+from trainers.errors import TooLargeError
 
 _DEVICE_SHARE = 0.25  # of the free memory of a device
 _HOST_SHARE = 0.9  # of the available memory of the computer
@@ -89,7 +89,7 @@ def place(size: Size, device_free: int | None, host_free: int | None, owner: str
         path: dotted path of the setting that asks for the memory, for the error.
 
     Raises:
-        SpecError: the memory fits nowhere.
+        TooLargeError: the memory fits nowhere.
 
     Examples:
         >>> size = Size(tensors=1, clients=1000, parameters=2**20, trials=4, item_bytes=4)
@@ -99,7 +99,7 @@ def place(size: Size, device_free: int | None, host_free: int | None, owner: str
     on_device = device_free is not None and size.total <= _DEVICE_SHARE * device_free
     needed = size.total * (_CHECKPOINT_COPIES + (not on_device))
     if host_free is not None and needed > _HOST_SHARE * host_free:
-        raise SpecError(
+        raise TooLargeError(
             f"the client states of {owner} must fit into memory, got {size.total / _GIB:.3g} GiB ({size.clients} "
             f"clients x {size.parameters} parameters x {size.trials} trials x {size.tensors} of {size.item_bytes} "
             f"bytes; {needed / _GIB:.3g} GiB while a checkpoint is written), with {host_free / _GIB:.3g} GiB "
@@ -140,7 +140,7 @@ class ClientMemory:
         idle: number of slots after the T trials, for which nothing is stored; `gather` returns zeros for them.
 
     Raises:
-        SpecError: the memory is too large.
+        TooLargeError: the memory is too large.
     """
 
     def __init__(
