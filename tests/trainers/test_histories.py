@@ -13,7 +13,7 @@ import torch
 from trainers import Pack, parse
 from trainers.data.histories import Histories, Log, numbered
 from trainers.errors import SpecError
-from trainers.models import dual_encoder
+from trainers.models import dual_encoder, own_module
 from trainers.problem import Examples, Problem, Regulariser
 from trainers.tasks import data
 
@@ -71,6 +71,56 @@ def test_held_out_rows_keep_their_histories(tmp_path: Path) -> None:
     problem = data.build(task, "float64")
     assert isinstance(problem.test, Examples)
     assert list(zip(problem.test.inputs.tolist(), problem.test.targets.tolist(), strict=True)) == expected()[-16:]
+
+
+HELD_OUT = {"who": ["z", "z", "y", "z"], "film": ["film 1", "film 2", "film 3", "film 0"], "at": [3, 1, 5, 2]}
+
+
+@pytest.mark.parametrize("where", ["file", "folder", "columns"])
+def test_histories_for_testing_are_in_their_own_order(tmp_path: Path, where: str) -> None:
+    columns = {name: [row[name] for row in ROWS[:4]] for name in HELD_OUT}  # as many rows, in another order
+    columns |= {"who": ["a"] * 4, "at": [1, 2, 3, 4]}
+    for name, held in (("train", columns), ("test", HELD_OUT)):
+        rows = (",".join(map(str, row)) for row in zip(*held.values(), strict=True))
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(held), *rows]))
+    both = {name: np.array(column) for name, column in columns.items()}
+    both |= {f"{name}_held": np.array(column) for name, column in HELD_OUT.items()}
+    np.savez(tmp_path / "own.npz", **both)
+    changes: dict[str, Any] = {
+        "file": {"path": str(tmp_path / "train.csv"), "test": {"path": str(tmp_path / "test.csv")}},
+        "folder": {"path": str(tmp_path), "format": "csv"},
+        "columns": {
+            "path": str(tmp_path / "own.npz"),
+            "test": {"inputs": "film_held", "client": "who_held", "order": "at_held"},
+        },
+    }[where]
+    task = data.parse(keys(tmp_path, **changes), "task")
+    assert data.parse(task.document, "task").document == task.document
+    test, names = data.build(task, "float64").test, sorted({*columns["film"], *HELD_OUT["film"]})
+    assert test is not None
+    first, second, third = (names.index(f"film {item}") for item in (2, 0, 1))
+    assert test.inputs.tolist() == [[0, 0, first + 1], [0, first + 1, second + 1]]
+    assert test.targets.tolist() == [second, third]
+
+
+def test_large_numbers_of_items_stay_apart() -> None:
+    log = Log(np.array([2**62, 2**62 + 1, 2**62 + 2]), np.zeros(3, np.int64))
+    other = Log(np.array([2**63, 2**63 + 1], np.uint64), np.zeros(2, np.int64))
+    examples, count = numbered([log, other], Histories(1), "task")
+    assert count == 5
+    assert [one.items.tolist() for one in examples] == [[1, 2], [4]]
+
+
+def test_items_of_a_module_of_ones_own_begin_with_none(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n"
+        "def make(vocabulary, outputs):\n"
+        "    return nn.Sequential(nn.Embedding(vocabulary, 4), nn.Flatten(), nn.LazyLinear(outputs))\n"
+    )
+    task = data.parse(keys(tmp_path, model={"module": f"{tmp_path / 'net.py'}:make"}), "task")
+    model = own_module.build(data.build(task, "float32"), torch.float32, CPU)
+    assert model.layout.views(model.start(None, 0))["0.weight"].shape == (ITEMS + 1, 4)
+    assert model.kind.outputs == ITEMS
 
 
 def towers(model: Any, tensors: dict[str, torch.Tensor], before: torch.Tensor) -> torch.Tensor:
@@ -194,12 +244,44 @@ def test_spreadout_is_least_for_orthogonal_items() -> None:
         ({"central": {"spreadout": 0}}, "task.central.spreadout must be above 0"),
         ({"central": {"spread": 1}}, 'unknown key "spread" in task.central'),
         ({"model": "softmax", "kind": None}, "task.context must be left out for classes"),
+        ({"order": "who"}, None),
+        ({"order": "day"}, 'task.order: array "day" must hold numbers, or strings of one length such as 2024-01-31'),
+        (
+            {"order": "long"},
+            'task.order: array "long" must hold numbers, or strings of one length such as 2024-01-31, ',
+        ),
+        ({"test": {"inputs": "film"}}, "task.test.order must be given, as order of the task is, got order=null"),
+        ({"test": {"inputs": "film", "order": "at"}}, "task.test.client must be a column for pairs"),
+        (
+            {"order": None, "test": {"inputs": "film", "order": "at"}},
+            'task.test.order must be left out without order of the task, got order="at"',
+        ),
+        ({"test": "first"}, "task.test must mark some items, and not clients' first alone, got none of others"),
+        ({"inputs": "one"}, "task.inputs must hold two different items, got one"),
     ],
 )
-def test_keys_of_histories(tmp_path: Path, changes: dict[str, Any], error: str) -> None:
+def test_keys_of_histories(tmp_path: Path, changes: dict[str, Any], error: str | None) -> None:
+    task, clients = keys(tmp_path, **changes), {row["who"] for row in ROWS}
+    own = {who: [(row["at"], number) for number, row in enumerate(ROWS) if row["who"] == who] for who in clients}
+    firsts = {min(rows)[1] for rows in own.values()}
+    more = (
+        {"day": f"{number % 28 + 1:02}.01.2024", "long": f"{number} h", "one": "a", "first": number in firsts}
+        for number in range(len(ROWS))
+    )
+    lines = (json.dumps(row | columns) for row, columns in zip(ROWS, more, strict=True))
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    if error is None:
+        data.parse(task, "task")
+        return
     with pytest.raises(SpecError) as caught:
-        data.parse(keys(tmp_path, **changes), "task")
+        data.parse(task, "task")
     assert str(caught.value).startswith(error)
+
+
+def test_more_items_before_than_memory_holds_are_refused() -> None:
+    log = Log(np.zeros(10**6, np.int64), np.zeros(10**6, np.int64))
+    with pytest.raises(SpecError, match=r"task.context must be at most 1073 for 1000000 items, 4 GiB of numbers, got"):
+        numbered([log], Histories(2000), "task")
 
 
 def test_a_log_of_single_items_is_refused(tmp_path: Path) -> None:

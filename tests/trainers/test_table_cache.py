@@ -28,6 +28,9 @@ ARRAYS = {
     "client": np.sort(GENERATOR.integers(0, 9, EXAMPLES)),
     "mixed": GENERATOR.permutation(np.arange(EXAMPLES) % 9),
     "words": np.array(["a|b", "", "c", "b|a|c"])[np.arange(EXAMPLES) % 4],
+    "text": np.array(["a b", "", "c a d", "b"])[np.arange(EXAMPLES) % 4],
+    "item": np.array(["a", "b", "c", "d"])[GENERATOR.integers(0, 4, EXAMPLES)],
+    "order": GENERATOR.permutation(EXAMPLES),
     "x_test": GENERATOR.standard_normal((50, 3)),
     "y_test": np.array(["no", "yes"] * 25),
     "columns": np.asfortranarray(GENERATOR.standard_normal((EXAMPLES, 3))),
@@ -42,6 +45,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "several": {"inputs": ["x", "columns"], "test": {"clients": 0.3}},
     "iid": {"partition": "iid", "clients": 7},
     "tags": {"targets": "words", "separator": "|", "model": "logistic"},
+    "sentences": {"inputs": "text", "kind": "tokens", "words": 3, "context": 2, "model": "lstm"},
+    "bags": {"inputs": "text", "words": 3},
+    "histories": {"inputs": "item", "kind": "pairs", "context": 2, "client": "mixed", "model": "dual_encoder"},
 }
 
 
@@ -101,6 +107,28 @@ def test_a_kept_table_is_the_same_and_read_once(
                 np.testing.assert_array_equal(getattr(one, array), getattr(other, array))
                 assert getattr(one, array).dtype == getattr(other, array).dtype
     assert mapped(second.train.inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("sentences", {"words": 2}),
+        ("sentences", {"context": 3}),
+        ("bags", {"words": 2}),
+        ("histories", {"context": 1}),
+        ("histories", {"order": "order"}),
+    ],
+)
+def test_every_key_of_sequences_names_another_table(
+    name: str, change: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = DOCUMENTS[name]
+    kept = [built(**document), built(**{**document, **change})]
+    monkeypatch.setenv(disk_cache.VARIABLE, "0")
+    plain = built(**{**document, **change})
+    np.testing.assert_array_equal(kept[1].train.inputs, plain.train.inputs)
+    np.testing.assert_array_equal(kept[1].train.targets, plain.train.targets)
+    assert not np.array_equal(kept[0].train.inputs, plain.train.inputs)
 
 
 def test_trials_on_mapped_examples_are_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ class _HeldOutKeys:
     inputs: Any = tunable(kind="any", doc="column of inputs, or a list of columns")
     targets: str | None = tunable(None, doc="column of targets; null for tokens and pairs alone")
     client: str | None = tunable(None, doc="column that says whose each example is")
+    order: str | None = tunable(None, doc="column that orders a client's items, for pairs alone")
 
 
 @dataclass(frozen=True)
@@ -107,18 +108,20 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
         choose_columns(values, columns, test if isinstance(test, str) else None, path)
     inputs = _listed(values["inputs"], join(path, "inputs"))
     targets = str(inputs) if same else values["targets"]
-    client, optional = values["client"], values["client"] == CLIENT and values["partition"] != "natural"
+    client, order = values["client"], values["order"]
+    optional = client == CLIENT and values["partition"] != "natural"
     if test is None and source.has_test:
         with_client = client is not None and (client in columns or not columns)
         own = {"inputs": values["inputs"], "targets": values["targets"], "client": client if with_client else None}
+        own |= {"order": order}
         values["test"] = test = {key: _ended(name) for key, name in own.items() if name is not None}
     if test is not None and values["test_fraction"] is not None:
         raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
     if test is None or isinstance(test, str):
-        return Names(inputs, targets, client, optional, test), None
+        return Names(inputs, targets, client, optional, test, order=order), None
     if not isinstance(test, Mapping):
         raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
-    names = Names(inputs, targets, client, optional)
+    names = Names(inputs, targets, client, optional, order=order)
     if "classes" in test and values["episodes"] is not None:
         values["test"] = check(_TestClassesKeys, test, place)
         return names, None
@@ -128,14 +131,22 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     if "path" in test:
         values["test"] = check(_TestFileKeys, test, place)
         ended = None if client is None else _ended(client)
-        return names, Names(_ended(inputs), _ended(targets), ended, client_optional=True)
+        return names, Names(
+            _ended(inputs), _ended(targets), ended, client_optional=True, order=None if order is None else _ended(order)
+        )
     own = values["test"] = check(_HeldOutKeys, test, place)
     inputs = _listed(own["inputs"], join(place, "inputs"))
     if (own["targets"] is None) != same:
         place, kind = join(place, "targets"), values["kind"]
         rule = f"be left out for {kind}, which are {NEXT[kind]}" if same else "be given, a column"
         raise SpecError(f"{place} must {rule}, got targets={shown(own['targets'])}", place)
-    return names, Names(inputs, str(inputs) if same else own["targets"], own["client"])
+    if (own["order"] is None) != (order is None):
+        place, got = join(place, "order"), f"got order={shown(own['order'])}"
+        rule = "be left out without order of the task" if order is None else "be given, as order of the task is"
+        raise SpecError(f"{place} must {rule}, {got}", place)
+    if order is None:
+        del own["order"]
+    return names, Names(inputs, str(inputs) if same else own["targets"], own["client"], order=own.get("order"))
 
 
 def server_names(values: Mapping[str, Any], names: Names, path: str) -> Names | None:

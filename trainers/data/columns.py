@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.histories import Histories
+from trainers.data.histories import Histories, require_sortable
 from trainers.data.partitions import Rows
 from trainers.data.tags import TagLists
 from trainers.data.words import Sentences, Words
@@ -135,6 +135,7 @@ class Names:
         groups: column with the group of each example's class; None without such a column.
         sequences: what becomes of inputs of text, or of items of histories; None if they are neither. Of sentences and
             histories, the targets are the next words or items.
+        order: column that orders the rows of a client; None without one.
     """
 
     inputs: str | tuple[str, ...]
@@ -144,16 +145,12 @@ class Names:
     mask: str | None = None
     groups: str | None = None
     sequences: Words | Histories | None = None
+    order: str | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
         """The columns of inputs."""
         return (self.inputs,) if isinstance(self.inputs, str) else self.inputs
-
-    @property
-    def order(self) -> str | None:
-        """The column that orders the rows of a client; None without one."""
-        return self.sequences.order if isinstance(self.sequences, Histories) else None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -236,6 +233,7 @@ class ColumnReader:
         order = None
         if names.order is not None:
             order = self._plain(names.order, places["order"], "numbers or strings", "iufU")
+            require_sortable(order, f"{places['order']}: array {shown(names.order)}", places["order"])
             _as_long(order, len(features[0]), names.order, first, places["order"])
         return ColumnPart(features, targets, clients, people, order)
 
@@ -357,7 +355,7 @@ class ColumnReader:
             if texts is not None:
                 return Sentences.of(texts)
         array = self._numeric(name, place, "strings, for the key words", "U")
-        if array.ndim > 2:
+        if array.ndim not in (1, 2):
             raise SpecError(f"{place}: array {shown(name)} must hold a text an example, got {_facts(array)}", place)
         return Sentences.of(array.tolist())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 from trainers.data.partitions import Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
+from trainers.values import shown
+
+_MOST = 2**32  # bytes of items before
+_YEAR_LAST = re.compile(r"\d\d[-./]\d\d[-./]\d\d")
 
 
 @dataclass(frozen=True)
@@ -20,11 +25,9 @@ class Histories:
 
     Args:
         context: items before the next one, the latest.
-        order: column that orders the rows of a client; None is the order of the data.
     """
 
     context: int
-    order: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
         path: dotted path of the task.
 
     Raises:
-        SpecError: no client of a log has two items.
+        SpecError: no client of a log has two items, all items are the same, or the examples need too much memory.
 
     Examples:
         >>> log = Log(np.array(["b", "a", "c", "a"]), np.array([0, 0, 0, 1]), np.array([2, 1, 3, 1]))
@@ -75,12 +78,44 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
         (array([[0, 0, 1],
                [0, 1, 2]], dtype=int32), array([1, 2], dtype=int32), 3)
     """
-    names = np.unique(np.concatenate([np.unique(log.items) for log in logs]))
-    examples = [_of(log, np.searchsorted(names, log.items).astype(np.int32), given.context) for log in logs]
+    place, rows = join(path, "inputs"), sum(len(log.items) for log in logs)
+    if rows * given.context * 4 > _MOST:
+        most, place = _MOST // (4 * rows), join(path, "context")
+        raise SpecError(
+            f"{place} must be at most {most} for {rows} items, {_MOST // 2**30} GiB of numbers, got "
+            f"context={given.context}",
+            place,
+        )
+    items = [log.items for log in logs]
+    if np.result_type(*items).kind == "f":  # whole numbers with and without a sign, which floats would round
+        items = [one.astype(np.object_) for one in items]
+    names = np.unique(np.concatenate([np.unique(one) for one in items]))
+    examples = [
+        _of(log, np.searchsorted(names, one).astype(np.int32), given.context)
+        for log, one in zip(logs, items, strict=True)
+    ]
     if not all(len(one.rows) for one in examples):
-        place = join(path, "inputs")
         raise SpecError(f"{place} must hold two items of a client, got one of each client", place)
+    if len(names) == 1:
+        raise SpecError(f"{place} must hold two different items, got one", place)
     return examples, len(names)
+
+
+def require_sortable(order: NDArray[Any], what: str, place: str) -> None:
+    """Raises a SpecError for strings whose characters do not sort as what they say does, such as 9 and 10.
+
+    Args:
+        order: (rows,) numbers or strings.
+        what: the column, for errors.
+        place: dotted path of the setting that names it, for errors.
+    """
+    if order.dtype.kind != "U":
+        return
+    lengths = np.char.str_len(order)
+    odd = order[lengths != lengths[0]]
+    if len(odd) or _YEAR_LAST.match(str(order[0])):
+        got = " and ".join(shown(str(one)) for one in (order[0], *odd[:1]))
+        raise SpecError(f"{what} must hold numbers, or strings of one length such as 2024-01-31, got {got}", place)
 
 
 def _of(log: Log, items: NDArray[np.int32], context: int) -> NextItems:
@@ -91,7 +126,7 @@ def _of(log: Log, items: NDArray[np.int32], context: int) -> NextItems:
     places = np.arange(len(rows)) - np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
     chosen = np.flatnonzero(places)
     before = np.zeros((len(chosen), context), np.int32)
-    for back in range(1, context + 1):
+    for back in range(1, min(context, int(places.max())) + 1):
         there = places[chosen] >= back
         before[there, context - back] = items[chosen[there] - back] + 1
     return NextItems(before, items[chosen], rows[chosen])

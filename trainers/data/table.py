@@ -140,7 +140,7 @@ def read(
     known = 0
     if isinstance(names.sequences, histories.Histories):
         found, known, rows = _in_histories(found, names.sequences, path)
-        mask = None if mask is None else mask[rows]
+        mask = None if mask is None else _mask_of(mask[rows], join(path, "test"))
     elif names.sequences is not None:
         found, known = _in_words(found, names.sequences, path)
     inputs, tokens, onehot = _inputs(found, names, join(path, "inputs"))
@@ -200,10 +200,10 @@ def _in_words(parts: list[ColumnPart], given: words.Words, path: str) -> tuple[l
 
 def _in_histories(parts: list[ColumnPart], given: histories.Histories, path: str) -> tuple[list[ColumnPart], int, Rows]:
     """(the parts with examples in place of rows, number of different items, row of each example of the first part)."""
-    logs = []
+    logs: list[histories.Log] = []
     for part in parts:
         if part.clients is None:
-            place = join(path, "client")
+            place = join(path, "test.client" if logs else "client")
             raise SpecError(f"{place} must be a column for pairs, which are of a client's items, got none", place)
         logs.append(histories.Log(np.asarray(part.features[0]), part.clients, part.order))
     made, count = histories.numbered(logs, given, path)
@@ -212,6 +212,14 @@ def _in_histories(parts: list[ColumnPart], given: histories.Histories, path: str
         for part, log, one in zip(parts, logs, made, strict=True)
     ]
     return examples, count, made[0].rows
+
+
+def _mask_of(mask: NDArray[np.bool_], place: str) -> NDArray[np.bool_]:
+    """The mask of examples of histories."""
+    if mask.all() or not mask.any():
+        what = "all" if mask.all() else "none"
+        raise SpecError(f"{place} must mark some items, and not clients' first alone, got {what} of others", place)
+    return mask
 
 
 def _inputs(

@@ -54,5 +54,5 @@ def sequences_of(values: Mapping[str, Any], kind: str, path: str) -> Words | His
         place = join(path, "scale")
         raise SpecError(f"{place} must be none for {kind}, got scale={shown(values['scale'])}", place)
     if kind == "pairs":
-        return Histories(context, values["order"])
+        return Histories(context)
     return None if count is None else Words(count, context)

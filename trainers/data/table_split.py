@@ -106,8 +106,8 @@ def server_population(
         return ()
     if tested.clients is None:
         return ()
-    people = set(table.main.people[np.unique(table.main.clients[rows])].tolist())
-    apart = tuple(tested.people[tested.clients[own[0]]] in people for own in test)
+    people = set(map(str, table.main.people[np.unique(table.main.clients[rows])].tolist()))
+    apart = tuple(str(tested.people[tested.clients[own[0]]]) in people for own in test)
     return apart if any(apart) and not all(apart) else ()
 
 

@@ -12,6 +12,7 @@ from trainers.data.federated import kinds_of
 from trainers.data.partitions import Rows
 from trainers.data.table import Classes, Labelling, Table
 from trainers.data.tags import Tags
+from trainers.data.words import OTHERS
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.values import shown
@@ -72,3 +73,12 @@ def require_tags(table: Table, rows: Rows, test: Sequence[Rows], path: str) -> N
         if not targets.any():
             place = join(path, key)
             raise SpecError(f"{place} must have examples with tags, got none in {len(targets)} examples", place)
+
+
+def require_words(table: Table, test: Sequence[Rows], path: str) -> None:
+    """Raises a SpecError if no test example has a word that is known: accuracy would have no value."""
+    held_out = table.main if table.test is None else table.test
+    targets = held_out.targets[np.concatenate(test)]
+    if not (targets >= OTHERS).any():
+        place = join(path, "test")
+        raise SpecError(f"{place} must have words that are known, got none in {len(targets)} texts", place)

@@ -40,6 +40,7 @@ from trainers.data.table_targets import (
     labelling,
     refuse_keys_of_others,
     require_tags,
+    require_words,
 )
 from trainers.data.validation_split import followed, joined, of_populations
 from trainers.data.words import OTHERS
@@ -195,6 +196,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         values["at"] = at_of(values["at"], outputs, kind, path)
     if kind == "tags":
         require_tags(table, ClientRows.of(parts).rows, test, path)
+    if sentences and len(test):
+        require_words(table, test, path)
     metrics = tuple(name for name in KINDS[kind].metrics if name not in _NOT_OF_WORDS or not sentences) if test else ()
     notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
     if wanted is not None:
@@ -206,7 +209,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         document={"name": document["name"], **values},
         model=model,
         model_settings={
-            **({"vocabulary": table.tokens} if table.tokens else {}),
+            **({"vocabulary": table.tokens + (kind == "pairs")} if table.tokens else {}),  # 0 is no item
             **({"first_word": OTHERS} if sentences else {}),
             **({"at": values["at"]} if "at" in values else {}),
             **model_settings,
@@ -269,7 +272,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
         raise SpecError(f"{settings.path}.path must not change, got another {title}: start again")
     classes = settings.classes if settings.episodes is None else settings.episodes.ways
     classes = table.tokens if settings.kind in NEXT else classes
-    counts = {name: count for name, count in (("classes", classes), ("vocabulary", table.tokens)) if count}
+    counts = {"classes": classes} if classes else {}
     scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
 
     def of(side: str, groups: Sequence[Rows], central_classes: Sequence[int] = ()) -> Examples:
