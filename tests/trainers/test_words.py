@@ -115,12 +115,29 @@ def test_lists_of_words_are_texts(tmp_path: Path) -> None:
     assert rows_of(examples[0], 40) == rows_of(examples[1], 40)
 
 
+def test_what_fills_a_matrix_of_words_is_no_word(tmp_path: Path) -> None:
+    words = np.array([["a", "b", ""], ["b", "", ""], ["", "", ""]] * 3)
+    np.savez(tmp_path / "matrix.npz", text=words, client=np.repeat(["c", "d", "e"], 3), single=np.array("a b"))
+    keys = {"name": "npz", "path": str(tmp_path / "matrix.npz"), "inputs": "text", "words": 9, "test_fraction": 0}
+    train = data.build(sentences({**keys, "name": "data"}), "float64").train
+    assert train.inputs[:3, :4].tolist() == [[1, 5, 4, 0], [1, 4, 0, 0], [1, 0, 0, 0]]
+    with pytest.raises(SpecError, match=r'array "single" must hold a text an example, got <U3 of shape \(\)'):
+        sentences({**keys, "name": "data", "inputs": "single", "client": None, "partition": "iid", "clients": 1})
+
+
 def test_tested_words_are_those_of_training(tmp_path: Path) -> None:
     keys = write(tmp_path, "csv")
     (tmp_path / "test.csv").write_text("text,client\ntea unheard the,c0\n")
     problem = data.build(sentences(keys, test={"path": str(tmp_path / "test.csv")}), "float64")
     assert problem.test is not None
     assert rows_of(problem.test, 1) == list(zip(*expected(["tea unheard the"], CONTEXT), strict=True))
+
+
+def test_tests_without_a_known_word_are_refused(tmp_path: Path) -> None:
+    keys = write(tmp_path, "csv")
+    (tmp_path / "test.csv").write_text("text,client\nunheard,c0\nof,c0\n")
+    with pytest.raises(SpecError, match=r"task.test must have words that are known, got none in 2 texts"):
+        sentences(keys, test={"path": str(tmp_path / "test.csv")})
 
 
 def test_words_as_frequent_as_others_are_known_in_their_order() -> None:
@@ -197,6 +214,35 @@ def test_padding_counts_nowhere(tmp_path: Path) -> None:
     own = [each[end - size : end] for end, size in zip(ends, model.test.sizes, strict=True)]
     by_client = [sum(float(one[0]) for one in some) / sum(one[1] for one in some) for some in own]
     assert last["client_loss_mean"] == pytest.approx(np.mean(by_client), rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_accuracy_of_clients_counts_known_words_and_leaves_out_who_has_none(tmp_path: Path) -> None:
+    keys = write(tmp_path, "csv")
+    with (tmp_path / "data.csv").open("a") as file:
+        file.write('\n"odd even",c5,drink\n"odd",c5,drink\n"odd",c5,drink')
+    task = sentences(keys)
+    model = lstm.build(data.build(task, "float64"), torch.float64, CPU)
+    document = {
+        "task": {**keys, "kind": "tokens", "context": CONTEXT, "model": MODEL},
+        "method": {"name": "fedavg", "client_lr": 0.1, "delta_lr": 1.0, "local_steps": 1},
+        "init": np.random.default_rng(0).normal(size=model.layout.count).tolist(),
+        "rounds": 1,
+        "dtype": "float64",
+        "report": ["train_accuracy", "params"],
+        "adaptation": {"steps": [0, 1], "client_lr": 0.1},
+    }
+    last = Pack.from_spec(parse(document)).advance()[-1]
+    module = model.torch_module(model.start(last["params"], 0))
+    with torch.no_grad():
+        guesses = module(torch.as_tensor(model.inputs).long()).argmax(2)
+    known = model.targets >= OTHERS
+    right, places = known & (guesses == model.targets), np.split(np.arange(len(known)), model.offsets[1:])
+    shares = [float(right[own].double().sum() / known[own].sum()) for own in places]
+    weights = [size * (not np.isnan(share)) for size, share in zip(model.sizes, shares, strict=True)]
+    assert weights[-1] == 0 < sum(shares[:-1])
+    assert last["train_accuracy"] == pytest.approx(np.average(np.nan_to_num(shares), weights=weights), rel=1e-12)
+    assert 0 <= last["adapted_accuracy_0"] <= 1
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,11 @@ class Sentences:
 
     @classmethod
     def of(cls, texts: Iterable[str | Sequence[str]]) -> Sentences:
-        """The words of texts: what white space separates, as it is written; or of lists of words."""
+        """The words of texts: what white space separates, as written; or of lists of words, but for empty ones."""
         places: dict[str, int] = {}
         numbers, counts = array("i"), array("q")
         for text in texts:
-            words = text.split() if isinstance(text, str) else text
+            words = text.split() if isinstance(text, str) else [word for word in text if word]
             numbers.extend([places.setdefault(word, len(places)) for word in words])
             counts.append(len(words))
         return cls(np.frombuffer(numbers, np.int32), np.frombuffer(counts, np.int64), tuple(places))
@@ -152,8 +152,8 @@ def _bags(part: Sentences, tokens: NDArray[np.int32], width: int) -> NDArray[np.
     bags = np.zeros((len(part), width), np.float32)
     rows = np.repeat(np.arange(len(part)), part.counts)
     known = tokens >= OTHERS
-    np.add.at(bags, (rows[known], tokens[known] - OTHERS), 1)
-    bags /= np.maximum(part.counts, 1)[:, None]
+    places, often = np.unique(rows[known] * width + tokens[known] - OTHERS, return_counts=True)
+    bags.reshape(-1)[places] = often / part.counts[places // width]
     return bags
 
 

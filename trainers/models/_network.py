@@ -268,12 +268,21 @@ class Network:
         return loss @ torch.as_tensor(rows, device=loss.device)
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) accuracies on batches; None for a regression."""
+        """(T, M) accuracies on batches, as the kind's measure has them; None for a regression."""
         if not self.classifies:
             return None
+        means = [self._mean(column, params, batch) for column in self.kind.measures["accuracy"].columns]
+        return means[0] if len(means) == 1 else means[0] / means[1]
+
+    def _mean(self, column: str, params: Tensor, batch: Batch) -> Tensor:
+        """(T, M) weighted means of a column of a measure on batches."""
+
+        def values(tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
+            return self.kind.column(column, self._functional_scores(tensors, data), data["targets"]).to(self.like)
+
         if not self.like.is_cpu and not self.draws:
-            return Vmap(self.layout, self._rights, self._vmapped).value(params, batch)
-        accuracies = self.like.new_empty((params.shape[0], batch[-1].stop))
+            return Vmap(self.layout, values, self._vmapped).value(params, batch)
+        means = self.like.new_empty((params.shape[0], batch[-1].stop))
         with torch.no_grad():
             for group in batch:
                 models = self.layout.views(client_major(params, group))
@@ -282,8 +291,8 @@ class Network:
                     data = {name: held[place] for name, held in group.data.items()}
                     for trial in range(params.shape[0]):
                         tensors = {name: view[place, trial] for name, view in models.items()}
-                        accuracies[trial, group.start + place] = self._rights(tensors, data) @ weights[place]
-        return accuracies
+                        means[trial, group.start + place] = values(tensors, data) @ weights[place]
+        return means
 
     def _at_once(self, examples: int, tokens: int) -> int:
         """Examples to compute at once: `examples`, or as many as have `tokens` tokens."""
@@ -306,10 +315,6 @@ class Network:
             tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
         return self.kind.losses(self._functional_scores(tensors, data), data["targets"])
-
-    def _rights(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
-        """For each example the share of its predictions that are correct."""
-        return self.kind.column("right", self._functional_scores(tensors, data), data["targets"]).to(self.like)
 
     def _rounded(self, held: Tensor) -> Tensor:
         return held.to(self.rounding) if held.is_floating_point() else held

@@ -26,6 +26,8 @@ from trainers.engine.oracles.oracle import Model, replicas
 from trainers.problem import Examples, Problem
 from trainers.trial.adaptation import Adaptation
 
+_LEFT_OUT = "left_out"  # weight of the clients without an accuracy
+
 
 class Adapted:
     """Held-out clients, ready to adapt.
@@ -64,7 +66,10 @@ class Adapted:
         for clients in self._chunks(params):
             for name, values in self._adapt(params, rate, clients).items():
                 means[name] = means[name] + values if name in means else values
-        return means
+        left_out = means.pop(_LEFT_OUT, None)
+        if left_out is None:
+            return means
+        return {name: value / (1 - left_out) if "accuracy" in name else value for name, value in means.items()}
 
     def _adapt(self, params: Tensor, rate: Tensor, clients: NDArray[np.int64]) -> Mapping[str, Tensor]:
         """The contribution of some clients to the means."""
@@ -83,7 +88,8 @@ class Adapted:
                 means[f"adapted_loss_{step}"] = self._measure.value(here, query.full()).double() @ weights
                 accuracy = self._query.accuracy(here, query.full())
                 if accuracy is not None:
-                    means[f"adapted_accuracy_{step}"] = accuracy.double() @ weights
+                    means[f"adapted_accuracy_{step}"] = accuracy.double().nan_to_num() @ weights
+                    means[_LEFT_OUT] = accuracy.isnan().double() @ weights
             if step < max(self._settings.steps):
                 self._oracle.add_gradient_(models, support.full(), slopes.zero_())
                 models.sub_(slopes.mul_(rate))

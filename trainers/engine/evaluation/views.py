@@ -61,20 +61,23 @@ class ModelView:
 
     @cached_property
     def train_accuracy(self) -> Tensor:
-        """(T,) weighted mean over all clients of their accuracies on all their data.
+        """(T,) weighted mean over all clients of their accuracies on all their data; without those who have none.
 
         Raises:
             SpecError: the model has no accuracy.
         """
         total = torch.zeros_like(self.params[:, 0, 0], dtype=torch.float64)
+        left_out = torch.zeros_like(total)
         source = self.model.source(0, None, "with_replacement")
         for clients in self._chunks():
             batches = source.round(0, clients)
             accuracy = self.model.accuracy(self.params, batches.full())
             if accuracy is None:
                 raise SpecError("report must not contain train_accuracy: the model has no accuracy", "report")
-            total = total + accuracy.double() @ torch.as_tensor(self.weights[batches.clients], device=total.device)
-        return total
+            weights = torch.as_tensor(self.weights[batches.clients], device=total.device)
+            total = total + accuracy.double().nan_to_num() @ weights
+            left_out = left_out + accuracy.isnan().double() @ weights
+        return total / (1 - left_out)
 
     @cached_property
     def spread(self) -> Spread:

@@ -334,7 +334,7 @@ class Model(Protocol):
         ...
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) accuracies on batches; None if the model has no accuracy."""
+        """(T, M) accuracies on batches, NaN of clients with nothing to predict; None if the model has none."""
         ...
 
 

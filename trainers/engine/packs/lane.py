@@ -250,7 +250,8 @@ class Lane:
         accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.monitored_data))
         if accuracy is None:
             raise SpecError('schedule.monitor must be "loss": the model has no accuracy', "schedule.monitor")
-        return cohort.measured_mean(accuracy).double().cpu()
+        left_out = cohort.measured_mean(accuracy.isnan().to(accuracy))
+        return (cohort.measured_mean(accuracy.nan_to_num()) / (1 - left_out)).double().cpu()
 
     def _cohort(self, round_index: int, draw: Draw) -> Cohort:
         now, setting, clients = self.now, self._setting, draw.batches.clients
