@@ -98,6 +98,12 @@ class TableKeys(FederatedKeys):
     sha256: str | None = tunable(None, doc="of the file; another file is refused")
     clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is the natural one")
     partition: Any = tunable("natural", kind="any", doc=PARTITION_DOC)
+    central: Any = tunable(
+        None,
+        kind="any",
+        doc='of the server, for mixed federated learning: {"fraction": 0.1}, {"classes": [..]}, {"clients": [..]} or '
+        '{"path": ..}, its examples; or {"spreadout": 0.001}, its loss without data, for dual_encoder',
+    )
     episodes: Any = tunable(
         None, kind="any", doc='{"ways": 5, "shots": 1, "queries": 15}: clients are few-shot tasks, drawn by split_seed'
     )
