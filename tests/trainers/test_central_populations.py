@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from trainers.data.table import Table, TablePart
+from trainers.data.table_split import server_population
 from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.registry import tasks
@@ -175,3 +177,10 @@ def test_a_label_of_the_server_alone_is_a_class_of_the_model(folder):
 def test_data_without_people_have_none_for_the_server():
     with pytest.raises(SpecError, match=r"task\.central\.clients must be left out of data without natural clients"):
         built({"task": {"name": "digits", "central": {"clients": 0.5}}})
+
+
+def test_clients_of_two_files_are_the_same_by_their_written_names() -> None:
+    zeros, two = np.zeros((2, 1)), np.arange(2)
+    main = TablePart(zeros, two, two, np.array([7, 8]))
+    table = Table(main, TablePart(zeros, two, two, np.array(["7", "new"])), None, "")
+    assert server_population({"clients": ["7"]}, table, two[:1], [two[:1], two[1:]]) == (True, False)
