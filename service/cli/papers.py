@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -105,7 +106,7 @@ def check(
             echo(f"note: the study in {folder} is {name} at neither scale, but changed", err=True)
         if record.state != "SUCCEEDED":
             echo(f"note: the study in {folder} is {record.state.lower()}: this is its result so far", err=True)
-        found[panel] = judged(statements, lambda quality, cost: stored_reading(folder, quality, cost))  # noqa: B023
+        found[panel] = judged(statements, partial(stored_reading, folder))
     if picture is not None:
         metrics = dict.fromkeys(each.metric for each in chosen.shows if each.metric is not None)
         drawn = curves_png({panel or name: stored_reading(out / panel) for panel in begun}, list(metrics))
