@@ -100,37 +100,6 @@ def test_appendix_a_with_rings(replicas: int, inside: int, every: int) -> None:
     assert found == pytest.approx(wanted, rel=1e-12)
 
 
-GRID = [10 ** (-1 + 4 * number / 49) for number in range(50)]
-"""Bandwidths of table 6 of the same paper, in Gbit/s."""
-
-
-def reaching(gbit: float, every: int, overlap: float, utilisation: float = 0.8) -> float:
-    """The least bandwidth of the grid at which this share of the time is computation, of steps of 1 s and Gbit sent."""
-    counters = {
-        "exchanges": 1.0, "slowest_examples": float(every), "client_gradients": float(every),
-        **dict.fromkeys(("bytes_up", "bytes_down"), gbit * 1e9 / 16),
-    }  # fmt: skip
-    for bandwidth in GRID:
-        time = Time(f"{bandwidth!r}Gbit,0s", "1GFLOPS", flops_per_example=1e9, overlap=overlap)
-        if every / float(modelled_seconds(counters, time, 1)) >= utilisation:
-            return bandwidth
-    return np.inf
-
-
-@pytest.mark.parametrize(("overlap", "reproduced"), [(2 / 3, True), (0.0, False), (1.0, False)])
-def test_table_6_overlaps_sending_with_the_backward_pass(overlap: float, reproduced: bool) -> None:
-    """10B parameters at a utilisation of 80 %: 184 Gbit/s with an exchange in every step, 6.2 with one in 100.
-
-    What is sent in the time of a step is not published; one amount must give both.
-    """
-    amounts = [
-        amount for amount in np.arange(10, 260, 2) if reaching(amount, 1, overlap) == pytest.approx(184, rel=0.01)
-    ]
-    assert amounts
-    found = [reaching(amount, 100, overlap) for amount in amounts]
-    assert any(bandwidth == pytest.approx(6.2, rel=0.01) for bandwidth in found) == reproduced
-
-
 def test_an_overlap_hides_at_most_what_is_sent() -> None:
     counters: dict[str, Any] = {"exchanges": 2.0, "slowest_examples": 100.0, "client_gradients": 40.0}
     counters |= dict.fromkeys(("bytes_up", "bytes_down"), 4e6)
