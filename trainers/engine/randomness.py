@@ -155,6 +155,8 @@ def shuffled(
 ) -> NDArray[np.int64]:
     """Consecutive batches of each client's examples. Every pass is shuffled anew; a batch may span two passes.
 
+    A round begins a new pass, so that draws are without replacement within a round, but not over the rounds.
+
     A batch of a client with at most `batch_size` examples holds all of them; the last one fills it up.
 
     Args:
