@@ -132,6 +132,7 @@ def _tiny(cell: Cell, text: str) -> Cell:
         entry["space"]["delta_lr"] = {"choice": [0.4, 0.7, 1.0]}
     steps = max(configuration["local_steps"] for configuration in cell.configurations())
     model = {**task["model"], "width": cell.width // 9}
+    del task["sha256"]
     task |= {"path": text, "context": 4, "test_windows": 64, "model": model}
     document["budget"] |= {"tokens": steps * cell.batch * 4, "seeds": 2}
     return replace(cell, study=_whole_grid(document))

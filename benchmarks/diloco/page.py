@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.diloco.cells import PARAMETERS, Cell
+from benchmarks.diloco.finished import Finished, pieces
 from benchmarks.diloco.outcomes import Outcomes, Setting
 from benchmarks.diloco.statements import STATEMENTS, Decided, Statement, decide
-from benchmarks.diloco.training import pieces
 from driftline.results.curves import Array
 from driftline.results.paired_tests import LEVEL, paired
 
@@ -103,30 +102,44 @@ def _interval(values: Array, form: str) -> str:
     return f"{test.mean:{form}} ({low:{form}} to {high:{form}})"
 
 
-def minutes(cells: Sequence[Cell], folder: Path, estimates: dict[str, float], processes: int) -> str:
-    """A table of the minutes that each part takes with so many processes: estimated, and measured where it is done."""
+def minutes(
+    cells: Sequence[Cell], found: Mapping[str, Finished], estimates: Mapping[str, float], processes: int
+) -> str:
+    """A table of the minutes that each row takes with so many processes: estimated, and measured where it is done.
+
+    Args:
+        cells: The cells.
+        found: Pieces that are finished, by name.
+        estimates: Minutes of a core by row.
+        processes: Each on a core of its own.
+    """
     rows = ["| `--only` | pieces | runs | estimated, min | measured, min |", "|---" * 5 + "|"]
-    names = list(dict.fromkeys(_group(cell) for cell in cells))
     total = [0.0, 0.0]
-    for name in names:
-        own = [cell for cell in cells if _group(cell) == name]
-        parts = pieces(own)
+    for name in dict.fromkeys(map(row, cells)):
+        own = [cell for cell in cells if row(cell) == name]
         runs = sum(len(cell.configurations()) * len(cell.seeds) for cell in own)
-        guess = sum(estimates.get(cell.name, np.nan) for cell in own) / 60 / processes
-        clocks = [piece.clock(folder) for piece in parts if piece.table(folder).exists()]
-        took = sum(json.loads(clock.read_text())["seconds"] for clock in clocks) / 60 / processes
-        total = [total[0] + guess, total[1] + took]
-        measured = f"{took:.0f}" if len(clocks) == len(parts) else f"{len(clocks)} of {len(parts)} pieces"
-        rows.append(f"| `{name}` | {len(parts)} | {runs} | {_whole(guess)} | {measured if clocks else NOT_RUN} |")
-    rows.append(f"| all | {len(pieces(cells))} | | {_whole(total[0])} | {f'{total[1]:.0f}' if total[1] else NOT_RUN} |")
+        names = [piece.name for piece in pieces(own)]
+        done = [found[each].seconds / 60 / processes for each in names if each in found]
+        guess = estimates.get(name, np.nan) / processes
+        total = [total[0] + guess, total[1] + sum(done)]
+        measured = _measured(len(done), len(names), sum(done))
+        rows.append(f"| `{name}` | {len(names)} | {runs} | {_whole(guess)} | {measured} |")
+    every = [piece.name for piece in pieces(cells)]
+    measured = _measured(sum(name in found for name in every), len(every), total[1])
+    rows.append(f"| all | {len(every)} | | {_whole(total[0])} | {measured} |")
     return "\n".join(rows)
+
+
+def _measured(done: int, every: int, spent: float) -> str:
+    """The minutes spent, if all of the pieces are done."""
+    return f"{spent:.0f}" if done == every else f"{done} of {every} pieces" if done else NOT_RUN
 
 
 def _whole(number: float) -> str:
     return "not estimated" if np.isnan(number) else f"{number:.0f}"
 
 
-def _group(cell: Cell) -> str:
+def row(cell: Cell) -> str:
     """What runs in less than an hour: a part, or of the sizes the smallest, or another width with so many workers."""
     if cell.part != "sizes":
         return cell.part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 import zlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.diloco.__main__ import ESTIMATES
 from benchmarks.diloco.cells import PARAMETERS, STUDY, Cell, cells
+from benchmarks.diloco.finished import Finished, Piece, digest, finished, keep, pieces
 from benchmarks.diloco.outcomes import Outcomes, Setting, slope
-from benchmarks.diloco.page import NOT_RUN, TEMPLATE, page, planned
+from benchmarks.diloco.page import NOT_RUN, minutes, page, planned
 from benchmarks.diloco.statements import SAME, STATEMENTS, Claim, Statement, decide, judge
 from driftline.results.curves import TrialCurve
 from driftline.results.recorded_table import recorded_trial
@@ -82,8 +84,12 @@ class World:
         return Outcomes({at: {seed: trial(at, self.loss(at, seed), seed) for seed in SEEDS} for at in settings})
 
 
+def trial_rounds(at: Setting) -> int:
+    return at.tokens // (32 * at.batch * at.local_steps)
+
+
 def trial(at: Setting, log_loss: float, seed: int, *, diverged: bool = False) -> TrialCurve:
-    rounds = [0.0, at.tokens // (32 * at.batch * at.local_steps)]
+    rounds = [0.0, trial_rounds(at)]
     columns = {"round": np.array(rounds), "test_loss": np.array([4.4, np.nan if diverged else np.exp(log_loss)])}
     return recorded_trial(at.label, 0, seed, {}, "DIVERGED" if diverged else "COMPLETE", columns)
 
@@ -223,10 +229,52 @@ def test_the_plan_shares_runs_and_its_studies_are_valid() -> None:
     assert {at.tokens for at in settings if at.label == "diloco" and at not in used} == {4 * 491_520}
 
 
-def test_the_page_has_the_text_of_its_command() -> None:
-    written = PAGE.read_text(encoding="utf-8")
-    for part in re.split(r"\{\{\w+\}\}", TEMPLATE.read_text(encoding="utf-8")):
-        assert part in written
+def made(piece: Piece, world: World = HOLDS) -> Finished:
+    """The numbers of a piece in a world; its last configuration diverged after three rounds."""
+    settings = [Setting.of(piece.cell, configuration) for configuration in piece.cell.configurations()]
+    ends = [(trial_rounds(at), float(np.exp(world.loss(at, piece.seed)))) for at in settings]
+    return Finished(piece.name, digest(piece.cell), "1", 60.0, 4.4, (*ends[:-1], (3, None)))
+
+
+def test_pieces_of_a_file_and_of_a_folder_are_as_good_as_trials(tmp_path: Path) -> None:
+    found, _ = plan()
+    cell = found[1]
+    every = pieces([cell])
+    kept = tmp_path / "finished.jsonl"
+    keep({piece.name: made(piece) for piece in every[:4]}, kept)
+    for piece in every[3:]:
+        piece.file(tmp_path).write_text(made(piece).to_json())
+    there, others = finished(pieces(found), tmp_path, kept)
+    assert (sorted(there), others) == (sorted(piece.name for piece in every), [])
+    settings = planned([cell])
+    wanted = {at: {seed: trial(at, HOLDS.loss(at, seed), seed) for seed in SEEDS} for at in settings}
+    wanted[settings[-1]] = {seed: trial(settings[-1], 0.0, seed, diverged=True) for seed in SEEDS}
+    read = Outcomes.of((cell, each) for piece in every for each in there[piece.name].trials(piece))
+    for at in settings:
+        assert read.whole([at]).loss()[at] == pytest.approx(Outcomes(wanted).whole([at]).loss()[at])
+    assert read.whole(settings).diverged() == 6
+
+
+def test_pieces_with_other_settings_are_named_and_not_used(tmp_path: Path) -> None:
+    found, _ = plan()
+    old, new, gone = pieces(found)[:3]
+    kept = tmp_path / "finished.jsonl"
+    keep({old.name: replace(made(old), settings="0"), gone.name: replace(made(gone), piece="gone")}, kept)
+    new.file(tmp_path).write_text(made(new).to_json())
+    assert finished(pieces(found), tmp_path, kept) == ({new.name: made(new)}, ["gone", old.name])
+    old.file(tmp_path).write_text(made(old).to_json())  # run again
+    assert finished(pieces(found), tmp_path, kept) == ({new.name: made(new), old.name: made(old)}, ["gone"])
+
+
+def test_the_page_is_what_its_command_makes_of_the_kept_pieces(tmp_path: Path) -> None:
+    found, _ = plan()
+    there, others = finished(pieces(found), tmp_path)
+    assert others == []
+    outcomes = Outcomes.of(
+        (piece.cell, each) for piece in pieces(found) if piece.name in there for each in there[piece.name].trials(piece)
+    )
+    times = minutes(found, there, json.loads(ESTIMATES.read_text()), processes=2)
+    assert PAGE.read_text(encoding="utf-8") == page(found, outcomes, times)
 
 
 def test_a_page_without_outcomes_says_what_to_run() -> None:

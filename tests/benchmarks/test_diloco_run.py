@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.diloco.cells import cells
+from benchmarks.diloco.finished import pieces
 from benchmarks.diloco.statements import STATEMENTS
-from benchmarks.diloco.training import pieces
 from tests.conftest import TESTS
 
 
@@ -25,13 +25,13 @@ def test_all_cells_run_in_two_parts_and_every_statement_gets_numbers(tmp_path: P
     everything = pieces(cells(str(text)))
 
     first = command(*smoke, "--only", "steps", "batches-36-m1")
-    began = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    began = {path.name: path.stat().st_mtime_ns for path in out.glob("*.json")}
     assert 0 < len(began) < len(everything)
     assert "not run" in first
 
     printed = command(*smoke, "--page", page)
-    assert all(piece.table(out).exists() for piece in everything)
-    assert {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet") if path.name in began} == began
+    assert all(piece.file(out).exists() for piece in everything)
+    assert {path.name: path.stat().st_mtime_ns for path in out.glob("*.json") if path.name in began} == began
     assert "not run" not in printed
     assert all(f"| {statement.name}: " in printed for statement in STATEMENTS)
     assert "**undecided**, 2 seeds" in printed
