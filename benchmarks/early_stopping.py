@@ -39,7 +39,7 @@ from driftline.study.spec import FixedScale, Study
 from service.driver.ray.worker import Worker
 from service.replay.simulation import Replay
 from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_search import Bench
 
 TABLES = Path(__file__).parent / "tables"

@@ -23,7 +23,7 @@ from service.driver.ray.worker import columns
 from service.replay.nearest import NearestRows
 from service.replay.simulation import Replay
 from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_search import Bench
 from trainers import Pack, parse
 

@@ -1,6 +1,9 @@
 """Prints docs/python.md: what `driftline` offers in Python, from its docstrings.
 
 python -m docs.python_reference > docs/python.md
+
+Not from griffe: it reads sources, where a study's constructor has `...` for what pydantic fills in, and would replace
+only the splitting of docstrings and the signatures; headings, tables, chapters and wrapping would stay here.
 """
 
 from __future__ import annotations

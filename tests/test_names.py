@@ -126,7 +126,12 @@ BY_NAME = {
     "trainers/registry.py": {"own_module", "adam", "yogi", "adagrad"},  # other frameworks' names of servers
     "trainers/trial/members.py": {"constant"},
     "trainers/trial/mixed_warnings.py": {"one_way_transfer"},  # a theorem about one method
-    "trainers/trial/stand_ins.py": {"fedavg", "feddyn", "linear_regression", "plateau"},  # for what cannot be read
+    "trainers/trial/document_errors.py": {
+        "fedavg",
+        "feddyn",
+        "linear_regression",
+        "plateau",
+    },  # for what cannot be read
     "trainers/trial/roles.py": {"sgd"},  # the optimizer that a document leaves out
 }
 """Where plug-ins may be named outside their folders; `trainers/theory` states theorems about methods by name."""

@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from trainers.spelling import hint, nearest
     from trainers.target_kinds import reporting, validating
     from trainers.trial.document import TrialSpec, parse, trial_setting
+    from trainers.trial.document_errors import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.inactive import inactive, inactive_rules
     from trainers.trial.parts import REGISTRIES, offered
     from trainers.trial.roles import PLAIN, ROLES, refuse_role
     from trainers.trial.sizes import check_models, round_bytes
     from trainers.trial.spend import UncountedSpend, spend
-    from trainers.trial.stand_ins import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
     from trainers.trial.warnings import data_remarks, mixed, rate_remark
     from trainers.values import digits, integer, number, shown, step
 
@@ -94,7 +94,7 @@ _PLACES = {
     "trial.roles": ("PLAIN", "ROLES", "refuse_role"),
     "trial.sizes": ("check_models", "round_bytes"),
     "trial.spend": ("UncountedSpend", "spend"),
-    "trial.stand_ins": ("STAND_IN_METHODS", "STAND_IN_SCHEDULE", "STAND_IN_TASKS"),
+    "trial.document_errors": ("STAND_IN_METHODS", "STAND_IN_SCHEDULE", "STAND_IN_TASKS"),
     "trial.warnings": ("data_remarks", "mixed", "rate_remark"),
     "curvature": ("LossEstimate", "estimate_curvature"),
     "engine.memory": ("total_memory",),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from trainers.errors import CheckpointError, SpecError, TrainerError
 from trainers.own_files import put
 from trainers.trial.document import TrialSpec, parse
-from trainers.trial.stand_ins import trial_errors
+from trainers.trial.document_errors import trial_errors
 from trainers.values import digits, shown, step
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@
     validation                 base of the parts of a study: errors name the keys as the user wrote them
     yaml_files, all_errors     reads YAML files; all errors of a study's file at once
     stand_ins                  what stands in for a wrong value while a study is read again
-    check                      checks a study in full, with the code that parses trials
+    check, search_check        checks a study in full, with the code that parses trials; how its entries are searched
     outlook                    what a valid study will do and can claim, in sentences
     trial_document             the trial document that a trainer gets, from a study and configurations
     trial_parts                what a study, an entry and configurations say in it

@@ -17,7 +17,7 @@ from driftline.study.yaml_files import dumped, parse
 from service.cli import jobs
 from service.cli import run as run_command
 from service.cli.main import app
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 from tests.results.samples import study as sample_trials
 
 

@@ -12,7 +12,7 @@ from service.driver.ray.environment import environment
 from service.store.store import Store
 from tests.driver import small_ray
 from tests.driver.shell_programs import started as started
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 
 
 @pytest.fixture

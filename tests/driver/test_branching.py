@@ -11,7 +11,7 @@ from driftline.study.trial_document import trial_document
 from service.api.computed_results import computed_frontier
 from service.driver.ray.worker import columns
 from service.driver.search.study_plan import decided
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, learning
 from tests.driver.test_retry import facts
 from tests.driver.test_search import NO_CLOCK, Bench

@@ -13,7 +13,7 @@ from service.driver.lifecycle import NODES_S, DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.ray.cluster import Cluster
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 
 HEAD, GPU = Node(0), Node(4, 1)
 

@@ -12,7 +12,7 @@ import pytest
 from driftline.errors import InvalidSpec, Unavailable
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, cluster_address, mutex
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from tests.ports import free_port
 
 

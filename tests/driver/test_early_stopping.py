@@ -16,7 +16,7 @@ from service.api.study_estimate import estimate
 from service.driver.ray.worker import columns
 from service.driver.search.rules import RULES as RUNG_RULES
 from service.samplers.build import build
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, disturbed, learning, trial_list
 from tests.driver.test_retry import Spy, facts, kill
 from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one

@@ -6,7 +6,7 @@ from typing import Any
 from driftline.study.spec import Study
 from driftline.wire.budgets import Extension
 from service.api.study_checks import check, extended
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_search import Bench, curves
 
 

@@ -15,7 +15,7 @@ from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import cluster, tune
 from service.driver.ray.capacity import Node
 from service.driver.search.search import Search
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 
 
 def drive(client: StoreClient, folder: Path) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from driftline.wire.curve_codec import encode
 from service.driver.search.search import Search
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 
 ROUNDS, FIRST, LAST = 200, 48, 144
 SPACE = {"client_lr": {"float": [1e-3, 0.5], "log": True}, "server_lr": {"float": [1e-3, 1.0], "log": True}}

@@ -17,7 +17,7 @@ from driftline.study.spec import Study
 from service.driver.programs.node_run import NodeFault, TrialNode
 from service.driver.programs.report_lines import ProgramError
 from tests.driver.shell_programs import GOOD, Started, lines_of
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_search import Bench, curves
 from tests.driver.two_nodes import study_of
 

@@ -19,7 +19,7 @@ from service.launchers.local import driver_processes
 from service.launchers.local import launcher as local
 from service.launchers.local.launcher import LocalLauncher
 from service.store.store import Store
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 from tests.waiting import until
 
 ROUNDS = 3000

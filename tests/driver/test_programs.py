@@ -15,7 +15,7 @@ from service.driver.job import PackJob
 from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ReportLines
 from tests.driver.shell_programs import GOOD, Started, lines_of, trial_of
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_search import Bench, curves
 from tests.waiting import until
 

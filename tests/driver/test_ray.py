@@ -20,7 +20,7 @@ from service.driver.ray.worker import columns
 from service.driver.search.search import Search
 from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from tests.waiting import until
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse

@@ -19,7 +19,7 @@ from service.driver.search.state import StudyTable
 from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
 from tests.commands.conftest import Drivers
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_retry import facts, kill
 from tests.driver.test_search import Bench, OneRound, one
 from tests.service.api_setup import running

@@ -11,7 +11,7 @@ from driftline.errors import Conflict
 from driftline.study.spec import Study
 from service.api.computed_results import computed_frontier
 from service.samplers.build import build
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_extend import drive, extend
 from tests.driver.test_search import Bench, OneRound, curves, live, three
 

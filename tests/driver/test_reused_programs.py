@@ -11,7 +11,7 @@ from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ProgramError
 from service.driver.ray.worker import Worker
 from tests.driver.shell_programs import alive, lines_of, trial_of
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_programs import TINY, tiny
 from tests.driver.test_search import Bench, curves
 from tests.waiting import until

@@ -23,7 +23,7 @@ from service.driver.search.study_plan import data_seed, sampler_seed
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
 from service.store.curve_segments import join
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from trainers import Pack, parse
 
 NO_CLOCK = {"wall_seconds"}

@@ -22,7 +22,7 @@ from service.api.http_server import Server
 from service.code_digest import code_digest
 from service.driver import lifecycle
 from service.driver.lease import Watch
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_search import Bench, OneRound, curves
 
 

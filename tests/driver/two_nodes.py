@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster
 from driftline.study.spec import Study
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 
 PROGRAM = """
 import os, pathlib, time

@@ -27,7 +27,7 @@ from service.embedded.folder import CHECKPOINTS, DATABASE, LOCK, LOG, Folder, pu
 from service.embedded.folder_results import stored_log, stored_study
 from service.embedded.local_studies import WatchedJob
 from service.log_file import FORMAT, VisibleFormatter
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 from tests.waiting import until
 
 

@@ -8,7 +8,7 @@ from driftline.errors import InvalidSpec
 from driftline.wire.driver_messages import NewTrial
 from service.cli.main import app
 from service.store.store import Store
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 
 
 def folder(place: Path, *rates: float) -> Path:

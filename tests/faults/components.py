@@ -40,7 +40,7 @@ from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.clients import EveryClient
 from tests.conftest import TESTS
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 from tests.faults import fuse as fuses
 from tests.faults.fuse import Fuse
 

@@ -29,7 +29,7 @@ from service.driver.ray import cluster, tune
 from service.scheduler.loop import Scheduler
 from service.store import database
 from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.faults import components
 from tests.faults.fuse import Fuse
 from tests.service.conftest import SPEC, Clock, new_trials

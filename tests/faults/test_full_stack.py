@@ -32,7 +32,7 @@ from service.server.home import ADMIN_TOKEN
 from service.store.store import Store
 from tests.clients import EveryClient
 from tests.conftest import TESTS
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 from tests.ports import free_port
 from tests.postgresql import postgresql_server
 from tests.waiting import until

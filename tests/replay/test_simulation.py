@@ -20,7 +20,7 @@ from service.replay.simulation import Replay, numbered
 from service.replay.summary import possible, share, summary
 from service.samplers.random import Sampler
 from service.store.store import Store
-from tests.driver.stand_ins import StoreClient
+from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import learning
 from tests.driver.test_search import Bench
 from tests.results.samples import curve

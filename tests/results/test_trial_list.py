@@ -9,7 +9,7 @@ from driftline.results.trial_list import first_difference, missed, trial_list
 from driftline.study.spec import Study
 from driftline.wire.ids import trial_id
 from driftline.wire.records import StudyPlan, StudyRecord, TrialRecord
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = StudyPlan(generation=4, width=2, confirmation_width=2)

@@ -8,7 +8,7 @@ from service.driver.search.study_plan import sampler_seed
 from service.samplers import build as samplers
 from service.samplers.build import NAMES
 from service.store.store import Store
-from tests.driver.stand_ins import StoreClient, quadratic
+from tests.driver.store_client import StoreClient, quadratic
 
 OBJECTIVES = ("quality", "speed")
 SPACE = {

@@ -6,7 +6,8 @@ import pytest
 
 import trainers
 from driftline.errors import InvalidSpec
-from driftline.study.check import _readable, corners
+from driftline.study.check import _readable
+from driftline.study.search_check import corners
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from trainers.errors import SpecError

@@ -6,7 +6,7 @@ import pytest
 
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 
 SPACE = {
     "client_lr": {"float": [0.01, 1.0], "points": 3},

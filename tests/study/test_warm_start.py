@@ -7,7 +7,7 @@ from driftline.errors import InvalidSpec
 from driftline.results.document import Reading, frontier_document
 from driftline.study.spec import Study
 from driftline.study.warm_start import warm_started
-from tests.driver.stand_ins import quadratic
+from tests.driver.store_client import quadratic
 from tests.results.samples import study as sample_trials
 
 SPACE = {

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from trainers.contracts import Schedule
@@ -9,6 +10,7 @@ from trainers.plugins import load
 from trainers.registry import schedules
 
 from . import warm_up_and_fall
+from .plain_loops import CLASSES, INPUTS, SIZES
 
 
 @pytest.fixture
@@ -24,3 +26,14 @@ def by_steps(monkeypatch):
     monkeypatch.setitem(schedules()._loaded, "by_steps", load(Schedule, "schedule", warm_up_and_fall))
     monkeypatch.setattr(schedules(), "_own", {*schedules()._own, "by_steps"})
     return "by_steps"
+
+
+@pytest.fixture(scope="session")
+def unequal_clients(tmp_path_factory):
+    """A table whose clients hold unequal numbers of examples."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(sum(SIZES), INPUTS))
+    y = (x @ generator.normal(size=(INPUTS, CLASSES)) + generator.normal(size=(len(x), CLASSES))).argmax(1)
+    path = tmp_path_factory.mktemp("passes") / "unequal.npz"
+    np.savez(path, x=x, y=y, client=np.repeat(np.arange(len(SIZES)), SIZES))
+    return path

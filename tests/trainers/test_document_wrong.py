@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.trainers.documents import DESIGN, with_, wrong
 from trainers.errors import SpecError
 from trainers.trial.document import parse
-from trainers.trial.stand_ins import trial_errors
+from trainers.trial.document_errors import trial_errors
 
 WRONG = [
     ("rounds", 0, "rounds must be at least 1, got rounds=0"),

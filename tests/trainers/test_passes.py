@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from driftline.study.spec import Study
-from trainers.engine import randomness
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.packs.pack import Pack
 from trainers.hyperparameters import describe
@@ -17,125 +16,8 @@ from trainers.trial.document import parse
 from trainers.trial.passes import Passes
 
 from .methods.trials import part, with_central
+from .plain_loops import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, lines, trial
 
-SIZES = [7, 33, 5, 8, 1, 20]
-CLASSES, INPUTS, ROUNDS = 3, 4, 3
-RATE = 0.3
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    generator = np.random.default_rng(1)
-    x = generator.normal(size=(sum(SIZES), INPUTS))
-    y = (x @ generator.normal(size=(INPUTS, CLASSES)) + generator.normal(size=(len(x), CLASSES))).argmax(1)
-    path = tmp_path_factory.mktemp("passes") / "unequal.npz"
-    np.savez(path, x=x, y=y, client=np.repeat(np.arange(len(SIZES)), SIZES))
-    return path
-
-
-def trial(data, **changes):
-    task = {"name": "npz", "path": str(data), "model": "softmax", "test_fraction": 0, **changes.pop("task", {})}
-    method = {"name": "fedavg", "client_lr": RATE, "server_lr": RATE, "local_epochs": 2, **changes.pop("method", {})}
-    if "local_steps" in method:
-        del method["local_epochs"]
-    keys = {"batch_size": 8, "rounds": ROUNDS, "dtype": "float64", "weighting": "uniform", "seed": 3, "eval_every": 1}
-    return {"task": task, "method": method, "report": ["params", "full_loss"], **keys, **changes}
-
-
-def lines(given, plan=None):
-    return Pack.from_spec(parse(given), plan=plan).advance()
-
-
-class Plain:
-    """Softmax regression in numpy, client by client and batch by batch."""
-
-    def __init__(self, data, seed, batch_size, epochs=None, steps=None, drop_last=False):
-        held = np.load(data)
-        self.x = np.hstack([held["x"], np.ones((len(held["x"]), 1))])
-        self.y = np.eye(CLASSES)[held["y"]]
-        self.seed, self.batch_size, self.epochs, self.steps = seed, batch_size, epochs, steps
-        self.drop_last = drop_last
-        self.first = np.cumsum(SIZES) - SIZES
-
-    def gradient(self, w, rows):
-        scores = self.x[rows] @ w.T
-        p = np.exp(scores - scores.max(1, keepdims=True))
-        p /= p.sum(1, keepdims=True)
-        return (p - self.y[rows]).T @ self.x[rows] / len(rows)
-
-    def full(self, w, client):
-        return self.gradient(w, self.first[client] + np.arange(SIZES[client]))
-
-    def batches(self, round_index, client):
-        """The batches of a client, as a DataLoader cuts them."""
-        n, b = SIZES[client], self.batch_size
-        base = randomness.key(self.seed, round_index, randomness.Purpose.SHUFFLE)
-        if self.steps is not None and n <= b:
-            return [self.first[client] + np.arange(n)] * self.steps
-        passes = self.epochs or -(-self.steps * b // n)
-        order = randomness.permutations(base, *(np.array([number]) for number in (client, n, passes)))
-        order = self.first[client] + order
-        if self.steps is not None:
-            return [order[start : start + b] for start in range(0, self.steps * b, b)]
-        cut = [order[n * k : n * k + n][start : start + b] for k in range(passes) for start in range(0, n, b)]
-        return [rows for rows in cut if len(rows) == b or n < b] if self.drop_last else cut
-
-    def walk(self, w, batches, change=lambda gradient, w, rows: gradient):
-        """(sum of the directions, steps)."""
-        y, total = w, np.zeros_like(w)
-        for rows in batches:
-            step = change(self.gradient(y, rows), y, rows)
-            total = total + step
-            y = y - RATE * step
-        return total, len(batches)
-
-
-def fedavg(plain, w, memory, batches):
-    return np.mean([plain.walk(w, own)[0] for own in batches], 0)
-
-
-def fedprox(plain, w, memory, batches):
-    return np.mean([plain.walk(w, own, lambda g, y, rows: g + 0.5 * (y - w))[0] for own in batches], 0)
-
-
-def fednova(plain, w, memory, batches):
-    done = [plain.walk(w, own) for own in batches]
-    return np.mean([steps for _, steps in done]) * np.mean([total / steps for total, steps in done], 0)
-
-
-def scaffold(plain, w, memory, batches):
-    own = [plain.full(w, client) for client in range(len(batches))]
-    mean = np.mean(own, 0)
-    return np.mean(
-        [plain.walk(w, b, lambda g, y, r, c=c: g + mean - c)[0] for b, c in zip(batches, own, strict=True)], 0
-    )
-
-
-def scaffold_stored(plain, w, memory, batches):
-    own = memory.setdefault("own", [np.zeros_like(w)] * len(batches))
-    mean, totals, new = np.mean(own, 0), [], []
-    for held, c in zip(batches, own, strict=True):
-        total, steps = plain.walk(w, held, lambda g, y, r, c=c: g + mean - c)
-        totals.append(total)
-        new.append(total / steps - mean + c)
-    memory["own"] = new
-    return np.mean(totals, 0)
-
-
-def mime(plain, w, memory, batches):
-    mean = np.mean([plain.full(w, client) for client in range(len(batches))], 0)
-    m = memory["m"] = 0.1 * mean + 0.9 * memory.get("m", np.zeros_like(w))
-    return np.mean([plain.walk(w, b, lambda g, y, r: 0.1 * (g - plain.gradient(w, r)) + m)[0] for b in batches], 0)
-
-
-LOOPS = {
-    "fedavg": ({}, fedavg),
-    "fedprox": ({"prox": 0.5}, fedprox),
-    "fednova": ({}, fednova),
-    "scaffold": ({}, scaffold),
-    "scaffold stored": ({"variates": "stored"}, scaffold_stored),
-    "mime": ({"momentum": 0.9}, mime),
-}
 WORK = {
     "passes": ({"local_epochs": 2}, {}, {"epochs": 2}),
     "whole batches of passes": ({"local_epochs": 2}, {"drop_last": True}, {"epochs": 2, "drop_last": True}),
@@ -145,11 +27,11 @@ WORK = {
 
 @pytest.mark.parametrize("work", WORK)
 @pytest.mark.parametrize("name", LOOPS)
-def test_clients_of_unequal_sizes_train_as_in_a_plain_loop(name, work, data):
+def test_clients_of_unequal_sizes_train_as_in_a_plain_loop(name, work, unequal_clients):
     settings, loop = LOOPS[name]
     steps, keys, plainly = WORK[work]
-    found = lines(trial(data, method={"name": name.split()[0], **settings, **steps}, **keys))
-    plain, w, memory = Plain(data, 3, 8, **plainly), np.zeros((CLASSES, INPUTS + 1)), {}
+    found = lines(trial(unequal_clients, method={"name": name.split()[0], **settings, **steps}, **keys))
+    plain, w, memory = Plain(unequal_clients, 3, 8, **plainly), np.zeros((CLASSES, INPUTS + 1)), {}
     for number in range(ROUNDS):
         batches = [plain.batches(number, client) for client in range(len(SIZES))]
         w = w - RATE * loop(plain, w, memory, batches)
@@ -167,11 +49,11 @@ def test_clients_of_unequal_sizes_train_as_in_a_plain_loop(name, work, data):
 
 @pytest.mark.parametrize("work", [{"local_epochs": 3}, {"local_steps": 3}])
 @pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
-def test_a_batch_of_all_examples_or_more_is_a_full_batch(work, model, data):
-    full = lines(trial(data, method=work, batch_size=None, task={"model": model}))
+def test_a_batch_of_all_examples_or_more_is_a_full_batch(work, model, unequal_clients):
+    full = lines(trial(unequal_clients, method=work, batch_size=None, task={"model": model}))
     for batch_size in (33, 34, 500):
         for seed in (3, 4) if model == "softmax" else (3,):
-            found = lines(trial(data, method=work, batch_size=batch_size, seed=seed, task={"model": model}))
+            found = lines(trial(unequal_clients, method=work, batch_size=batch_size, seed=seed, task={"model": model}))
             for line, wanted in zip(found, full, strict=True):
                 assert line["full_loss"] == pytest.approx(wanted["full_loss"], rel=1e-12)
                 for name in ("client_gradients", "examples", "slowest_examples"):
@@ -187,11 +69,13 @@ def test_a_batch_of_all_examples_or_more_is_a_full_batch(work, model, data):
         ({"name": "mlp", "hidden": [5], "dropout": 0.3}, False),
     ],
 )
-def test_every_oracle_takes_the_same_incomplete_batches_alone_and_in_a_pack(model, drop_last, data, monkeypatch):
+def test_every_oracle_takes_the_same_incomplete_batches_alone_and_in_a_pack(
+    model, drop_last, unequal_clients, monkeypatch
+):
     monkeypatch.setattr("trainers.models._example_space._LEAST_ARITHMETIC", 0)
     monkeypatch.setattr("trainers.models._example_space._LEAST_GAIN", 0)
     rates = [{"client_lr": 0.3}, {"client_lr": 0.1}, {"client_lr": 0.2}]
-    given = trial(data, task={"model": model}, drop_last=drop_last, rounds=1)
+    given = trial(unequal_clients, task={"model": model}, drop_last=drop_last, rounds=1)
     first = Pack.from_spec(parse({**given, "members": rates}))
     wanted = None
     for oracle in first._setting.model.oracles:
@@ -217,13 +101,13 @@ def passing():
 
 
 @pytest.mark.parametrize("method", list(passing()))
-def test_every_method_counts_the_examples_that_its_passes_use(method, data):
+def test_every_method_counts_the_examples_that_its_passes_use(method, unequal_clients):
     settings = {name: value for name, value in part(methods()[method], method).items() if name != "local_steps"}
     for name in ("central_steps", "central_batch_size"):
         if any(item.name == name for item in describe(methods()[method].Hyper)):
             settings[name] = 2
     task = with_central(method, {"name": "npz"})
-    given = trial(data, task=task, method={"local_epochs": 2}, report=["overhead"])
+    given = trial(unequal_clients, task=task, method={"local_epochs": 2}, report=["overhead"])
     given["method"] = {**settings, "local_epochs": 2}
     if methods()[method].CLIENTS_PER_ROUND:
         given["clients_per_round"] = methods()[method].CLIENTS_PER_ROUND
@@ -265,12 +149,12 @@ def test_examples_are_those_of_the_batches(end, repeats):
     assert in_a_pass.tolist() == wanted[end]
 
 
-def test_leaving_out_the_last_batch_of_a_pass_without_passes_is_a_note(data):
-    assert parse(trial(data, batch_size=4, drop_last=True)).warnings == ()
-    assert parse(trial(data, batch_size=4, method={"local_steps": 2})).warnings == ()
-    (note,) = parse(trial(data, batch_size=4, method={"local_steps": 2}, drop_last=True)).warnings
+def test_leaving_out_the_last_batch_of_a_pass_without_passes_is_a_note(unequal_clients):
+    assert parse(trial(unequal_clients, batch_size=4, drop_last=True)).warnings == ()
+    assert parse(trial(unequal_clients, batch_size=4, method={"local_steps": 2})).warnings == ()
+    (note,) = parse(trial(unequal_clients, batch_size=4, method={"local_steps": 2}, drop_last=True)).warnings
     assert note.startswith("drop_last changes nothing without local_epochs")
-    task = parse(trial(data)).canonical["task"]
+    task = parse(trial(unequal_clients)).canonical["task"]
     objective, budget = {"quality": "train_loss"}, {"trials_per_method": 4, "rounds": 10, "seeds": 0}
     passing = {"name": "fednova", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}}
     for entries, found in ((["fedavg", passing], False), (["fedavg", "fedprox"], True)):
@@ -278,10 +162,10 @@ def test_leaving_out_the_last_batch_of_a_pass_without_passes_is_a_note(data):
         assert any(remark.startswith("drop_last: no entry has local_epochs") for remark in study.check()) == found
 
 
-def test_passes_with_replacement_draw_as_many_as_the_client_has(data):
-    line = lines(trial(data, batching="with_replacement"))[-1]
+def test_passes_with_replacement_draw_as_many_as_the_client_has(unequal_clients):
+    line = lines(trial(unequal_clients, batching="with_replacement"))[-1]
     assert (line["examples"], line["client_gradients"]) == (2 * ROUNDS * sum(SIZES), 2 * ROUNDS * 12)
-    seeds = [lines(trial(data, batching="with_replacement", seed=seed))[-1]["full_loss"] for seed in (1, 2)]
+    seeds = [lines(trial(unequal_clients, batching="with_replacement", seed=seed))[-1]["full_loss"] for seed in (1, 2)]
     assert seeds[0] != seeds[1]
 
 

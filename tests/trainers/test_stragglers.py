@@ -18,7 +18,7 @@ from trainers.trial.document import parse
 from trainers.trial.spend import UncountedSpend, spend
 
 from .methods.trials import document
-from .test_passes import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, data, lines, trial  # noqa: F401
+from .plain_loops import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, lines, trial
 
 ABLE = sorted(name for name in methods() if methods().constant(name, "PARTIAL_WORK"))
 LOW, HIGH = 0.2, 0.9
@@ -45,17 +45,22 @@ def taken(batches, work, passes):
 @pytest.mark.parametrize(
     "name", ["fedavg", "fedavg dropped", "fedprox", "fednova", "fednova dropped", "scaffold stored"]
 )
-def test_stragglers_train_as_in_a_plain_loop(name, work, data):  # noqa: F811
+def test_stragglers_train_as_in_a_plain_loop(name, work, unequal_clients):
     kept = not name.endswith("dropped")
     settings, loop = LOOPS[name.removesuffix(" dropped")]
     steps = {"local_epochs": 3} if work == "passes" else {"local_steps": 5}
     size = None if work == "full" else 8
     method = {"name": name.split()[0], **settings, **steps}
     found = lines(
-        trial(data, method=method, batch_size=size, stragglers={"share": 0.5, "work": [LOW, HIGH], "kept": kept})
+        trial(
+            unequal_clients,
+            method=method,
+            batch_size=size,
+            stragglers={"share": 0.5, "work": [LOW, HIGH], "kept": kept},
+        )
     )
     plainly = {"epochs": 3} if work == "passes" else {"steps": 5}
-    plain, w, memory = Plain(data, 3, size or max(SIZES), **plainly), np.zeros((CLASSES, INPUTS + 1)), {}
+    plain, w, memory = Plain(unequal_clients, 3, size or max(SIZES), **plainly), np.zeros((CLASSES, INPUTS + 1)), {}
     gradients = examples = slowest = 0
     for number in range(ROUNDS):
         work_of, slow = shares(3, number, list(range(len(SIZES))), 3)
@@ -69,7 +74,7 @@ def test_stragglers_train_as_in_a_plain_loop(name, work, data):  # noqa: F811
         examples, slowest = examples + sum(used), slowest + max(used)
         line = found[number + 1]
         assert (line["client_gradients"], line["examples"], line["slowest_examples"]) == (gradients, examples, slowest)
-    usual = lines(trial(data, method=method, batch_size=size))[-1]
+    usual = lines(trial(unequal_clients, method=method, batch_size=size))[-1]
     assert found[-1]["bytes_down"] == usual["bytes_down"]
     assert found[-1]["bytes_up"] == usual["bytes_up"] * (1 if kept else 0.5)
 

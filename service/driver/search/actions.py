@@ -69,7 +69,7 @@ class SearchPlan:
 
     def rungs_of_trial(self, row: Row) -> tuple[int, ...]:
         """The rungs of a trial, as rounds; the last round included."""
-        return row.rungs or self.rungs_of(row.label)
+        return row.rungs_or(self.rungs_of(row.label))
 
     @property
     def asked_at_once(self) -> int:

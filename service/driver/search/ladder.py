@@ -101,7 +101,7 @@ class Ladder:
 
     def _rungs_of(self, trial: str) -> tuple[int, ...]:
         row = self._table.trials[trial]
-        return row.rungs or self._rungs[row.label]
+        return row.rungs_or(self._rungs[row.label])
 
     def _prefix(self, trial: str) -> str:
         """Prefix of a trial's checkpoints at rungs."""

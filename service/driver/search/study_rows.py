@@ -50,6 +50,10 @@ class Row:
         """Whether it has ended."""
         return self.state in TRIAL_FINISHED
 
+    def rungs_or(self, of_label: tuple[int, ...]) -> tuple[int, ...]:
+        """Its own rungs, otherwise these of its label: as rounds, the last round included."""
+        return self.rungs or of_label
+
     @classmethod
     def of(cls, record: TrialRecord, known: Row | None = None) -> Row:
         """The row of a stored trial, with what the driver has added to an earlier row of it."""

@@ -1,0 +1,116 @@
+"""Rounds of several methods over unequal clients, as plain loops in numpy: client by client and batch by batch."""
+
+import numpy as np
+
+from trainers.engine import randomness
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
+
+SIZES = [7, 33, 5, 8, 1, 20]
+CLASSES, INPUTS, ROUNDS = 3, 4, 3
+RATE = 0.3
+
+
+def trial(data, **changes):
+    task = {"name": "npz", "path": str(data), "model": "softmax", "test_fraction": 0, **changes.pop("task", {})}
+    method = {"name": "fedavg", "client_lr": RATE, "server_lr": RATE, "local_epochs": 2, **changes.pop("method", {})}
+    if "local_steps" in method:
+        del method["local_epochs"]
+    keys = {"batch_size": 8, "rounds": ROUNDS, "dtype": "float64", "weighting": "uniform", "seed": 3, "eval_every": 1}
+    return {"task": task, "method": method, "report": ["params", "full_loss"], **keys, **changes}
+
+
+def lines(given, plan=None):
+    return Pack.from_spec(parse(given), plan=plan).advance()
+
+
+class Plain:
+    """Softmax regression in numpy, client by client and batch by batch."""
+
+    def __init__(self, data, seed, batch_size, epochs=None, steps=None, drop_last=False):
+        held = np.load(data)
+        self.x = np.hstack([held["x"], np.ones((len(held["x"]), 1))])
+        self.y = np.eye(CLASSES)[held["y"]]
+        self.seed, self.batch_size, self.epochs, self.steps = seed, batch_size, epochs, steps
+        self.drop_last = drop_last
+        self.first = np.cumsum(SIZES) - SIZES
+
+    def gradient(self, w, rows):
+        scores = self.x[rows] @ w.T
+        p = np.exp(scores - scores.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        return (p - self.y[rows]).T @ self.x[rows] / len(rows)
+
+    def full(self, w, client):
+        return self.gradient(w, self.first[client] + np.arange(SIZES[client]))
+
+    def batches(self, round_index, client):
+        """The batches of a client, as a DataLoader cuts them."""
+        n, b = SIZES[client], self.batch_size
+        base = randomness.key(self.seed, round_index, randomness.Purpose.SHUFFLE)
+        if self.steps is not None and n <= b:
+            return [self.first[client] + np.arange(n)] * self.steps
+        passes = self.epochs or -(-self.steps * b // n)
+        order = randomness.permutations(base, *(np.array([number]) for number in (client, n, passes)))
+        order = self.first[client] + order
+        if self.steps is not None:
+            return [order[start : start + b] for start in range(0, self.steps * b, b)]
+        cut = [order[n * k : n * k + n][start : start + b] for k in range(passes) for start in range(0, n, b)]
+        return [rows for rows in cut if len(rows) == b or n < b] if self.drop_last else cut
+
+    def walk(self, w, batches, change=lambda gradient, w, rows: gradient):
+        """(sum of the directions, steps)."""
+        y, total = w, np.zeros_like(w)
+        for rows in batches:
+            step = change(self.gradient(y, rows), y, rows)
+            total = total + step
+            y = y - RATE * step
+        return total, len(batches)
+
+
+def fedavg(plain, w, memory, batches):
+    return np.mean([plain.walk(w, own)[0] for own in batches], 0)
+
+
+def fedprox(plain, w, memory, batches):
+    return np.mean([plain.walk(w, own, lambda g, y, rows: g + 0.5 * (y - w))[0] for own in batches], 0)
+
+
+def fednova(plain, w, memory, batches):
+    done = [plain.walk(w, own) for own in batches]
+    return np.mean([steps for _, steps in done]) * np.mean([total / steps for total, steps in done], 0)
+
+
+def scaffold(plain, w, memory, batches):
+    own = [plain.full(w, client) for client in range(len(batches))]
+    mean = np.mean(own, 0)
+    return np.mean(
+        [plain.walk(w, b, lambda g, y, r, c=c: g + mean - c)[0] for b, c in zip(batches, own, strict=True)], 0
+    )
+
+
+def scaffold_stored(plain, w, memory, batches):
+    own = memory.setdefault("own", [np.zeros_like(w)] * len(batches))
+    mean, totals, new = np.mean(own, 0), [], []
+    for held, c in zip(batches, own, strict=True):
+        total, steps = plain.walk(w, held, lambda g, y, r, c=c: g + mean - c)
+        totals.append(total)
+        new.append(total / steps - mean + c)
+    memory["own"] = new
+    return np.mean(totals, 0)
+
+
+def mime(plain, w, memory, batches):
+    mean = np.mean([plain.full(w, client) for client in range(len(batches))], 0)
+    m = memory["m"] = 0.1 * mean + 0.9 * memory.get("m", np.zeros_like(w))
+    return np.mean([plain.walk(w, b, lambda g, y, r: 0.1 * (g - plain.gradient(w, r)) + m)[0] for b in batches], 0)
+
+
+LOOPS = {
+    "fedavg": ({}, fedavg),
+    "fedprox": ({"prox": 0.5}, fedprox),
+    "fednova": ({}, fednova),
+    "scaffold": ({}, scaffold),
+    "scaffold stored": ({"variates": "stored"}, scaffold_stored),
+    "mime": ({"momentum": 0.9}, mime),
+}
