@@ -6,13 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
 from driftline.study.budget import Budget
 from driftline.study.sampler import learns
 from driftline.wire.ids import trial_id
-from driftline.wire.records import StudyRecord, TrialRecord
+from driftline.wire.records import TRIAL_FINISHED, StudyRecord, TrialRecord
 from trainers import shown
 
 
@@ -27,8 +26,8 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
         ``{"digest", "trials", "asking", "plan", "reproducible", "exceptions", "looks"}``. Two studies with the same
         digest have the same trials: labels, numbers, seeds and hyperparameters. `reproducible` says whether the same
         study under the same plan has them again; if not, `exceptions` says why, one line each.
-        `looks` counts how often there were confirmed results: 1, and one more for each extension that added search
-        trials after them.
+        `looks` counts how often there were confirmed results: 1, and one more for each extension after them, by search
+        trials or by seeds.
     """
     whole, plan = study.study, study.plan
     lines = [] if plan is None else list(plan.exceptions)
@@ -90,13 +89,22 @@ def _extended(trials: Sequence[TrialRecord], budget: Budget) -> list[str]:
 
 
 def _looks(trials: Sequence[TrialRecord], budget: Budget) -> int:
-    """1, and one more for each time that a search of a label got search trials after confirmation trials."""
-    phases: dict[tuple[str, int], list[str]] = {}
-    for trial in sorted(trials, key=lambda trial: (trial.created_at, trial.phase == "confirmation", trial.number)):
-        phases.setdefault((trial.label, budget.search_of(trial.configuration)), []).append(trial.phase)
-    return 1 + max(
-        (sum(pair == ("confirmation", "search") for pair in pairwise(own)) for own in phases.values()), default=0
-    )
+    """1, and one more for each time that a search of a label got more trials after a confirmation trial had ended."""
+    searches: dict[tuple[str, int], list[TrialRecord]] = {}
+    for trial in sorted(trials, key=lambda trial: trial.created_at):
+        searches.setdefault((trial.label, budget.search_of(trial.configuration)), []).append(trial)
+    return max((_looks_at(own) for own in searches.values()), default=1)
+
+
+def _looks_at(own: Iterable[TrialRecord]) -> int:
+    """How often one search had results; its trials are in the order in which they were created."""
+    looks, seen = 1, None  # when this look's first confirmation trial ended
+    for trial in own:
+        if seen is not None and trial.created_at > seen:
+            looks, seen = looks + 1, None
+        if trial.phase == "confirmation" and trial.state in TRIAL_FINISHED:
+            seen = trial.updated_at if seen is None else min(seen, trial.updated_at)
+    return looks
 
 
 def first_difference(one: Iterable[TrialRecord], other: Iterable[TrialRecord]) -> str | None:

@@ -99,8 +99,33 @@ def test_search_trials_added_after_the_confirmation_are_an_exception() -> None:
     late = trial("short", 3).model_copy(update={"created_at": NOW + timedelta(hours=1)})
     extended = trial_list(record(), [*found, late])
     assert not extended["reproducible"]
-    assert (extended["looks"], trial_list(record(), found)["looks"]) == (2, 1)
     assert extended["exceptions"] == ["short was extended by search trials after configurations were confirmed"]
+
+
+def at(hour: int, number: int, phase: Any, **changes: Any) -> TrialRecord:
+    """A trial of one label that was created at this hour, and has ended half an hour later."""
+    created = NOW + timedelta(hours=hour)
+    whole = trial("short", number, phase, configuration=0, state="COMPLETE")
+    return whole.model_copy(
+        update={"created_at": created, "updated_at": created + timedelta(minutes=30), **changes},
+    )
+
+
+def test_looks_are_extensions_by_search_trials_or_seeds_after_results() -> None:
+    def looks(*trials: TrialRecord) -> int:
+        found: int = trial_list(record(), [*reversed(trials)])["looks"]
+        return found
+
+    once = [at(0, 0, "search"), at(1, 0, "confirmation"), at(1, 1, "confirmation")]
+    assert (looks(), looks(*once[:1]), looks(*once)) == (1, 1, 1)
+    longer = [*once, at(2, 1, "search"), at(3, 2, "confirmation"), at(3, 3, "confirmation")]
+    assert looks(*longer) == 2, "more trials, and their confirmation"
+    assert looks(*longer[:-2]) == 2, "they may change what the search chooses"
+    seeds = [*longer, at(4, 4, "confirmation"), at(4, 5, "confirmation")]
+    assert looks(*seeds) == 3, "more seeds"
+    assert looks(*once, at(2, 2, "confirmation"), at(3, 3, "confirmation")) == 3, "twice more seeds"
+    waiting = {"state": "WAITING", "updated_at": NOW + timedelta(hours=1)}
+    assert looks(once[0], at(1, 0, "confirmation", **waiting), at(2, 1, "search")) == 1, "nothing was confirmed yet"
 
 
 def test_what_the_plan_says_is_in_the_result() -> None:
