@@ -146,7 +146,7 @@ def study_headline(result: Json) -> str:
     if len(labels) > MOST_LABELS:
         return f"Of {len(labels)} labels, compare two at a time: driftline compare."
     family = family_of(result)
-    return headline(labels, [compare(result, a, b, family) for a, b in itertools.combinations(labels, 2)])
+    return headline(result, [compare(result, a, b, family) for a, b in itertools.combinations(labels, 2)])
 
 
 def family_of(result: Json, pairs: Iterable[tuple[str, str]] | None = None) -> Family:

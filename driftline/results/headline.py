@@ -109,17 +109,21 @@ def _trials(counts: Sequence[int]) -> str:
     return f"{listed}{_count(last, 'trial')}"
 
 
-def headline(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
+def headline(result: Json, comparisons: Sequence[Json]) -> str:
     """One sentence about the methods, and one about the configurations found; "" with fewer than two labels.
 
     Args:
-        labels: The labels.
-        comparisons: From `driftline.results.comparison.compare`, of all pairs.
+        result: The document from `frontier_document`.
+        comparisons: From `driftline.results.comparison.compare`, of all pairs of its labels.
     """
     if not comparisons:
         return ""
     if len(comparisons) == 1:
         return str(comparisons[0]["why"])
+    return " ".join([_of_several(list(result["methods"]), comparisons), *looks_note(result)])
+
+
+def _of_several(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
     claims = [(one["a"], one["b"], one["claims"]["methods"]) for one in comparisons]
     decided = [methods_text(a, b, claim) for a, b, claim in claims if claim["verdict"]]
     searches = min(len(claim["pairs"]) for _, _, claim in claims)

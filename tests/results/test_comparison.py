@@ -327,6 +327,13 @@ def test_a_headline_of_several_labels_has_the_methods_first_and_few_names() -> N
     found = study_headline(frontier_document("s", [one for part in mixed for one in part], Chosen(), 2))
     assert "The other pair of methods: not decided. In these 6 searches" in found
     assert study_headline(frontier_document("s", decided[0], Chosen(), 2)) == ""
+    extended = {
+        **frontier_document("s", [one for part in decided for one in part], Chosen(), 2),
+        "trial_list": {"looks": 2},
+    }
+    assert study_headline(extended).endswith(
+        " The study was extended: this is look 2 at its results, and 95 % is for one look."
+    )
 
 
 def drawn(name: str, lift: float, *, seed: int = 0, kept: int = 96) -> list[TrialCurve]:

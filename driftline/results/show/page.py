@@ -157,9 +157,7 @@ def _fragments(result: Json) -> dict[str, str]:
         ),
         "caption": _text(band_text(result)),
         "summary": _summary(result),
-        "headline": f'<p id="headline">{_text(said)}</p>'
-        if (said := headline(list(result["methods"]), comparisons))
-        else "",
+        "headline": f'<p id="headline">{_text(said)}</p>' if (said := headline(result, comparisons)) else "",
         "recommendations": _recommendations(result),
         "importance": _importance(result),
         "efforts": _efforts(comparisons),
