@@ -86,6 +86,7 @@ _RATES = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3}
 _BOTH = "weight_decay clip_norm"
 _MIXED = {**_RATES, "federated_weight": 0.6}
 METHODS: dict[str, Method] = {
+    "aligned_feddyn": _method(_BOTH, **_RATES, prox=0.5, displacement=0.1),
     "aligned_linear_scaling": _method(_BOTH, client_lr=0.05, server_lr=0.02),
     "all_on_client": _method("central clip_norm", **_MIXED),
     "fedavg": _method(_BOTH, **_RATES),

@@ -33,6 +33,7 @@ COUNTED = {
     # a gradient and a product of it, which counts as two; the model and the mean gradient down
     "regularized_gd": (2, 192, 192, 12),
     "feddyn": (1, 96, 96, 12),
+    "aligned_feddyn": (2, 192, 192, 16),
     "fedexp": (1, 96, 96, 12),
     # the momentum goes down beside the model, gradients at the model come up beside the work; in mime two a step
     "mimelite": (1, 192, 192, 16),
@@ -151,6 +152,7 @@ def test_single_precision_halves_the_bytes():
             lambda passes: (1, 2, 2, 12 + 4),
         ),
         ({"name": "feddyn", **WORK, "prox": 0.4}, lambda passes: (1, 1, 1, 12)),
+        ({"name": "aligned_feddyn", **WORK, "prox": 0.4, "displacement": 0.1}, lambda passes: (2, 2, 2, 12 + passes)),
         ({"name": "mimelite", **WORK}, lambda passes: (1, 2, 2, 12 + passes)),
         ({"name": "mime", **WORK, "gradient_source": "batch"}, lambda passes: (2, 3, 2, 24 + 4)),
         ({"name": "mime", **WORK}, lambda passes: (2, 3, 2, 24 + passes)),
