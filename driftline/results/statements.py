@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from driftline.results.comparison import Family, along, compare, family_of
+from driftline.results.comparison import CLAIMS, Family, along, compare, family_of
 from driftline.results.curves import TrialCurve
 from driftline.results.document import grid
 from driftline.results.paired_tests import LEVEL, paired
@@ -25,6 +25,7 @@ from driftline.study.directions import sign
 from driftline.study.papers import UNTRAINED, Statement
 
 Json = Mapping[str, Any]
+_KEYS = {claim.name: claim.pair for claim in CLAIMS}
 Outcome = Literal["agrees", "disagrees", "undecided"]
 
 
@@ -62,8 +63,8 @@ def judged(statements: Sequence[Statement], read: Callable[[str | None, str | No
     found = {}
     for reading, some in by_reading.items():
         result = read(*reading)
-        document = _with_untrained(result.document)
-        family = family_of(document, dict.fromkeys(each.pair for each in some if each.pair))
+        document = _with_gains(_with_untrained(result.document), [gain for each in some for gain in each.gains])
+        family = family_of(document, dict.fromkeys(_pair(each) for each in some if each.pair or each.gains))
         for each in some:
             found[each.text] = Judgement(each.text, *_outcome(each, document, family, result.curves))
     return [found[statement.text] for statement in statements]
@@ -76,12 +77,22 @@ def _outcome(statement: Statement, document: Json, family: Family, curves: Seque
     if statement.smaller is not None:
         one, other = (_by_seed(statement, document, label, curves) for label in statement.smaller)
         return _smaller(one, other)
-    a, b = statement.pair or ("", "")
-    return _compared(statement, a, b, document, family)
+    unfair = [why for a, b in statement.gains for why in compare(document, a, b, family)["claims"]["methods"]["unfair"]]
+    if unfair:
+        return "undecided", "; ".join(dict.fromkeys(unfair))
+    return _compared(statement, *_pair(statement), document, family)
+
+
+def _pair(statement: Statement) -> tuple[str, str]:
+    """The two labels whose difference decides; those of `gains_more` are gains."""
+    if statement.pair:
+        return statement.pair
+    one, other = (_gain(*pair) for pair in statement.gains)
+    return one, other
 
 
 def _compared(statement: Statement, a: str, b: str, document: Json, family: Family) -> tuple[Outcome, str]:
-    """Judges `ahead` or `level`."""
+    """Judges `ahead`, `level` or `gains_more`."""
     claims = compare(document, a, b, family)["claims"]
     if claims["methods"]["unfair"]:
         return "undecided", "; ".join(claims["methods"]["unfair"])
@@ -138,6 +149,36 @@ def _with_untrained(document: Json) -> Json:
         for name, rows in first["claims"].items()
     }
     return {**document, "methods": {**document["methods"], UNTRAINED: {**first, "claims": still, "efforts": None}}}
+
+
+def _gain(a: str, b: str) -> str:
+    """Name of the difference of two labels as a label; no label has a line break."""
+    return f"{a}\n{b}"
+
+
+def _with_gains(document: Json, pairs: Iterable[tuple[str, str]]) -> Json:
+    """The document with differences of two labels as labels: of their areas, and of their qualities along the cost.
+
+    The comparison of two of them is that of two differences, with the same tests, corrections and bands.
+    """
+    methods = dict(document["methods"])
+    for a, b in pairs:
+        first, second = methods[a], methods[b]
+        claims = {
+            claim: [
+                {
+                    **row,
+                    "area": row["area"] - other["area"],
+                    "along": np.subtract(row["along"], other["along"]).tolist(),
+                }
+                for row in rows
+                for other in second["claims"][claim]
+                if row[_KEYS[claim]] == other[_KEYS[claim]]
+            ]
+            for claim, rows in first["claims"].items()
+        }
+        methods[_gain(a, b)] = {**first, "claims": claims, "efforts": None}
+    return {**document, "methods": methods}
 
 
 def _by_seed(statement: Statement, document: Json, label: str, curves: Sequence[TrialCurve]) -> dict[int, float]:

@@ -41,12 +41,13 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "level": ("within", "at", "quality", "cost"),
     "smaller": ("metric", "spread"),
     "grows": ("over", "quality"),
+    "gains_more": ("than", "at", "quality", "cost"),
 }
-_NEEDS = {"level": "within", "smaller": "metric", "grows": "over"}
+_NEEDS = {"level": "within", "smaller": "metric", "grows": "over", "gains_more": "than"}
 
 
 class Statement(Section):
-    """One thing that a figure or table shows. It has one of the keys `ahead`, `level`, `smaller` and `grows`.
+    """One thing that a figure or table shows. It has one of `ahead`, `level`, `smaller`, `grows` and `gains_more`.
 
     Attributes:
         ahead: Two labels; the first does better, or with `within`, worse by at most that.
@@ -57,6 +58,8 @@ class Statement(Section):
         spread: Compare the standard deviation over the rounds instead of the mean.
         grows: A hyperparameter; the best value grows from label to label of `over`.
         over: These labels, in order, at least two.
+        gains_more: Two labels; the first is further ahead of the second than the first of `than` is of its second.
+        than: Two labels.
         at: The cost to compare at, as a share of the largest one; None compares over all costs.
         quality, cost: Instead of the study's own.
         panels: Where it holds; all panels by default.
@@ -70,6 +73,8 @@ class Statement(Section):
     spread: bool = False
     grows: str | None = None
     over: Annotated[list[str], Key(min_length=2)] | None = None
+    gains_more: Pair | None = None
+    than: Pair | None = None
     at: Real | None = Key(default=None, gt=0, le=1)
     quality: str | None = None
     cost: str | None = None
@@ -95,9 +100,15 @@ class Statement(Section):
         return (pair[0], pair[1]) if pair else None
 
     @property
+    def gains(self) -> list[tuple[str, str]]:
+        """The two pairs of labels of `gains_more`."""
+        return [(pair[0], pair[1]) for pair in (self.gains_more, self.than) if pair]
+
+    @property
     def labels(self) -> list[str]:
         """All labels that it names, without `UNTRAINED`."""
-        return [label for label in self.pair or self.smaller or self.over or () if label != UNTRAINED]
+        gains = [label for pair in self.gains for label in pair]
+        return [label for label in self.pair or self.smaller or self.over or gains if label != UNTRAINED]
 
     @property
     def text(self) -> str:
@@ -112,6 +123,9 @@ class Statement(Section):
         if self.at is not None and self.at < 1:
             where = f"at {100 * self.at:g} % of the largest cost"
         where = where if self.cost is None else f"{where} in {self.cost}"
+        if self.gains:
+            (a, b), (c, d) = self.gains
+            return f"{a} further ahead of {b} than {c} of {d}{of} {where}"
         if self.ahead is not None:
             ahead = "ahead of" if self.within is None else f"at most {self.within:g} behind"
             return f"{self.ahead[0]} {ahead} {self.ahead[1]}{of} {where}"

@@ -70,6 +70,37 @@ def test_at_most_so_much_behind(a: list[float], b: list[float], outcome: str) ->
     assert said(ending(a=a, b=b), ahead=["a", "b"], within=0.04, at=1).outcome == outcome
 
 
+@pytest.mark.parametrize("at", [None, 1])
+@pytest.mark.parametrize(
+    ("ends", "outcome"),
+    [
+        ((HIGH, LOW, HIGH, NEAR), "agrees"),
+        ((HIGH, NEAR, HIGH, LOW), "disagrees"),
+        ((HIGH, MIXED, HIGH, LOW), "undecided"),
+        ((HIGH[:5], LOW[:5], HIGH[:5], NEAR[:5]), "undecided"),
+    ],
+    ids=["more", "less", "noisy", "few"],
+)
+def test_one_difference_is_larger_than_another(ends: tuple[list[float], ...], outcome: str, at: float | None) -> None:
+    of = ending(**dict(zip("abcd", ends, strict=True)))
+    assert said(of, gains_more=["a", "b"], than=["c", "d"], at=at).outcome == outcome
+
+
+@pytest.mark.parametrize("at", [None, 1])
+def test_the_difference_of_differences_is_paired_by_seed(at: float | None) -> None:
+    """What differs from seed to seed in all labels alike cancels, and the numbers are those of the four labels."""
+    shift = np.array([0.0, 0.2, -0.3, 0.1, -0.1, 0.25])
+    low, high = 0.5 + shift, 0.6 + shift
+    noise = np.array([0.0, 0.001, -0.001, 0.002, -0.002, 0.0])
+    of = ending(a=(high + noise).tolist(), b=low.tolist(), c=high.tolist(), d=(high - 0.02).tolist())
+    found = said(of, gains_more=["a", "b"], than=["c", "d"], at=at)
+    assert found.outcome == "agrees"
+    parts = [float(said(of, ahead=pair, at=at).why.split()[1]) for pair in (["a", "b"], ["c", "d"])]
+    assert float(found.why.split()[1]) == pytest.approx(parts[0] - parts[1], abs=2e-3)
+    assert said(of, gains_more=["c", "d"], than=["a", "b"], at=at).outcome == "disagrees"
+    assert said(of, gains_more=["a", "untrained"], than=["b", "untrained"], at=at).outcome == "agrees"
+
+
 def test_the_untrained_model_is_a_label() -> None:
     still = [[0.1, 0.1, 0.1 + end / 1000, 0.1] for end in (0.0, *HIGH)]
     of = result([*confirmed([[0.1, 0.3, end, end] for end in (1.0, *HIGH)], label="a"), *confirmed(still, label="b")])

@@ -56,12 +56,14 @@ def test_scales_and_panels_are_laid_over_the_study() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shows": [{}]}, r"shows\[0\]: must have one of ahead, level, smaller, grows, got none"),
+        ({"shows": [{}]}, r"shows\[0\]: must have one of ahead, level, smaller, grows, gains_more, got none"),
         (
             {"shows": [{"ahead": ["a", "b"], "level": ["a", "b"]}]},
             r"shows\[0\]: must have one of .*, got ahead and level",
         ),
         ({"shows": [{"level": ["a", "b"]}]}, r"shows\[0\]\.within: must be given with level"),
+        ({"shows": [{"gains_more": ["a", "b"]}]}, r"shows\[0\]\.than: must be given with gains_more"),
+        ({"shows": [{"ahead": ["a", "b"], "than": ["a", "b"]}]}, r"shows\[0\]\.than: does not go with ahead"),
         ({"shows": [{"ahead": ["a", "b"], "metric": "drift"}]}, r"shows\[0\]\.metric: does not go with ahead"),
         ({"shows": [{"ahead": ["a", "b"], "at": 2}]}, r"shows\[0\]\.at: must be at most 1"),
         (
