@@ -82,7 +82,8 @@ def section(name: str, preset: Preset, panels: Panels) -> str:
         [
             f"### {name}: {preset.figure}",
             _wrapped(preset.statement),
-            _wrapped(f"**{outcome.capitalize()}.** {_ran(preset, panels)}.{note} {preset.remarks}"),
+            _wrapped(f"**{outcome.capitalize()}.** {_ran(preset, panels)}.{note}"),
+            _wrapped(preset.remarks),
             *(f"![{preset.figure}](papers/{picture})" for picture in pictures),
             f"`driftline papers check {name} out/papers/{name}`:",
             "\n".join(["| statement | outcome | by |", "|---|---|---|", *rows]),
