@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.precision [--rounds 100] [--seeds 3] [--only cnn] [--repeats 5]
 
-FedAvg on the task mnist_by_writer (DATA_DIR): 10 clients a round, batches of 20, 5 local steps, one thread. First the
+FedAvg on the task mnist_by_writer (DATA_DIR): 10 clients a round, batches of 20, 5 local steps, one thread. Models of
+text: DiLoCo on Shakespeare's plays with 4 workers, batches of 8 windows of 32 characters, 10 local steps. First the
 times: trials of all types take turns in one process, and a ratio is the median over the repeats, with its quartiles.
 Then whole curves, from the same models, cohorts and batches. A curve's distance from that of float64 is the largest one
 after any evaluation, every 5 rounds: of test losses relative to float64's, and of test accuracies. Beside it stands
@@ -34,6 +35,21 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "mlp": {"name": "mlp"},
     "cnn": {"name": "cnn"},
     "cnn of FEMNIST": {"name": "cnn", "filters": [32, 64], "dense": 512},
+    "transformer": {"name": "transformer", "width": 36, "depth": 2, "heads": 2},
+    "lstm": {"name": "lstm", "width": 64, "depth": 1},
+}
+WRITERS: Mapping[str, Any] = {
+    "task": {"name": "mnist_by_writer"},
+    "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 5},
+    "clients_per_round": 10,
+    "batch_size": 20,
+}
+TEXT: Mapping[str, Any] = {
+    "task": {"name": "text", "clients": 4, "partition": "iid", "context": 32, "test_windows": 256},
+    "method": {"name": "fedavg", "client_lr": 0.01, "delta_lr": 0.7, "local_steps": 10, "clip_norm": 1.0},
+    "client": {"name": "adamw", "beta2": 0.99, "state": "keep"},
+    "server": {"name": "sgd", "momentum": 0.9, "nesterov": True},
+    "batch_size": 8,
 }
 TIMED_ONLY = {"cnn of FEMNIST"}  # whose curves take half an hour
 EVERY = 5
@@ -42,11 +58,10 @@ METRICS = ("test_loss", "test_accuracy")
 
 def pack(model: str, dtype: str, seed: int, rounds: int, evaluated: int, oracle: str | None = None) -> Pack:
     """A trial at its start, by the fastest oracle or a given one."""
+    trial = TEXT if model in ("transformer", "lstm") else WRITERS
     document = {
-        "task": {"name": "mnist_by_writer", "model": MODELS[model]},
-        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 5},
-        "clients_per_round": 10,
-        "batch_size": 20,
+        **trial,
+        "task": {**trial["task"], "model": MODELS[model]},
         "rounds": rounds,
         "eval_every": evaluated,
         "seed": seed,

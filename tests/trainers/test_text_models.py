@@ -189,6 +189,19 @@ def test_oracles_agree_in_pieces_too(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_gradients_in_bfloat16_are_apart_by_its_rounding(name: str) -> None:
+    exact, rounded = (network(name, dtype) for dtype in (torch.float32, torch.bfloat16))
+    params = torch.stack([exact.start(None, seed) for seed in (0, 1)])[:, None]
+    batch = exact.source(3, None, "shuffled").round(0, np.arange(2)).full()
+    slopes = exact.oracles["autograd"].value_and_grad(params, batch)[1]
+    for oracle in rounded.oracles.values():
+        found = oracle.value_and_grad(params, batch)[1]
+        assert found.dtype == torch.float32
+        assert 2.0**-13 < float((found - slopes).norm() / slopes.norm()) < 2.0**-4
+    assert rounded.evaluate(params)["test_loss"].equal(exact.evaluate(params)["test_loss"])  # in single precision
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_a_pack_changes_nothing(name: str, tmp_path: Any) -> None:
     (tmp_path / "a.txt").write_text("a rose is a rose is a rose\n" * 20)
     document = {

@@ -24,7 +24,7 @@ from trainers.problem import Problem
 
 TARGETS = "tokens"
 PARTS = True
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "float64", "bfloat16")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from trainers.problem import Problem
 
 TARGETS = "tokens"
 PARTS = True
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "float64", "bfloat16")
 _BASE = 10000.0
 _EMBEDDED = 0.02  # standard deviation
 
