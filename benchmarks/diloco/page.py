@@ -82,7 +82,7 @@ def least_losses(cells: Sequence[Cell], outcomes: Outcomes) -> str:
             number = used.seeds
             loss = _interval(np.exp(used.least()), ".4g") if number > 1 else NOT_RUN
             diverged = f"{used.diverged()} of {number * len(used.runs)}" if number else NOT_RUN
-            best = used.best_setting() if number else None
+            best = used.best_setting() if number > 1 else None
             rates = NOT_RUN if best is None else f"{best.client_lr:g}, {best.delta_lr:g}"
             rows.append(f"| `{cell.name}` | {steps} | {loss} | {rates} | {number or NOT_RUN} | {diverged} |")
     return "\n".join(rows)
