@@ -1,10 +1,13 @@
 """What all tests share: properties judged by what holds, readable ids of cases, and `--fast`."""
 
+import asyncio
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,6 +55,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not re.search(POSTGRESQL, item.name)]
     if hasattr(config, "workerinput"):
         items[:] = longest_first(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Takes out of this process what tests would only wait for."""
+    if database := sys.modules.get("service.store.database"):
+        database._SYNCHRONOUS = "OFF"  # no test cuts the power
+    if server := sys.modules.get("uvicorn.server"):
+        server.asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": lambda seconds: asyncio.sleep(seconds / 20)})
+    if plan := sys.modules.get("trainers.engine.packs.plan"):
+        plan._MEASURED_STEPS, plan._REPEATS = 2, 1  # whichever is chosen: all give the same numbers
 
 
 def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:

@@ -28,6 +28,7 @@ from service.store.schema import METADATA
 from trainers.own_files import require_plain
 
 _BUSY_S = 30.0
+_SYNCHRONOUS = "FULL"  # what is committed survives a power cut
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, ValidationError, sqlite3.Error)
 """Errors from stored values that were changed by something else than this package."""
 
@@ -312,7 +313,7 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # `_begin` starts transactions, not the sqlite3 module
     connection.execute(f"PRAGMA busy_timeout = {int(_BUSY_S * 1000)}")
     _write_ahead(connection)
-    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS}")
     connection.execute("PRAGMA foreign_keys = ON")
 
 

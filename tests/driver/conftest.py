@@ -13,11 +13,12 @@ from service.store.store import Store
 from tests.driver import small_ray
 from tests.driver.shell_programs import started as started
 from tests.driver.store_client import StoreClient
+from tests.new_stores import empty_database
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[StoreClient]:
-    store = Store(tmp_path / "driftline.db")
+    store = Store(empty_database(tmp_path / "driftline.db"))
     yield StoreClient(store)
     store.close()
 

@@ -13,6 +13,7 @@ import pytest
 from service.recorder import study_recorder
 from service.recorder.tracking import connect
 from service.store.store import Store
+from tests.new_stores import empty_database
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,7 @@ def uri(tmp_path: Path, migrated: Path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / "driftline.db")
+    made = Store(empty_database(tmp_path / "driftline.db"))
     yield made
     made.close()
 

@@ -23,6 +23,7 @@ from service.recorder.logged_models import STATE, TRIAL
 from service.recorder.study_recorder import Recorder
 from service.recorder.tracking import connect
 from service.store.store import Store
+from tests.new_stores import empty_database
 from trainers.registry import tasks
 from trainers.run import run
 
@@ -45,7 +46,7 @@ def folder_of(place: Path, migrated: Path, name: str, labels: dict[str, Sequence
     """An output folder with a study that MLflow shows."""
     place.mkdir()
     shutil.copy(migrated, place / "mlflow.db")
-    store = Store(place / "driftline.db")
+    store = Store(empty_database(place / "driftline.db"))
     study = Stored(store, list(labels), ROUNDS, name)
     for curves in labels.values():
         study.add(curves, **more)

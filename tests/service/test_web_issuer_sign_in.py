@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from service.api.auth.oidc import Oidc
 from service.api.rate_limits import Rates
 from service.store.store import Store
 from service.web.issuer_sign_in import ATTEMPT_S, COOKIE
+from tests.new_stores import empty_database
 
 from .api_setup import Service, running
 from .conftest import SPEC, Clock
@@ -41,8 +41,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, migrated: Path, clock: Clock) -> Iterator[Store]:
-    opened = Store(shutil.copy(migrated, tmp_path / "issuer.db"), clock=clock)
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    opened = Store(empty_database(tmp_path / "issuer.db"), clock=clock)
     opened.studies.create(SPEC, "f" * 64, project="vision")
     yield opened
     opened.close()

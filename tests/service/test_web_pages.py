@@ -1,7 +1,6 @@
 """The service's pages: what they show to whom, that they run nobody's script, and how much they read."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -17,6 +16,7 @@ from service.api import computed_results
 from service.store.session import Actor
 from service.store.store import Store
 from service.web.study_pages import CHANGES_A_PAGE, EVENTS_A_PAGE, LINES_A_PAGE, STUDIES_A_PAGE
+from tests.new_stores import empty_database
 
 from .api_setup import Service, running
 from .conftest import SPEC
@@ -29,8 +29,8 @@ ANN = Actor("t1", "ann")
 
 
 @pytest.fixture
-def service(tmp_path: Path, migrated: Path) -> Iterator[Service]:
-    store = Store(shutil.copy(migrated, tmp_path / "pages.db"))
+def service(tmp_path: Path) -> Iterator[Service]:
+    store = Store(empty_database(tmp_path / "pages.db"))
     with running(store) as started:
         yield started
     store.close()

@@ -2,7 +2,6 @@
 
 import functools
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from service.api.rate_limits import Rates
 from service.store.store import Store
 from service.web import pages
 from service.web.sessions import COOKIE, SESSION_S
+from tests.new_stores import empty_database
 
 from .api_setup import TOKENS, Service, running
 from .conftest import SPEC, Clock
@@ -27,8 +27,8 @@ from .oidc_setup import issuing
 
 
 @pytest.fixture
-def service(tmp_path: Path, migrated: Path, clock: Clock) -> Iterator[Service]:
-    store = Store(shutil.copy(migrated, tmp_path / "pages.db"), clock=clock)
+def service(tmp_path: Path, clock: Clock) -> Iterator[Service]:
+    store = Store(empty_database(tmp_path / "pages.db"), clock=clock)
     with running(store) as started:
         yield started
     store.close()
@@ -263,9 +263,9 @@ def test_a_form_has_bounds(service: Service) -> None:
         assert http.post("/sign-in", content=b"token=\xff\x00").status_code == 401
 
 
-def test_a_token_of_an_issuer_signs_in_until_it_expires(tmp_path: Path, migrated: Path) -> None:
+def test_a_token_of_an_issuer_signs_in_until_it_expires(tmp_path: Path) -> None:
     clock = Clock(time.time())
-    store = Store(shutil.copy(migrated, tmp_path / "issuer.db"), clock=clock)
+    store = Store(empty_database(tmp_path / "issuer.db"), clock=clock)
     store.studies.create(SPEC, "f" * 64, project="vision")
     with issuing() as issuer, running(store, issuer=Oidc.from_json(issuer.config())) as service:
         with service.http(None) as http:
