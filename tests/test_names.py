@@ -119,6 +119,7 @@ BY_NAME = {
     "service/api/routes/studies.py": {"fedavg"},  # an example in the API's documents
     "service/cli/theory.py": {"sgd"},
     "trainers/optimizer_contract.py": {"nesterov"},  # a closed form
+    "trainers/data/column_advice.py": {"dual_encoder", "lstm"},  # the models of logs and of texts
     "trainers/data_description.py": {"logistic"},  # the model of data with tags
     "trainers/data/federated.py": {"softmax"},  # the model that a document leaves out
     "trainers/engine/evaluation/flops.py": {"lstm"},  # a function of torch

@@ -10,17 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import data_source
+from trainers.data.column_advice import CLIENTS, advised, words_of
 from trainers.data.column_choice import choose_columns
-from trainers.data.columns import Columns, HasLists
+from trainers.data.format_contract import Columns, HasDates, HasLists, HasTexts
 from trainers.data.table import Table
 from trainers.data.table_cache import load
+from trainers.data.table_sequences import NEXT
 from trainers.data.table_task import TableTask
 from trainers.errors import SpecError
+from trainers.target_kinds import Kind
 from trainers.tasks import data
 from trainers.values import shown
 
-_CLIENTS = 10  # of data without a client column
 _PATH = "task"
+_LONGEST = 40  # characters of a text
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,19 @@ class Description:
     """A user's data.
 
     Args:
+        kind: what the targets are.
         task: the task that trains on them, with the keys that differ from the defaults.
         format: name of the format.
         columns: of the training examples.
         sizes: (clients,) training examples of each client.
         people: names of the clients; empty if the examples are spread over clients at random.
-        counts: (clients, classes or tags) training examples by label; (clients, 0) for numbers to predict.
+        counts: (clients, classes or tags) training examples by label; (clients, 0) for other targets.
         labels: names of the classes or tags.
         test: number of test examples.
         notes: what is probably not meant, one line each.
     """
 
+    kind: Kind
     task: Mapping[str, Any]
     format: str
     columns: Sequence[ColumnFacts]
@@ -66,7 +71,7 @@ class Description:
 
     @property
     def skew(self) -> float | None:
-        """Mean over the clients of the total variation distance between a client's labels and all; None for numbers."""
+        """Mean over the clients of the total variation distance between a client's labels and all; None without any."""
         if not self.counts.size:
             return None
         shares = self.counts / self.counts.sum(1, keepdims=True).clip(min=1)  # a client may have no tags
@@ -86,18 +91,21 @@ def describe(path: str, keys: Mapping[str, Any]) -> Description:
     """
     source = data_source.find(path, keys.get("format", data_source.AUTO), _PATH)
     task: dict[str, Any] = {"name": "data", "path": path, **keys}
-    client = keys.get("client", "client")
+    advice = advised(source, keys, _PATH)
+    task |= {key: value for key, value in advice.items() if key not in keys or key == "inputs"}
+    client = task.get("client", "client")
     columns = source.names(_PATH)
-    if columns and client not in columns and "client" not in keys and "partition" not in keys:
-        task |= {"partition": "iid", "clients": _CLIENTS}
-    chosen = {"inputs": None, "targets": None, **keys, "client": client}
-    choose_columns(chosen, columns, None, _PATH)
-    task |= {"inputs": chosen["inputs"], "targets": chosen["targets"]}
-    if "model" not in keys and "kind" not in keys:
-        task |= _kind(source, chosen["targets"])
+    if columns and client not in columns and "client" not in task and "partition" not in keys:
+        task |= {"partition": "iid", "clients": CLIENTS}
+    if task.get("kind") not in NEXT:
+        chosen = {"inputs": None, "targets": None, **task, "client": client}
+        choose_columns(chosen, columns, (), _PATH)
+        task |= {"inputs": chosen["inputs"], "targets": chosen["targets"]}
+        if "model" not in keys and "kind" not in keys:
+            task |= _kind(source, chosen["targets"])
     settings = data.parse(task, _PATH)
-    table = load(settings.source, settings.names, settings.test_names, settings.server_names, settings.given, _PATH)
-    if "scale" not in keys and (scale := _scale(table)) != "none":
+    table = load(settings.source, settings.names, settings.sides, settings.given, _PATH)
+    if "scale" not in keys and settings.names.sequences is None and (scale := _scale(table)) != "none":
         task["scale"] = scale
         settings = data.parse(task, _PATH)
     return _described(task, settings, table)
@@ -114,7 +122,9 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> De
         counts = np.array(found)
     natural = settings.document["partition"] == "natural" and table.main.clients is not None
     owners = [int(table.main.clients[rows[0]]) for rows in parts] if natural and table.main.clients is not None else []
-    names = (*settings.names.features, settings.names.targets, settings.names.client)
+    names = dict.fromkeys(
+        (*settings.names.features, settings.names.targets, settings.names.client, settings.names.order)
+    )
     columns = settings.source.reader((settings.names,), _PATH).columns
     labels = settings.document["labels"] or range(classes)
     notes = list(settings.notes)
@@ -125,6 +135,7 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> De
             f"task.client: no column says whose an example is, so they are spread over {len(parts)} clients at random"
         )
     return Description(
+        kind=settings.kind,
         task=task,
         format=settings.source.name,
         columns=[
@@ -162,7 +173,7 @@ def _kind(source: data_source.DataSource, targets: str) -> Mapping[str, str]:
 def _scale(table: Table) -> str:
     """Bytes of images become [0, 1], other numbers are standardised; strings and one-hot columns stay."""
     inputs = table.main.inputs
-    if table.tokens or (table.onehot is not None and table.onehot.all()):
+    if table.tokens or (table.kept is not None and table.kept.all()):
         return "none"
     if inputs.ndim > 2:
         largest = float(inputs.max())
@@ -176,6 +187,12 @@ def _tag_facts(name: str, first: NDArray[np.bool_], labels: Sequence[Any]) -> Co
 
 
 def _facts(columns: Columns, name: str) -> ColumnFacts:
+    if isinstance(columns, HasDates) and columns.dates(name, _PATH) is not None:
+        return ColumnFacts(name, "dates or times", "")
+    if (words := words_of(columns, name, _PATH)) is not None:
+        texts = columns.texts(name, _PATH) if isinstance(columns, HasTexts) else None
+        first = next(iter(texts)) if texts is not None else columns.array(name, _PATH)[0]
+        return ColumnFacts(name, f"texts of {words[0]:.1f} words in the mean", _cut(first))
     array = columns.array(name, _PATH)
     one = array[0]
     if array.dtype.kind not in "fiub":
@@ -186,3 +203,9 @@ def _facts(columns: Columns, name: str) -> ColumnFacts:
     kind = "true or false" if array.dtype.kind == "b" else f"numbers{each}, {lowest} to {highest}"
     first = f"{one:g}" if array.ndim == 1 else f"{one.reshape(-1)[0]:g} ..."
     return ColumnFacts(name, kind, first)
+
+
+def _cut(text: str | Sequence[str]) -> str:
+    """The beginning of a text, quoted."""
+    whole = text if isinstance(text, str) else " ".join(text)
+    return shown(whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}...")

@@ -30,6 +30,11 @@ Targets = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of l
 Client = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column that says whose each example is.")]
 Format = Annotated[str | None, typer.Option("--format", metavar="NAME", help="Format, if the name does not say it.")]
 
+_TARGETS = {
+    "numbers": "numbers to predict",
+    "tokens": "each word of a text, from those before it",
+    "pairs": "each item of a client, from those before it",
+}
 _COLUMNS, _LABELS = 30, 12  # rows of the tables
 
 
@@ -144,7 +149,7 @@ def _print(path: str, found: Description) -> None:
     middle = f"median {median(sizes.tolist()):g}" + ("" if found.people else ", drawn at random")
     echo(f"clients     {len(sizes)}, of {sizes.min()} to {sizes.max()} examples, {middle}")
     if found.skew is None:
-        echo("targets     numbers to predict")
+        echo(f"targets     {_TARGETS[found.kind]}")
     else:
         counts = found.counts.sum(0).tolist()
         most = [f"{label} {count}" for label, count in zip(found.labels, counts, strict=True)]

@@ -12,7 +12,8 @@ import json
 import os
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -27,7 +28,8 @@ _TRIES = 5
 _WAIT_S = 1.0  # before the second try; twice as long before each further one
 _PIECE = 2**20  # bytes
 _UNPACKED = ".unpacked.json"
-_ARCHIVES = (".tar.gz", ".tar.bz2")
+_ZIP = ".zip"
+_ARCHIVES = (".tar.gz", ".tar.bz2", _ZIP)
 
 
 def fetch(
@@ -148,16 +150,29 @@ def _unpack(path: Path, file: PublicFile, say: Callable[[str], None]) -> None:
         return
     sizes: dict[str, int] = {}
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name, content = Path(member.name).name, archive.extractfile(member) if member.isfile() else None
-                if content is None or name.startswith("."):
-                    continue
+        for name, content in _members(path):
+            if name.startswith(file.members) and not name.startswith("."):
                 sizes[name] = _copy(content, folder / name)
-    except tarfile.TarError as error:  # with the published checksum, so the disk is at fault
+    except (tarfile.TarError, zipfile.BadZipFile) as error:  # with the published checksum, so the disk is at fault
         raise DriftlineError(f"cannot unpack {path}: {error}: remove it, and run the command again") from error
     own_files.put(record, json.dumps({"of": file.checksum, "sizes": sizes}).encode())
     say(f"{file.name} is unpacked: {', '.join(sizes)}")
+
+
+def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """The files of an archive, one after the other: their names without folders, and what they hold."""
+    if path.name.endswith(_ZIP):
+        with zipfile.ZipFile(path) as packed:
+            for entry in packed.infolist():
+                if not entry.is_dir():
+                    with packed.open(entry) as content:
+                        yield Path(entry.filename).name, content
+        return
+    with tarfile.open(path) as archive:
+        for member in archive:
+            extracted = archive.extractfile(member) if member.isfile() else None
+            if extracted is not None:
+                yield Path(member.name).name, extracted
 
 
 def _unpacked(folder: Path, record: Path, file: PublicFile) -> bool:

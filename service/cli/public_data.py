@@ -17,10 +17,12 @@ class PublicFile:
     Args:
         name: of the file.
         checksum: algorithm and hexadecimal digest, as in "sha256:..".
+        members: how the names of the files begin that are unpacked, if it is an archive.
     """
 
     name: str
     checksum: str
+    members: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class PublicData:
         about: what it holds, in a line.
         terms: its licence, or what to cite.
         address: of the folder of its files.
-        files: its files; those that end in .tar.gz or .tar.bz2 are unpacked.
+        files: its files; those that end in .tar.gz, .tar.bz2 or .zip are unpacked.
         task: keys of the task `data` beside the path.
     """
 
@@ -45,6 +47,16 @@ class PublicData:
 def _idx(*digests: str) -> tuple[PublicFile, ...]:
     sides = [f"{side}-{kind}-ubyte.gz" for side in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     return tuple(PublicFile(name, f"md5:{digest}") for name, digest in zip(sides, digests, strict=True))
+
+
+def _emnist(split: str, about: str) -> PublicData:
+    return PublicData(
+        f"EMNIST {split}: {about}, 28 x 28, stored transposed",
+        "Cohen, Afshar, Tapson, van Schaik 2017, from NIST SD-19",
+        "https://biometrics.nist.gov/cs_links/EMNIST/",
+        (PublicFile("gzip.zip", "md5:58c8d27c78d21e728a6bc7b3cc06412e", f"emnist-{split}-"),),
+        _IID,
+    )
 
 
 _IID = {"partition": {"dirichlet": 0.3}, "clients": 100, "scale": "unit"}
@@ -96,6 +108,9 @@ PUBLIC: Mapping[str, PublicData] = {
         ),
         {"partition": {"dirichlet": [0.1, 10.0], "groups": "coarse_label"}, "clients": 500, "scale": "unit"},
     ),
+    "emnist_byclass": _emnist("byclass", "697,932 and 116,323 letters and digits of 62 classes"),
+    "emnist_balanced": _emnist("balanced", "112,800 and 18,800 letters and digits of 47 classes"),
+    "emnist_letters": _emnist("letters", "124,800 and 20,800 letters of 26 classes"),
     "fed_emnist": PublicData(
         "EMNIST by writer, as in TensorFlow Federated: letters and digits of 62 classes, 3,400 clients, 28 x 28",
         "Cohen, Afshar, Tapson, van Schaik 2017, from NIST SD-19; grouped as in LEAF (Caldas et al. 2018)",

@@ -37,6 +37,21 @@ def images(path: Path) -> None:
     np.savez(path, x=pixels.astype(np.uint8), y=labels, client=np.arange(24) // 6)
 
 
+def sentences(path: Path) -> None:
+    texts = [f"{('good', 'poor')[n % 2]} film number {n} of this year" for n in range(60)]
+    path.write_text("\n".join(["review,stars,label", *(f"{text},{n % 5},{n % 2}" for n, text in enumerate(texts))]))
+
+
+def speeches(path: Path) -> None:
+    rows = [{"text": f"to be or not to be number {n % 4}", "client": f"c{n % 6}"} for n in range(60)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def ratings(path: Path) -> None:
+    rows = [f"{n % 6},{n % 7},{n % 5},2024-05-{1 + n // 6:02}T10:00:00" for n in range(120)]
+    path.write_text("\n".join(["userId,movieId,rating,timestamp", *rows]))
+
+
 KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
     # what writes the file, keys of the task, what the table says
     "people.csv": (
@@ -59,8 +74,30 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
             "note: task.cl",
         ],
     ),
+    "reviews.csv": (
+        sentences,
+        {"inputs": "review", "words": 10000, "targets": "label"},
+        ["labels      2: 0 24, 1 24", 'review  texts of 7.0 words in the mean  "good film number 0 of this year"'],
+    ),
+    "speeches.jsonl": (
+        speeches,
+        {"kind": "tokens", "inputs": "text", "words": 10000, "context": 20},
+        [
+            "clients     6, of 8 to 8",
+            "targets     each word of a text, from those before it",
+            "text    texts of 8.0 words",
+        ],
+    ),
+    "ratings.csv": (
+        ratings,
+        {"kind": "pairs", "inputs": "movieId", "client": "userId", "order": "timestamp", "context": 10},
+        ["clients     5, of 19 to 19", "targets     each item of a client", "timestamp  dates or times"],
+    ),
     "images.npz": (images, {"scale": "unit"}, ["x       numbers of 1 x 4 x 4, 0 to 249", "clients     4, of 4 to 5"]),
 }
+
+
+LABELLED = ("people.csv", "reviews.csv", "images.npz")
 
 
 @pytest.fixture(params=KINDS)
@@ -84,7 +121,7 @@ def test_a_description_and_a_study_that_trains(own: str) -> None:
     assert Path("own.svg").read_text().startswith("<?xml")
     document = json.loads(output("data", "describe", own, "--json"))
     assert document["clients"] == len(document["sizes"])
-    assert (document["label_skew"] is None) == (own == "prices.csv")
+    assert (document["label_skew"] is None) == (own not in LABELLED)
     assert sum(document["labels"].values()) in (0, sum(document["sizes"]))
     output("init", "study.yaml", "--data", own)
     study = Study.from_yaml("study.yaml")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 import http.server
 import io
 import json
 import os
 import pickle
+import struct
 import tarfile
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,8 +49,24 @@ def archive() -> bytes:
     return file.getvalue()
 
 
+def emnist() -> bytes:
+    """EMNIST's, with three images of two of its splits, and what else is in it."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("gzip/emnist-byclass-mapping.txt", "0 48\n")
+        for split in ("byclass", "letters"):
+            for side in ("train", "test"):
+                images = struct.pack(">IIII", 0x803, 3, 4, 4) + bytes(48)
+                for kind, content in (
+                    ("images-idx3", images),
+                    ("labels-idx1", struct.pack(">II", 0x801, 3) + b"\0\1\1"),
+                ):
+                    packed.writestr(f"gzip/emnist-{split}-{side}-{kind}-ubyte.gz", gzip.compress(content))
+    return file.getvalue()
+
+
 ARCHIVE = archive()
-FILES = {"a.bin": CONTENT, "b.bin": CONTENT[::-1], "c.tar.gz": ARCHIVE}
+FILES = {"a.bin": CONTENT, "b.bin": CONTENT[::-1], "c.tar.gz": ARCHIVE, "gzip.zip": emnist()}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -194,6 +214,17 @@ def test_an_archive_is_unpacked_beside_itself_and_trains(tmp_path: Path, mirror:
     fetch(data, folder, mirror, said.append)
     task = {"name": "data", "path": str(folder), "partition": "iid", "clients": 2}
     assert data_task.parse(task, "task").document["format"] == "cifar_pickles"
+
+
+def test_one_split_of_emnist_is_unpacked_and_read(tmp_path: Path, mirror: str) -> None:
+    published = public_data.PUBLIC["emnist_byclass"]
+    [file] = published.files
+    digest = hashlib.md5(FILES["gzip.zip"], usedforsecurity=False).hexdigest()
+    data = replace(published, files=(replace(file, checksum=f"md5:{digest}"),))
+    fetch(data, tmp_path, mirror, lambda _: None)
+    assert len(list(tmp_path.glob("emnist-*"))) == 5
+    task = data_task.parse({"name": "data", "path": str(tmp_path), "partition": "iid", "clients": 2}, "task")
+    assert (task.document["format"], task.shape, sum(map(len, task.test))) == ("idx", (1, 4, 4), 3)
 
 
 def test_the_command_prints_a_task_that_is_valid(tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:

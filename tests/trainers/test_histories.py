@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -16,10 +18,12 @@ from trainers.errors import SpecError
 from trainers.models import dual_encoder, own_module
 from trainers.problem import Examples, Problem, Regulariser
 from trainers.tasks import data
+from trainers.trial import sizes
 
 CPU = torch.device("cpu")
 ITEMS, CONTEXT, MARGIN, WEIGHT = 7, 3, 0.8, 0.05
-MODEL = {"name": "dual_encoder", "embedding": 4, "margin": MARGIN}
+WIDTH = 4
+MODEL = {"name": "dual_encoder", "embedding": WIDTH, "margin": MARGIN}
 GENERATOR = np.random.default_rng(3)
 ROWS = [
     {"who": f"c{client}", "film": f"film {GENERATOR.integers(ITEMS)}", "at": int(GENERATOR.permutation(90)[0])}
@@ -55,6 +59,7 @@ def test_an_example_is_an_item_and_those_before_it(tmp_path: Path) -> None:
     assert train.sizes.tolist() == [8, 10, 12, 14, 16]
     assert task.outputs == ITEMS
     assert task.notes == ()
+    assert sizes.parameters(task) == WIDTH * (ITEMS + 1) + WIDTH * (WIDTH + 1)
 
 
 def test_rows_of_equal_order_stay_in_theirs() -> None:
@@ -245,10 +250,13 @@ def test_spreadout_is_least_for_orthogonal_items() -> None:
         ({"central": {"spread": 1}}, 'unknown key "spread" in task.central'),
         ({"model": "softmax", "kind": None}, "task.context must be left out for classes"),
         ({"order": "who"}, None),
-        ({"order": "day"}, 'task.order: array "day" must hold numbers, or strings of one length such as 2024-01-31'),
+        (
+            {"order": "day"},
+            'task.order: array "day" must hold numbers, dates such as 2024-01-31T10:00:00, or',
+        ),
         (
             {"order": "long"},
-            'task.order: array "long" must hold numbers, or strings of one length such as 2024-01-31, ',
+            'task.order: array "long" must hold numbers, dates such as 2024-01-31T10:00:00, or strings of',
         ),
         ({"test": {"inputs": "film"}}, "task.test.order must be given, as order of the task is, got order=null"),
         ({"test": {"inputs": "film", "order": "at"}}, "task.test.client must be a column for pairs"),
@@ -289,3 +297,45 @@ def test_a_log_of_single_items_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"who": 1, "film": "a", "at": 1}\n{"who": 2, "film": "a", "at": 1}')
     with pytest.raises(SpecError, match="hold two items of a client, got one of each client"):
         data.parse(task, "task")
+
+
+DATES = {
+    "days": ["2024-05-02", "2024-05-01", "2024-05-03"],
+    "seconds": ["2024-05-01T10:00:01", "2024-05-01T10:00:00", "2024-05-01T10:00:02"],
+    "fractions in some rows": ["2024-05-01T10:00:00.5", "2024-05-01T10:00:00", "2024-05-01T10:00:01"],
+    "offsets": ["2024-05-01T10:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01T10:00:00-05:00"],
+    "times of day": ["10:00:01", "10:00:00", "10:00:02"],
+}
+
+
+@pytest.mark.parametrize("name", DATES)
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "npz"])
+def test_dates_order_items(tmp_path: Path, ending: str, name: str) -> None:
+    dates, path = DATES[name], tmp_path / f"dates.{ending}"
+    columns = {"film": [5, 3, 4], "who": ["a"] * 3, "at": dates}
+    if ending == "csv":
+        path.write_text(
+            "film,who,at\n" + "".join(f"{film},a,{date}\n" for film, date in zip((5, 3, 4), dates, strict=True))
+        )
+    elif ending == "jsonl":
+        rows = zip(*columns.values(), strict=True)
+        path.write_text("\n".join(json.dumps(dict(zip(columns, row, strict=True))) for row in rows))
+    elif ending == "parquet":
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    else:
+        np.savez(path, **columns)
+    task = data.parse(keys(tmp_path, path=str(path), test_fraction=0), "task")
+    train = data.build(task, "float64").train
+    assert isinstance(train, Examples)
+    assert (train.inputs[-1].tolist(), train.targets.tolist()) == ([0, 1, 3], [2, 1])  # films 3, 5, then 4
+
+
+def test_instants_of_libraries_order_items(tmp_path: Path) -> None:
+    at = np.array(DATES["seconds"], "datetime64[ns]")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"film": [5, 3, 4], "who": ["a"] * 3, "at": at}), tmp_path / "log.parquet"
+    )
+    np.savez(tmp_path / "log.npz", film=[5, 3, 4], who=["a"] * 3, at=at)
+    for ending in ("parquet", "npz"):
+        task = data.parse(keys(tmp_path, path=str(tmp_path / f"log.{ending}"), test_fraction=0), "task")
+        assert data.build(task, "float64").train.targets.tolist() == [2, 1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainers.data.embeddings import Embedding
 from trainers.engine.batches.mini_batches import cuts
 from trainers.engine.layout import Layout
 from trainers.engine.local.loop import run_local_steps
@@ -43,6 +44,7 @@ PICTURES = {
     "varied": (3, 6, 5),
     "deep": (2, 7, 8),
     "resnet": (2, 4, 4),
+    "embedded": (3,),
 }
 OTHERS = [
     name for name in models() if models()[name].TARGETS == "classes" and name not in ("softmax", "mlp", "cnn", "resnet")
@@ -60,6 +62,7 @@ AGREEING = {
     "resnet": (resnet, {"blocks": [1, 1], "width": 2}),
     "tagged": (mlp, {"hidden": [6, 4]}),
     "numbered": (mlp, {"hidden": [6, 4], "dropout": 0.3}),
+    "embedded": (mlp, {"hidden": [6, 4], "dropout": 0.3, "embedded": (Embedding(1, 4, 2), Embedding(2, 3, 1))}),
     "tagged_images": (cnn, {"filters": [2], "kernel": 3, "dense": 6}),
 }
 """Other forms of networks, which are checked against autograd alone."""
@@ -72,6 +75,8 @@ def pictures(name, seed=0):
     generator = np.random.default_rng(seed)
     rows = int(SIZES.sum())
     inputs = generator.normal(size=(rows, *PICTURES.get(name, (1, 8, 8))))
+    if name == "embedded":
+        inputs[:, 1:] = generator.integers(0, (5, 4), (rows, 2))
     kind = KIND.get(name, "classes")
     return Examples(inputs, targets_of(kind, generator, rows), np.cumsum(SIZES) - SIZES, SIZES, kind)
 

@@ -393,7 +393,7 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
     file = tmp_path / "x.npz"
     np.savez(file, x=np.ones((4, 2), np.float32), y=np.arange(4) % 2, client=np.arange(4) // 2)
     settings = npz.parse({"name": "npz", "path": str(file)}, "task")
-    held = weakref.ref(table_cache.load(settings.source, settings.names, None, None, settings.given, "task"))
+    held = weakref.ref(table_cache.load(settings.source, settings.names, (), settings.given, "task"))
     assert held() is not None, "kept from parsing to building"
     problem = npz.build(settings, "float32")
     gc.collect()

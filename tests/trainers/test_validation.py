@@ -89,6 +89,71 @@ def test_metrics_are_those_of_a_study_that_tests_on_these_examples(files, model,
     assert line["validation_loss"] != line["test_loss"]
 
 
+def marked(folder, name="marked", **columns):
+    """The examples of all clients, and columns that mark some."""
+    with np.load(folder / "mine.npz") as held:
+        np.savez(folder / f"{name}.npz", **held, **columns)
+    return str(folder / f"{name}.npz")
+
+
+@pytest.mark.parametrize("test", ["fraction", "column", "clients", "file"])
+def test_a_column_marks_the_examples(files, test):
+    rows = np.arange(sum(SIZES))
+    path = marked(files, fold=rows % 4 == 1, later=rows % 4 == 2)
+    more, tested = {
+        "fraction": ({"test_fraction": 0.2}, None),
+        "column": ({"test": "later"}, set(rows[rows % 4 == 2])),
+        "clients": ({"test": {"clients": ["c1"]}}, set(rows[(rows >= 7) & (rows < 40) & (rows % 4 != 1)])),
+        "file": ({"test": {"path": str(files / "others.npz")}}, set(range(1000, 1013))),
+    }[test]
+    _, held = problem(trial(files, task={"path": path, "validation": "fold", **more}))
+    first = held.test.offsets[held.test.tests]
+    train, tests = set(numbers(held.train.inputs)), set(numbers(held.test.inputs[:first]))
+    chosen = set(numbers(held.test.inputs[first:]))
+    assert chosen == set(rows[rows % 4 == 1])
+    assert tested is None or tests == tested
+    assert not train & tests
+    assert train | (tests & set(rows)) == set(rows) - chosen
+    assert test != "fraction" or len(tests) == pytest.approx(0.2 * (len(rows) - len(chosen)), abs=1.5)
+
+
+def test_clients_who_neither_train_nor_test(files):
+    more = {"validation": {"clients": ["c4", "c5"]}, "test": {"clients": ["c1"]}}
+    spec, held = problem(trial(files, task=more))
+    first = held.test.offsets[held.test.tests]
+    assert numbers(held.test.inputs[first:]) == list(range(53, 74))
+    assert numbers(held.test.inputs[:first]) == list(range(7, 40))
+    assert spec.task.clients == 3
+    shares = [
+        problem(trial(files, task={**more, "validation": {"clients": 0.4}, "split_seed": seed}))[1] for seed in (0, 1)
+    ]
+    for one in shares:
+        assert len(one.train.sizes) == 3
+        assert not set(numbers(one.test.inputs[one.test.offsets[one.test.tests] :])) & set(range(7, 40))
+
+
+@pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
+def test_a_file_of_its_own(files, model):
+    """Metrics are those of a study that tests on the file."""
+    own = {"validation": {"path": str(files / "others.npz")}, "scale": "standardise", "model": model}
+    document = trial(files, task={**own, "test": {"clients": ["c1"]}})
+    spec, held = problem(document)
+    assert spec.canonical["task"]["validation"] == own["validation"]
+    assert parse(spec.canonical).canonical == spec.canonical
+    first = held.test.offsets[held.test.tests]
+    assert len(held.test.inputs) - first == 13
+    line = Pack.from_spec(spec).advance()[-1]
+    path = marked(files, "less", keep=np.arange(sum(SIZES)))
+    with np.load(path) as whole:
+        stays = ~np.isin(np.arange(sum(SIZES)), np.arange(7, 40))
+        np.savez(files / "less.npz", **{name: whole[name][stays] for name in ("x", "y", "client")})
+    task = {"path": str(files / "less.npz"), "test": {"path": str(files / "others.npz")}, "validation": None}
+    other = Pack.from_spec(parse(trial(files, task={**own, **task}))).advance()[-1]
+    assert line["params"] == pytest.approx(other["params"], rel=1e-12)
+    for metric in ("loss", "accuracy"):
+        assert line[f"validation_{metric}"] == pytest.approx(other[f"test_{metric}"], rel=1e-12)
+
+
 def test_reports_of_clients_and_adaptation_are_of_the_test_clients_alone(files):
     given = {"report": ["client_accuracy"], "adaptation": {"steps": [0, 1], "client_lr": 0.0}}
     lines = [Pack.from_spec(parse(trial(files, **given))).advance()[0] for _ in range(1)]
@@ -116,8 +181,19 @@ def test_text_and_digits_have_validation_too():
 
 
 WRONG = {
+    "no column": ({"validation": "fold"}, {}, 'task.validation: no array "fold" in mine.npz'),
+    "no clients": ({"validation": {"clients": ["c9"]}}, {}, 'task.validation.clients: no client "c9"'),
+    "a test client": (
+        {"validation": {"clients": ["c1"]}, "test": {"clients": ["c1"]}},
+        {},
+        'task.validation.clients: no client "c1"',
+    ),
+    "all clients": ({"validation": {"clients": [f"c{n}" for n in range(6)]}}, {}, "task.validation.clients must set a"),
+    "no file": ({"validation": {"path": "none.npz"}}, {}, 'task.validation.path: no file "none.npz"'),
+    "other keys": ({"validation": {"file": "x"}}, {}, 'unknown key "file" in task.validation'),
+    "a list": ({"validation": ["fold"]}, {}, "task.validation must be a number"),
     "nothing": ({"validation": 0.001}, {}, "task.validation must set an example aside, got 0.001 of 59 examples"),
-    "all": ({"validation": 1}, {}, "task.validation must be in (0, 1), got validation=1"),
+    "all": ({"validation": 1}, {}, "task.validation must be in (0, 1), a column, "),
     "no test": ({"test_fraction": 0}, {}, "task.validation must be left out without test examples"),
     "episodes": ({"episodes": {"ways": 2}}, {}, "task.validation must be left out beside episodes"),
     "shots": (

@@ -4,13 +4,17 @@
     central_choice         the server's own examples
     client_shares          shares of the examples that clients get
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
-    table_split            which examples train and which test; `validation_split` sets some aside to choose by
+    table_split            which examples train and which test
+    table_validation       which are to choose by: named by a document, or a share that `validation_split` draws
     episodes               few-shot tasks; `table_episodes` makes them from a user's data
     data_source, formats/  where the data are; one module for each format
+    format_contract        what a format is: columns of a file or folder
     columns, table         columns of a format, checked; the examples in them; `column_choice` says which
+    column_advice          what columns look like where nobody said it: logs of items, texts
     table_cache            large tables, converted once and mapped
     remote                 data at a URL, copied into the cache
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
+    embeddings             categories that a model learns vectors for
     table_targets          the targets of a user's data: classes, numbers, tags or tokens
     words, histories       texts of any length as sentences or bags of words; logs of items as next items
     table_sequences        the keys of a document that say so

@@ -19,6 +19,7 @@ LONGEST = 256
 """Characters of strings of different lengths: a shorter one takes as much memory as the longest."""
 
 _BLOCK = 2**24
+_SHORT = 32  # bits of days, and of times in seconds
 _ROWS = 2**14  # of texts as Python objects at once
 _RATIO = 1032  # bytes that gzip makes of one, at most
 
@@ -49,6 +50,20 @@ class ArrowColumns:
             return _tag_lists(self.table.column(name), separator)
         except DAMAGE as error:
             raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
+
+    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+        """A column of dates or times, as whole numbers of its own unit; None for other columns."""
+        import pyarrow as pa
+
+        column = self.table.column(name)
+        if not pa.types.is_temporal(column.type):
+            return None
+        try:
+            _require_values(column)
+            whole = column.cast(pa.int32() if column.type.bit_width == _SHORT else pa.int64())
+        except (*DAMAGE, pa.ArrowException) as error:
+            raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
+        return np.asarray(whole.to_numpy(), np.int64)
 
     def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings, or of lists of them; None for other columns."""
@@ -144,14 +159,7 @@ def _array(column: Any) -> NDArray[Any]:
     import pyarrow.compute as pc
 
     kind = column.type
-    if not len(column):
-        raise ValueError("must hold examples, got none")
-    if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        raise ValueError(
-            f"must have a value in every row, got none in {column.null_count} of {len(column)} rows, first in row "
-            f"{row}: fill them in, or leave out these rows or this column"
-        )
+    _require_values(column)
     if pa.types.is_dictionary(kind):
         return _array(column.cast(kind.value_type))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -175,6 +183,20 @@ def _array(column: Any) -> NDArray[Any]:
     if pa.types.is_binary(kind):
         raise ValueError("must hold text in UTF-8, got other bytes: save the file as UTF-8")
     raise ValueError(f"must hold numbers, strings, lists of them or images, got {kind}")
+
+
+def _require_values(column: Any) -> None:
+    """Raises a ValueError with the rule if a column has no values, or has none in a row."""
+    import pyarrow.compute as pc
+
+    if not len(column):
+        raise ValueError("must hold examples, got none")
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise ValueError(
+            f"must have a value in every row, got none in {column.null_count} of {len(column)} rows, first in row "
+            f"{row}: fill them in, or leave out these rows or this column"
+        )
 
 
 def _strings(column: Any) -> NDArray[Any]:

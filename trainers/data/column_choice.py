@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from trainers.data import embeddings
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
-from trainers.data.sides import SERVER, TEST
+from trainers.data.sides import SERVER, TEST, VALIDATION
+from trainers.data.table import SideNames
 from trainers.data.table_sequences import NEXT
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
@@ -59,7 +61,7 @@ class _TestClassesKeys:
     classes: Any = tunable(kind="any", doc="labels of the held-out classes")
 
 
-def choose_columns(values: dict[str, Any], columns: Sequence[str], mask: str | None, path: str) -> None:
+def choose_columns(values: dict[str, Any], columns: Sequence[str], marks: Sequence[Any], path: str) -> None:
     """Sets `inputs` and `targets` of a task that are None.
 
     Targets are the first of `TARGETS` that there is; inputs the first of `INPUTS`, or all columns that are nothing
@@ -68,7 +70,7 @@ def choose_columns(values: dict[str, Any], columns: Sequence[str], mask: str | N
     Args:
         values: the task's keys; inputs and targets are overwritten.
         columns: names of the columns; () if they are not known, which stands for x and y.
-        mask: column that marks test examples; None without one.
+        marks: what may be columns that mark examples for testing or validation.
         path: dotted path of the task.
 
     Raises:
@@ -81,7 +83,7 @@ def choose_columns(values: dict[str, Any], columns: Sequence[str], mask: str | N
         if values["targets"] is None:
             raise SpecError(f"{place} must be given, one of the columns {', '.join(known)}", place)
     if values["inputs"] is None:
-        used = {values["targets"], values["client"], mask}
+        used = [values["targets"], values["client"], *marks]
         values["inputs"] = next((name for name in INPUTS if name in known and name not in used), None)
         if values["inputs"] is None:
             values["inputs"] = [name for name in known if name not in used]
@@ -105,7 +107,7 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     columns = source.names(path)
     same = values["kind"] in NEXT  # whose targets are inputs too
     if not same and (values["inputs"] is None or values["targets"] is None):
-        choose_columns(values, columns, test if isinstance(test, str) else None, path)
+        choose_columns(values, columns, (test, values["validation"]), path)
     inputs = _listed(values["inputs"], join(path, "inputs"))
     targets = str(inputs) if same else values["targets"]
     client, order = values["client"], values["order"]
@@ -130,10 +132,7 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
         return names, None
     if "path" in test:
         values["test"] = check(_TestFileKeys, test, place)
-        ended = None if client is None else _ended(client)
-        return names, Names(
-            _ended(inputs), _ended(targets), ended, client_optional=True, order=None if order is None else _ended(order)
-        )
+        return names, replace(_of_side(names, TEST), client_optional=True)
     own = values["test"] = check(_HeldOutKeys, test, place)
     inputs = _listed(own["inputs"], join(place, "inputs"))
     if (own["targets"] is None) != same:
@@ -149,26 +148,68 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     return names, Names(inputs, str(inputs) if same else own["targets"], own["client"], order=own.get("order"))
 
 
-def server_names(values: Mapping[str, Any], names: Names, path: str) -> Names | None:
-    """Names of the columns of the server's own file, which are those of the clients' data; None without such a file.
+def with_embeddings(
+    values: dict[str, Any], model: str, names: Names, test: Names | None, path: str
+) -> tuple[Names, Names | None]:
+    """The names, with the widths of the columns that are embedded.
 
     Args:
-        values: the task's keys.
-        names: of the clients' columns.
+        values: the task's keys; `embeddings` is removed if it is None.
+        model: name of the model.
+        names: names of the columns.
+        test: names of separate columns for testing; None without them.
         path: dotted path of the task.
 
     Raises:
-        SpecError: the data are histories, whose items are those of clients.
+        SpecError: the widths are invalid, or no columns of inputs, or the model or the inputs take none.
     """
-    central, place = values["central"], join(path, "central.path")
-    if not isinstance(central, Mapping) or "path" not in central:
-        return None
-    check(_ServerFileKeys, central, join(path, "central"))
-    if values["kind"] == "pairs":
-        raise SpecError(f"{place} must be left out for pairs, whose histories are clients'", place)
-    ended = tuple(f"{name}{SERVER}" for name in names.features)
-    inputs = ended[0] if isinstance(names.inputs, str) else ended
-    return Names(inputs, f"{names.targets}{SERVER}", sequences=names.sequences)
+    place = join(path, "embeddings")
+    if values["embeddings"] is None:
+        del values["embeddings"]
+        return names, test
+    widths = embeddings.checked(values["embeddings"], model, place)
+    if names.sequences is not None:
+        raise SpecError(f"{place} must be left out for texts, got embeddings={shown(values['embeddings'])}", place)
+    embeddings.require_columns(widths, names.features, place)
+    names = replace(names, inputs=names.features, embeddings=widths)
+    return names, None if test is None else replace(test, inputs=test.features)
+
+
+def other_names(
+    values: Mapping[str, Any], source: DataSource, names: Names, test: Names | None, path: str
+) -> SideNames:
+    """Names of the columns of all other sides; those of the server's and the validation file are those of the data.
+
+    Args:
+        values: the task's keys.
+        source: the data.
+        names: of the clients' columns.
+        test: names of separate columns for testing; None without them.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: a server has histories, whose items are those of clients.
+    """
+    sides = [] if test is None else [("test", test)]
+    if source.server is not None:
+        check(_ServerFileKeys, values["central"], join(path, "central"))
+        if values["kind"] == "pairs":
+            place = join(path, "central.path")
+            raise SpecError(f"{place} must be left out for pairs, whose histories are clients'", place)
+        own = _of_side(names, SERVER)
+        sides.append(("server", replace(own, client=None, client_optional=False)))
+    if source.validation is not None:
+        sides.append(("validation", replace(_of_side(names, VALIDATION), client_optional=True)))
+    return tuple(sides)
+
+
+def _of_side(names: Names, ending: str) -> Names:
+    """The names of the same columns of another file."""
+    order = None if names.order is None else _ended(names.order, ending)
+    client = None if names.client is None else _ended(names.client, ending)
+    return Names(
+        _ended(names.inputs, ending), _ended(names.targets, ending), client, order=order, sequences=names.sequences
+    )
 
 
 def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:
@@ -181,6 +222,6 @@ def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:
     return tuple(inputs)
 
 
-def _ended(name: Any) -> Any:
-    """The name of the column with test examples, or names."""
-    return f"{name}{TEST}" if isinstance(name, str) else type(name)(f"{one}{TEST}" for one in name)
+def _ended(name: Any, ending: str = TEST) -> Any:
+    """The name of the column of another side, or names."""
+    return f"{name}{ending}" if isinstance(name, str) else type(name)(f"{one}{ending}" for one in name)

@@ -1,17 +1,17 @@
-"""Columns of a user's data: the contract of a format, and the checks that are the same for every format."""
+"""Columns of a user's data: the checks that are the same for every format."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.histories import Histories, require_sortable
+from trainers.data.embeddings import Widths
+from trainers.data.format_contract import Columns, HasDates, HasLists, HasTexts
+from trainers.data.histories import Histories, sortable
 from trainers.data.partitions import Rows
 from trainers.data.tags import TagLists
 from trainers.data.words import Sentences, Words
@@ -24,104 +24,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 _LABELS = "fiubU"  # kinds of numpy types
 
 
-class Columns(Protocol):
-    """The columns of one data set, each an array with one row an example."""
-
-    @property
-    @abstractmethod
-    def names(self) -> Collection[str]:
-        """Columns that there are."""
-
-    @abstractmethod
-    def array(self, name: str, place: str) -> NDArray[Any]:
-        """A column as it is stored, read-only.
-
-        Args:
-            name: one of `names`.
-            place: dotted path of the setting that names it, for errors.
-
-        Raises:
-            SpecError: it cannot be read.
-        """
-
-
-@runtime_checkable
-class HasLists(Protocol):
-    """Columns that may be lists of different lengths, or text that is cut into lists."""
-
-    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
-        """A column of lists, or of text with a separator between its parts; None for other columns.
-
-        Args:
-            name: one of `Columns.names`.
-            place: dotted path of the setting that names it, for errors.
-            separator: between the parts of a text; None leaves text to `array`.
-
-        Raises:
-            SpecError: it cannot be read.
-        """
-
-
-@runtime_checkable
-class HasTexts(Protocol):
-    """Columns that may be strings of any length."""
-
-    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
-        """A column of strings, or of lists of strings, one after the other; None for other columns.
-
-        Args:
-            name: one of `Columns.names`.
-            place: dotted path of the setting that names it, for errors.
-
-        Raises:
-            SpecError: it cannot be read.
-        """
-
-
-@runtime_checkable
-class Format(Protocol):
-    """A module in trainers/data/formats. Attributes and functions with a value or body here are optional.
-
-    Attributes:
-        FOLDERS: the data may be a folder.
-    """
-
-    FOLDERS: bool = False
-
-    @abstractmethod
-    def recognises(self, path: Path) -> bool:
-        """Whether a file or folder seems to have this format, by its name or its first bytes."""
-
-    @abstractmethod
-    def read(self, path: Path, wanted: Sequence[str], place: str) -> Columns:
-        """The columns of a file or folder.
-
-        Args:
-            path: absolute.
-            wanted: columns that are read next, if they exist; others need not be available.
-            place: dotted path of the setting that names the file, for errors.
-
-        Raises:
-            SpecError: the file is damaged or has another format.
-        """
-
-    def names(self, path: Path, place: str) -> Sequence[str]:
-        """Names of the columns of the training examples, without reading these; () if that would take long.
-
-        Raises:
-            SpecError: the file is damaged or has another format.
-        """
-        return ()
-
-    def files(self, path: Path) -> Sequence[Path]:
-        """The files that hold the data, in a fixed order."""
-        return (path,)
-
-    def has_test(self, path: Path) -> bool:
-        """Whether test examples are in columns of their own, whose names end in _test, as x_test does."""
-        return False
-
-
 @dataclass(frozen=True)
 class Names:
     """Names of the columns of examples.
@@ -132,10 +34,12 @@ class Names:
         client: column with the client of each example; None without clients.
         client_optional: the data need not have the client column.
         mask: column that marks test examples; None without such a column.
+        validation: column that marks examples for validation; None without such a column.
         groups: column with the group of each example's class; None without such a column.
         sequences: what becomes of inputs of text, or of items of histories; None if they are neither. Of sentences and
             histories, the targets are the next words or items.
         order: column that orders the rows of a client; None without one.
+        embeddings: widths of columns of categories whose numbers are features; None makes all one-hot.
     """
 
     inputs: str | tuple[str, ...]
@@ -143,9 +47,11 @@ class Names:
     client: str | None = None
     client_optional: bool = False
     mask: str | None = None
+    validation: str | None = None
     groups: str | None = None
     sequences: Words | Histories | None = None
     order: str | None = None
+    embeddings: Widths = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -155,7 +61,7 @@ class Names:
     @property
     def given(self) -> tuple[str, ...]:
         """All names."""
-        others = (self.targets, self.client, self.mask, self.groups, self.order)
+        others = (self.targets, self.client, self.mask, self.validation, self.groups, self.order)
         return tuple(name for name in (*self.features, *others) if name is not None)
 
 
@@ -232,13 +138,12 @@ class ColumnReader:
             _as_long(clients, len(features[0]), names.client, first, places["client"])
         order = None
         if names.order is not None:
-            order = self._plain(names.order, places["order"], "numbers or strings", "iufU")
-            require_sortable(order, f"{places['order']}: array {shown(names.order)}", places["order"])
+            order = self._order(names.order, places["order"])
             _as_long(order, len(features[0]), names.order, first, places["order"])
         return ColumnPart(features, targets, clients, people, order)
 
     def mask(self, name: str, examples: int, place: str) -> NDArray[np.bool_]:
-        """(examples,) the column that marks test examples.
+        """(examples,) the column that marks examples for testing or validation.
 
         Raises:
             SpecError: the column is missing or invalid.
@@ -348,6 +253,13 @@ class ColumnReader:
         if array.ndim != 1:
             raise SpecError(f"{place}: array {shown(name)} must be 1-D, got {_facts(array)}", place)
         return array
+
+    def _order(self, name: str, place: str) -> NDArray[Any]:
+        dates = None
+        if isinstance(self.columns, HasDates) and name in self.columns.names:
+            dates = self.columns.dates(name, place)
+        order = self._plain(name, place, "numbers, dates or strings", "iufUM") if dates is None else dates
+        return sortable(order, f"{place}: array {shown(name)}", place)
 
     def _texts(self, name: str, place: str) -> Sentences:
         if isinstance(self.columns, HasTexts) and name in self.columns.names:

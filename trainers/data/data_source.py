@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainers.data.columns import ColumnReader, Format, Names
+from trainers.data.columns import ColumnReader, Names
 from trainers.data.folder import VARIABLE, locate
+from trainers.data.format_contract import Format
 from trainers.data.remote import is_url, local_copy
-from trainers.data.sides import SERVER, TEST, SideColumns
+from trainers.data.sides import SERVER, TEST, VALIDATION, SideColumns
 from trainers.disk_cache import digest
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import join
@@ -26,7 +27,7 @@ AUTO = "auto"
 @cache
 def formats() -> Registry[Format]:
     """Every format in trainers/data/formats, by name."""
-    return Registry("trainers.data.formats", "trainers.data.columns.Format", "format")
+    return Registry("trainers.data.formats", "trainers.data.format_contract.Format", "format")
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class DataSource:
         name: name of the format.
         test: absolute path of the test examples, of the same format; None if they are at `path`, if there are any.
         server: absolute path of the server's examples, of the same format; None without a file of its own.
+        validation: absolute path of the examples for validation, of the same format; None without a file of its own.
     """
 
     path: Path
     name: str
     test: Path | None = None
     server: Path | None = None
+    validation: Path | None = None
 
     @property
     def format(self) -> Format:
@@ -60,7 +63,12 @@ class DataSource:
         wanted = [name for one in names for name in one.given]
         columns = self.format.read(self.path, wanted, join(place, "path"))
         sides = {"": columns}
-        for ending, path, key in ((TEST, self.test, "test.path"), (SERVER, self.server, "central.path")):
+        others = (
+            (TEST, self.test, "test.path"),
+            (SERVER, self.server, "central.path"),
+            (VALIDATION, self.validation, "validation.path"),
+        )
+        for ending, path, key in others:
             if path is not None:
                 plain = [name.removesuffix(ending) for name in wanted]
                 sides[ending] = self.format.read(path, plain, join(place, key))
@@ -97,7 +105,7 @@ class DataSource:
 
     @property
     def _paths(self) -> tuple[Path, ...]:
-        return tuple(path for path in (self.path, self.test, self.server) if path is not None)
+        return tuple(path for path in (self.path, self.test, self.server, self.validation) if path is not None)
 
     @property
     def _files(self) -> list[Path]:
@@ -108,15 +116,14 @@ class DataSource:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def find(name: str, wanted: Any, path: str, test: str | None = None, server: str | None = None) -> DataSource:
+def find(name: str, wanted: Any, path: str, others: Mapping[str, str] | None = None) -> DataSource:
     """A user's data, with its format.
 
     Args:
         name: the path in the document: absolute, from the current directory, or from the data folder; or a URL.
         wanted: name of a format, or `AUTO`.
         path: dotted path of the task.
-        test: the path of the test examples in the document; None without one.
-        server: the path of the server's examples; None without a file of its own.
+        others: "test", "central", "validation" -> the path of a separate file in the document; None without any.
 
     Raises:
         MissingDataError: there is no such file or folder.
@@ -125,13 +132,13 @@ def find(name: str, wanted: Any, path: str, test: str | None = None, server: str
     one = None if wanted == AUTO else formats().find(wanted, join(path, "format"))
     folders = one is None or one.FOLDERS
     found = _located(name, folders, join(path, "path"))
-    held_out = None if test is None else _located(test, folders, join(path, "test.path"))
-    own = None if server is None else _located(server, folders, join(path, "central.path"))
+    sides = {key: _located(own, folders, join(path, f"{key}.path")) for key, own in (others or {}).items()}
+    separate = [sides.get(key) for key in ("test", "central", "validation")]
     if one is not None:
-        return DataSource(found, wanted, held_out, own)
+        return DataSource(found, wanted, *separate)
     for candidate in formats():
         if (found.is_file() or formats()[candidate].FOLDERS) and formats()[candidate].recognises(found):
-            return DataSource(found, candidate, held_out, own)
+            return DataSource(found, candidate, *separate)
     place = join(path, "path")
     raise SpecError(
         f"{place} must be data that a format recognises ({', '.join(formats())}), got {found.name}: give format", place

@@ -1,15 +1,16 @@
-"""The features of an example, from several columns: numbers as they are, categories one-hot."""
+"""The features of an example, from several columns: numbers as they are, categories one-hot or to be embedded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.partitions import Rows
+from trainers.data.embeddings import MOST_EMBEDDED, Embedding, Widths, width_of
 from trainers.errors import SpecError
 from trainers.values import shown
 
@@ -19,55 +20,86 @@ _DATE = re.compile(r"((19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-.
 _NARROW = 2  # bytes of whole numbers that single precision holds exactly
 
 
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of examples.
+
+    Args:
+        parts: (examples, features) of training, then of test examples.
+        kept: (features,) True for those that no scale changes: one-hot ones, and numbers of categories.
+        embedded: features that are numbers of categories, in order.
+    """
+
+    parts: list[NDArray[Any]]
+    kept: NDArray[np.bool_]
+    embedded: tuple[Embedding, ...] = ()
+
+
 def joined(
-    parts: Sequence[Sequence[NDArray[Any]]], names: Sequence[str], place: str
-) -> tuple[list[NDArray[Any]], NDArray[np.bool_]]:
-    """(features (examples, features) of each part, True for features that are one-hot), in the order of the columns.
+    parts: Sequence[Sequence[NDArray[Any]]], names: Sequence[str], place: str, widths: Widths = None
+) -> Features:
+    """The features, in the order of the columns.
 
     Args:
         parts: columns of training, then test examples, in one order; numbers (examples, ...) or strings (examples,).
         names: of the columns.
         place: dotted path of the setting, for errors.
+        widths: of columns that are to be embedded; None makes all categories one-hot.
 
     Raises:
         SpecError: a column has too many categories, or dates, or a part has strings where another has numbers.
 
     Examples:
-        >>> joined([[np.array([1.5, 2.0]), np.array(["b", "a"])]], ["size", "kind"], "task.inputs")
-        ([array([[1.5, 0. , 1. ],
-               [2. , 1. , 0. ]])], array([False,  True,  True]))
+        >>> columns = [[np.array([1.5, 2.0]), np.array(["b", "a"])]]
+        >>> joined(columns, ["size", "kind"], "task.inputs").parts
+        [array([[1.5, 0. , 1. ],
+               [2. , 1. , 0. ]])]
+        >>> joined(columns, ["size", "kind"], "task.inputs", 8).parts
+        [array([[1.5, 2. ],
+               [2. , 1. ]])]
     """
-    widths, categories = [], []
+    widest, categories, embedded = [0], [], []
     for number, name in enumerate(names):
         columns = [part[number] for part in parts]
-        known = _categories(columns, name, place)
+        width = width_of(widths, name, columns[0], place)
+        known = _categories(columns, name, place, width is not None)
         categories.append(known)
-        widths.append(len(known) if known is not None else int(np.prod(columns[0].shape[1:])))
-    onehot = np.repeat([known is not None for known in categories], widths)
-    dtype = np.float32 if all(_single(column) for column in parts[0]) else np.float64
+        if known is not None and width is not None:
+            embedded.append(Embedding(widest[-1], len(known), width))
+            widest.append(widest[-1] + 1)
+        else:
+            widest.append(widest[-1] + (len(known) if known is not None else int(np.prod(columns[0].shape[1:]))))
+    kept = np.repeat([known is not None for known in categories], np.diff(widest))
+    looked_up = {one.feature for one in embedded}
+    dtype = np.float32 if all(map(_single, parts[0])) else np.float64
     features = []
     for part in parts:
-        matrix = np.zeros((len(part[0]), sum(widths)), dtype)
-        end = 0
-        for column, known, width in zip(part, categories, widths, strict=True):
-            start, end = end, end + width
-            if known is not None:
-                matrix[np.arange(len(column)), start + np.searchsorted(known, column)] = 1
-            else:
+        matrix = np.zeros((len(part[0]), widest[-1]), dtype)
+        for column, known, start, end in zip(part, categories, widest, widest[1:], strict=False):
+            if known is None:
                 matrix[:, start:end] = column.reshape(len(column), -1)
+                continue
+            places = np.searchsorted(known, column).clip(max=len(known) - 1)
+            if start in looked_up:
+                matrix[:, start] = np.where(known[places] == column, places + 1, 0)
+            else:
+                matrix[np.arange(len(column)), start + places] = 1
         features.append(matrix)
-    return features, onehot
+    return Features(features, kept, tuple(embedded))
 
 
-def _categories(columns: Sequence[NDArray[Any]], name: str, place: str) -> Rows | None:
+def _categories(columns: Sequence[NDArray[Any]], name: str, place: str, embedded: bool) -> NDArray[Any] | None:
+    """The categories of a column, those of the training examples alone if they are embedded; None of numbers."""
     kinds = {column.dtype.kind == "U" for column in columns}
     if len(kinds) > 1:
         raise SpecError(f"{place}: column {shown(name)} must hold strings in all files or in none, got both", place)
-    if not kinds.pop():
+    if not kinds.pop() and not embedded:
         return None
     if any(column.ndim > 1 for column in columns):
         raise SpecError(f"{place}: column {shown(name)} must hold one string an example: give it alone", place)
-    known = np.unique(np.concatenate([np.unique(column) for column in columns]))
+    known = np.unique(np.concatenate([np.unique(column) for column in columns[: 1 if embedded else None]]))
+    if known.dtype.kind != "U":
+        return known
     filled = [str(one) for one in known if one]
     if filled and all(map(_DATE.fullmatch, filled)):
         raise SpecError(
@@ -75,10 +107,12 @@ def _categories(columns: Sequence[NDArray[Any]], name: str, place: str) -> Rows 
             "leave it out, or store a number such as the days since a first day",
             place,
         )
-    if len(known) > MOST_CATEGORIES:
+    most = MOST_EMBEDDED if embedded else MOST_CATEGORIES
+    if len(known) > most:
+        advice = "" if embedded else ", or give it a width in embeddings"
         raise SpecError(
-            f"{place}: column {shown(name)} must have at most {MOST_CATEGORIES} categories, got {len(known)}, such as "
-            f"{shown(str(known[0]))}: leave it out of inputs, or store numbers",
+            f"{place}: column {shown(name)} must have at most {most} categories, got {len(known)}, such as "
+            f"{shown(str(known[0]))}: leave it out of inputs, or store numbers{advice}",
             place,
         )
     return known

@@ -60,6 +60,7 @@ class Federated:
         kind: what the targets are.
         notes: what is probably not meant about the data, one line each, beginning with the dotted path.
         apart: whether each test client is of the server's population; () if they do not tell populations apart.
+        aside: rows for validation that the document names, which no client of `parts` has; None draws its share.
 
     Attributes:
         validation: rows for validation, which `document` asks for and no client of `parts` keeps; None if it does not.
@@ -79,6 +80,7 @@ class Federated:
     kind: Kind = "classes"
     notes: tuple[str, ...] = ()
     apart: tuple[bool, ...] = ()
+    aside: Rows | None = None
     validation: Rows | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +91,10 @@ class Federated:
             document = {key: value for key, value in self.document.items() if key != "validation"}
             object.__setattr__(self, "document", document)
             return
-        parts, rows = validation_split.set_aside(self.parts, self.document, len(self.test))
+        validation_split.require_tests(len(self.test))
+        parts, rows = self.parts, self.aside
+        if rows is None:
+            parts, rows = validation_split.set_aside(self.parts, self.document)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "validation", rows)
         object.__setattr__(self, "metrics", (*map(validating, plain), *self.metrics))

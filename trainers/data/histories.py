@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from trainers.hyperparameters import join
 from trainers.values import shown
 
 _MOST = 2**32  # bytes of items before
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _YEAR_LAST = re.compile(r"\d\d[-./]\d\d[-./]\d\d")
 
 
@@ -101,21 +103,57 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
     return examples, len(names)
 
 
-def require_sortable(order: NDArray[Any], what: str, place: str) -> None:
-    """Raises a SpecError for strings whose characters do not sort as what they say does, such as 9 and 10.
+def sortable(order: NDArray[Any], what: str, place: str) -> NDArray[Any]:
+    """Numbers in place of dates, and strings as they are if they sort as what they say does: 9 and 10 do not.
 
     Args:
-        order: (rows,) numbers or strings.
+        order: (rows,) numbers, dates, or strings; those that begin as dates of ISO 8601 are dates, with or without a
+            time, its fractions and an offset from UTC.
         what: the column, for errors.
         place: dotted path of the setting that names it, for errors.
+
+    Raises:
+        SpecError: strings do not sort, or dates are invalid or have an offset in some rows only.
+
+    Examples:
+        >>> sortable(np.array(["2024-05-01T10:00:00+02:00", "2024-05-01T09:00:00Z"]), "order", "task.order").argsort()
+        array([0, 1])
     """
+    if order.dtype.kind == "M":
+        if (missing := np.isnat(order)).any():
+            raise SpecError(f"{what} must have a date in every row, got none in row {missing.argmax()}", place)
+        return order.astype(np.int64)
     if order.dtype.kind != "U":
-        return
+        return order
+    if _DATE.match(str(order[0])):
+        return _instants(order, what, place)
     lengths = np.char.str_len(order)
     odd = order[lengths != lengths[0]]
     if len(odd) or _YEAR_LAST.match(str(order[0])):
         got = " and ".join(shown(str(one)) for one in (order[0], *odd[:1]))
-        raise SpecError(f"{what} must hold numbers, or strings of one length such as 2024-01-31, got {got}", place)
+        rule = "numbers, dates such as 2024-01-31T10:00:00, or strings of one length"
+        raise SpecError(f"{what} must hold {rule}, got {got}", place)
+    return order
+
+
+def _instants(texts: NDArray[np.str_], what: str, place: str) -> NDArray[np.int64]:
+    """(rows,) microseconds since a first day."""
+    different, places = np.unique(texts, return_inverse=True)
+    dates = []
+    for text in different.tolist():
+        try:
+            dates.append(datetime.fromisoformat(text))
+        except ValueError as error:
+            raise SpecError(
+                f"{what} must hold dates of ISO 8601, as its first row does, got {shown(text)}", place
+            ) from error
+    zoned = [date.tzinfo is not None for date in dates]
+    if any(zoned) and not all(zoned):
+        bare = different[zoned.index(False)]
+        rule = "an offset from UTC in all rows or in none"
+        raise SpecError(f"{what} must have {rule}, got {shown(str(bare))} beside others", place)
+    first = datetime(1, 1, 2, tzinfo=UTC if all(zoned) else None)
+    return np.array([(date - first) // timedelta(microseconds=1) for date in dates], np.int64)[places]
 
 
 def _of(log: Log, items: NDArray[np.int32], context: int) -> NextItems:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.columns import Columns, HasLists, HasTexts
+from trainers.data.format_contract import Columns, HasDates, HasLists, HasTexts
 from trainers.data.tags import TagLists
 from trainers.errors import SpecError
 
@@ -17,6 +18,9 @@ TEST = "_test"
 """Ending of the names of test columns, as in x_test."""
 SERVER = "_server"
 """Ending of the names of the columns of the server's own file."""
+
+VALIDATION = "_validation"
+"""Ending of the names of the columns of a file for validation."""
 
 Sides = Mapping[str, Sequence[Path]]
 """Ending of the columns' names, "" or `TEST` -> files."""
@@ -47,6 +51,11 @@ class SideColumns:
         """A column of lists, or of text with a separator; None for other columns."""
         columns, plain = self._columns[name]
         return columns.lists(plain, place, separator) if isinstance(columns, HasLists) else None
+
+    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+        """A column of dates or times of either side, as whole numbers; None for other columns."""
+        columns, plain = self._columns[name]
+        return columns.dates(plain, place) if isinstance(columns, HasDates) else None
 
     def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings of either side, or of lists of them; None for other columns."""

@@ -57,6 +57,10 @@ class StreamedColumns:
         """A column of lists, or of text with a separator between its parts; None for other columns."""
         return self._whole(name).lists(name, place, separator)
 
+    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+        """A column of dates or times, as whole numbers; None for other columns."""
+        return self._whole(name).dates(name, place)
+
     def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings, or of lists of them, chunk by chunk; None for other columns."""
         chunks = self._each(name, place)

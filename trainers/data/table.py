@@ -13,6 +13,7 @@ from trainers.data import class_labels, histories, tags, words
 from trainers.data.class_labels import Labels
 from trainers.data.columns import ColumnPart, Names
 from trainers.data.data_source import DataSource
+from trainers.data.embeddings import Embedding
 from trainers.data.features import joined
 from trainers.data.partitions import Rows
 from trainers.data.tags import TagLists, Tags
@@ -49,13 +50,17 @@ class Table:
         main: all examples, or the training examples if `test` is given.
         test: test examples from separate columns; None without them.
         server: examples of the server from a file of its own; None without one.
+        validation: examples for validation from a file of their own; None without one.
+        marked: (examples of main,) True for examples for validation; None without such a column.
         mask: (examples of main,) True for test examples; None without such a column.
         sha256: hash of the data.
         tokens: number of different tokens if inputs were strings, with those of `words`, or of items in histories; else
             0.
         labels: labels in the order of their class numbers, or tags in that of their numbers; None if labels are the
             numbers, or targets are numbers to predict.
-        onehot: (features,) True for features that are one-hot; None if inputs come from one column.
+        kept: (features,) True for features that no scale changes, one-hot ones and numbers of categories; None if
+            inputs come from one column.
+        embedded: features that are numbers of categories.
         groups: (examples of main,) group of the example's class; None without such a column.
         lowest: smallest number of the inputs of `main`.
         highest: largest number of the inputs of `main`.
@@ -67,17 +72,21 @@ class Table:
     mask: NDArray[np.bool_] | None
     sha256: str
     server: TablePart | None = None
+    validation: TablePart | None = None
+    marked: NDArray[np.bool_] | None = None
     tokens: int = 0
     labels: Labels | None = None
-    onehot: NDArray[np.bool_] | None = None
+    kept: NDArray[np.bool_] | None = None
+    embedded: tuple[Embedding, ...] = ()
     groups: Rows | None = None
     lowest: float = 0.0
     highest: float = 0.0
     key: str | None = None
 
     def side(self, name: str) -> TablePart:
-        """The examples of a side that there is: "main", "test" or "server"."""
-        part = {"main": self.main, "test": self.test, "server": self.server}[name]
+        """The examples of a side that there is: "main", "test", "server" or "validation"."""
+        sides = {"main": self.main, "test": self.test, "server": self.server, "validation": self.validation}
+        part = sides[name]
         assert part is not None
         return part
 
@@ -99,16 +108,19 @@ Labelling = Classes | Tags | None
 """What a document says about its classes or its tags; None if targets are numbers to predict."""
 
 
-def read(
-    source: DataSource, names: Names, test: Names | None, server: Names | None, labelling: Labelling, path: str
-) -> Table:
+SideNames = tuple[tuple[str, Names], ...]
+"""Sides of a table besides "main", and the names of their columns."""
+
+_KEYS_OF_SIDES = {"test": "test", "server": "central", "validation": "validation"}
+
+
+def read(source: DataSource, names: Names, sides: SideNames, labelling: Labelling, path: str) -> Table:
     """The checked examples of a data set.
 
     Args:
         source: the data.
         names: names of the columns.
-        test: names of separate columns for testing; None without them.
-        server: names of the columns of the server's file; None without one.
+        sides: names of separate columns, or of those of other files.
         labelling: what the targets are.
         path: dotted path of the task.
 
@@ -123,36 +135,52 @@ def read(
     elif labelling is not None:
         kind = "classes" if isinstance(labelling, Classes) else "tags"
     separator = labelling.separator if isinstance(labelling, Tags) else None
-    reader = source.reader(tuple(one for one in (names, test, server) if one is not None), path)
+    reader = source.reader((names, *(one for _, one in sides)), path)
     keys = ("inputs", "targets", "client", "order")
     found = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
-    mask = None
-    for one, side in ((test, "test"), (server, "central")):
-        if one is not None:
-            place = join(path, side)
-            found.append(reader.part(one, {key: join(place, key) for key in keys}, kind, separator))
-            _require_alike(found[0], found[-1], path, place)
+    mask = marked = None
+    for side, one in sides:
+        place = join(path, _KEYS_OF_SIDES[side])
+        found.append(reader.part(one, {key: join(place, key) for key in keys}, kind, separator))
+        _require_alike(found[0], found[-1], path, place)
     if names.mask is not None:
         mask = reader.mask(names.mask, len(found[0].targets), join(path, "test"))
+    if names.validation is not None:
+        marked = reader.mask(names.validation, len(found[0].targets), join(path, "validation"))
     groups = None
     if names.groups is not None:
         groups = reader.groups(names.groups, len(found[0].targets), join(path, "partition.groups"))
     known = 0
     if isinstance(names.sequences, histories.Histories):
-        found, known, rows = _in_histories(found, names.sequences, path)
+        places = [join(path, key) for key in ("client", *(f"{_KEYS_OF_SIDES[side]}.client" for side, _ in sides))]
+        found, known, rows = _in_histories(found, names.sequences, places, path)
         mask = None if mask is None else _mask_of(mask[rows], join(path, "test"))
+        marked = None if marked is None else _mask_of(marked[rows], join(path, "validation"))
     elif names.sequences is not None:
         found, known = _in_words(found, names.sequences, path)
-    inputs, tokens, onehot = _inputs(found, names, join(path, "inputs"))
+    inputs, tokens, kept, embedded = _inputs(found, names, join(path, "inputs"))
     targets, labels = _targets(found, labelling, path)
     parts = [
         TablePart(one, other, part.clients, part.people)
         for one, other, part in zip(inputs, targets, found, strict=True)
     ]
-    held_out = parts[1] if test is not None else None
-    own = parts[-1] if server is not None else None
-    ends = float(inputs[0].min()), float(inputs[0].max())
-    return Table(parts[0], held_out, mask, source.digest(), own, tokens or known, labels, onehot, groups, *ends)
+    own = dict(zip((side for side, _ in sides), parts[1:], strict=True))
+    return Table(
+        main=parts[0],
+        test=own.get("test"),
+        mask=mask,
+        sha256=source.digest(),
+        server=own.get("server"),
+        validation=own.get("validation"),
+        marked=marked,
+        tokens=tokens or known,
+        labels=labels,
+        kept=kept,
+        embedded=embedded,
+        groups=groups,
+        lowest=float(inputs[0].min()),
+        highest=float(inputs[0].max()),
+    )
 
 
 def _targets(parts: list[ColumnPart], labelling: Labelling, path: str) -> tuple[Sequence[NDArray[Any]], Labels | None]:
@@ -198,12 +226,13 @@ def _in_words(parts: list[ColumnPart], given: words.Words, path: str) -> tuple[l
     return numbers, words.OTHERS + min(given.count, len(texts[0].known))
 
 
-def _in_histories(parts: list[ColumnPart], given: histories.Histories, path: str) -> tuple[list[ColumnPart], int, Rows]:
+def _in_histories(
+    parts: list[ColumnPart], given: histories.Histories, places: Sequence[str], path: str
+) -> tuple[list[ColumnPart], int, Rows]:
     """(the parts with examples in place of rows, number of different items, row of each example of the first part)."""
     logs: list[histories.Log] = []
-    for part in parts:
+    for part, place in zip(parts, places, strict=True):
         if part.clients is None:
-            place = join(path, "test.client" if logs else "client")
             raise SpecError(f"{place} must be a column for pairs, which are of a client's items, got none", place)
         logs.append(histories.Log(np.asarray(part.features[0]), part.clients, part.order))
     made, count = histories.numbered(logs, given, path)
@@ -224,13 +253,13 @@ def _mask_of(mask: NDArray[np.bool_], place: str) -> NDArray[np.bool_]:
 
 def _inputs(
     parts: list[ColumnPart], names: Names, place: str
-) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None]:
-    """(inputs of each part, number of different tokens in inputs that were strings, what is one-hot)."""
+) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None, tuple[Embedding, ...]]:
+    """(inputs of each part, number of different tokens of strings, `kept` of `Table`, its `embedded`)."""
     features = [tuple(one for one in part.features if isinstance(one, np.ndarray)) for part in parts]
     if not isinstance(names.inputs, str):
-        inputs, onehot = joined(features, names.features, place)
-        return inputs, 0, onehot
+        made = joined(features, names.features, place, names.embeddings)
+        return made.parts, 0, made.kept, made.embedded
     columns = [arrays[0] for arrays in features]
     if columns[0].dtype.kind == "U":
-        return *numbered(columns, place), None
-    return columns, 0, None
+        return *numbered(columns, place), None, ()
+    return columns, 0, None, ()

@@ -23,23 +23,22 @@ from numpy.typing import NDArray
 from trainers import disk_cache
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
+from trainers.data.embeddings import Embedding
 from trainers.data.partitions import Rows, all_in_order
-from trainers.data.table import Labelling, Table, TablePart, read
+from trainers.data.table import Labelling, SideNames, Table, TablePart, read
 
 _KEPT = 32 * 2**20  # bytes of files from which a table is kept
 _HELD = 64 * 2**20  # bytes of inputs that stay in memory beside the model
 _ROWS = 2**16  # at once
 _FACTS = "table.json"
 _LIBRARIES = ("numpy", "pyarrow", "h5py", "pillow")
-_SIDES = ("main", "test", "server")
+_SIDES = ("main", "test", "server", "validation")
 _ARRAYS = ("inputs", "targets", "clients", "people")
 
 
-def load(
-    source: DataSource, names: Names, test: Names | None, server: Names | None, labelling: Labelling, path: str
-) -> Table:
+def load(source: DataSource, names: Names, sides: SideNames, labelling: Labelling, path: str) -> Table:
     """As `table.read`, cached while the files of the data do not change."""
-    return _load(source, source.stamp(), names, test, server, labelling, path)
+    return _load(source, source.stamp(), names, sides, labelling, path)
 
 
 def forget(table: Table) -> None:
@@ -48,7 +47,7 @@ def forget(table: Table) -> None:
     Args:
         table: from `load`.
     """
-    held = [part.inputs.nbytes for part in (table.main, table.test, table.server) if part is not None]
+    held = [part.inputs.nbytes for side in _SIDES if (part := getattr(table, side)) is not None]
     if sum(held) > _HELD and table.key is None:
         _load.cache_clear()
 
@@ -58,20 +57,17 @@ def _load(
     source: DataSource,
     stamp: Hashable,
     names: Names,
-    test: Names | None,
-    server: Names | None,
+    sides: SideNames,
     labelling: Labelling,
     path: str,
 ) -> Table:
     if source.size < _KEPT:
-        return read(source, names, test, server, labelling, path)
-    facts = [None if one is None else asdict(one) for one in (names, test, server, labelling)]
+        return read(source, names, sides, labelling, path)
+    facts = [asdict(names), {side: asdict(own) for side, own in sides}, labelling and asdict(labelling)]
     code = _code(getattr(source.format, "__file__", None))
     key = disk_cache.key("table", source.digest(), source.name, type(labelling).__name__, facts, code)
-    table = disk_cache.entry(
-        key, lambda folder: _write(folder, read(source, names, test, server, labelling, path)), _read
-    )
-    return read(source, names, test, server, labelling, path) if table is None else replace(table, key=key)
+    table = disk_cache.entry(key, lambda folder: _write(folder, read(source, names, sides, labelling, path)), _read)
+    return read(source, names, sides, labelling, path) if table is None else replace(table, key=key)
 
 
 def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray[Any]], facts: Any) -> NDArray[Any]:
@@ -79,7 +75,7 @@ def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray
 
     Args:
         table: the table.
-        side: "main", "test" or "server".
+        side: "main", "test", "server" or "validation".
         rows: of this side.
         some: maps rows to their inputs, row by row.
         facts: JSON-compatible, that tell `some` from other functions; None if it changes nothing.
@@ -107,9 +103,10 @@ def _write(folder: Path, table: Table) -> None:
         part = getattr(table, side)
         for name in _ARRAYS if part is not None else ():
             _save(folder / f"{side}_{name}.npy", getattr(part, name))
-    for name in ("mask", "onehot", "groups"):
+    for name in ("mask", "marked", "kept", "groups"):
         _save(folder / f"{name}.npy", getattr(table, name))
     facts = {name: getattr(table, name) for name in ("sha256", "tokens", "labels", "lowest", "highest")}
+    facts["embedded"] = [asdict(one) for one in table.embedded]
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -121,15 +118,16 @@ def _save(path: Path, array: NDArray[Any] | None) -> None:
 def _read(folder: Path) -> Table:
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     facts["labels"] = None if facts["labels"] is None else tuple(facts["labels"])
-    main, test, server = (
+    facts["embedded"] = tuple(Embedding(**one) for one in facts["embedded"])
+    main, test, server, validation = (
         TablePart(*(_mapped(folder / f"{side}_{name}.npy") for name in _ARRAYS))
         if (folder / f"{side}_inputs.npy").exists()
         else None
         for side in _SIDES
     )
     assert main is not None
-    more = {name: _mapped(folder / f"{name}.npy") for name in ("mask", "onehot", "groups")}
-    return Table(main=main, test=test, server=server, **more, **facts)
+    more = {name: _mapped(folder / f"{name}.npy") for name in ("mask", "marked", "kept", "groups")}
+    return Table(main=main, test=test, server=server, validation=validation, **more, **facts)
 
 
 def _mapped(path: Path) -> Any:

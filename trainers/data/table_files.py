@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainers.data.arrow_columns import ArrowColumns, require_names, together
-from trainers.data.columns import Columns
 from trainers.data.damage import reading
+from trainers.data.format_contract import Columns
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
 from trainers.data.streamed_columns import Chunks, StreamedColumns
 

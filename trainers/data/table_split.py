@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainers.data import partitions
-from trainers.data.partitions import Rows
+from trainers.data.partitions import Rows, taken
 from trainers.data.table import Table, TablePart
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
@@ -34,14 +33,20 @@ def held_out_clients(
         SpecError: nothing would be left for training or for testing, or there are no such clients.
     """
     owners, everything = table.main.clients, np.arange(len(table.main.targets))
+    if table.marked is not None:
+        everything = everything[~table.marked]
     if table.test is not None:
         return everything, _grouped(np.arange(len(table.test.targets)), table.test.clients)
     if table.mask is not None:
-        return everything[~table.mask], _grouped(everything[table.mask], owners)
+        if table.marked is not None and (table.mask & table.marked).any():
+            place = join(path, "validation")
+            raise SpecError(f"{place} must mark no test examples, got {(table.mask & table.marked).sum()}", place)
+        tested = table.mask[everything]
+        return everything[~tested], _grouped(everything[tested], owners)
     if isinstance(values["test"], Mapping):
-        held_out = _test_clients(
-            values["test"]["clients"], table.main, values["split_seed"], join(path, "test.clients")
-        )
+        people, place = np.arange(len(table.main.people)), join(path, "test.clients")
+        chosen = chosen_clients(values["test"]["clients"], table.main, people, values["split_seed"], place)
+        held_out = np.isin(taken(owners, everything), chosen) if owners is not None else everything < 0
         return everything[~held_out], _grouped(everything[held_out], owners)
     fraction = values["test_fraction"]
     if fraction is None:
@@ -50,9 +55,9 @@ def held_out_clients(
         return everything, ()
     seed = values["split_seed"]
     if values["partition"] == "natural" and owners is not None:
-        test, rest = partitions.of_each(owners, fraction, seed)
+        test, rest = partitions.of_each(taken(owners, everything), fraction, seed)
     else:
-        groups = np.zeros(len(everything), np.int64) if labels is None else labels
+        groups = np.zeros(len(everything), np.int64) if labels is None else taken(labels, everything)
         test, rest = partitions.stratified(groups, fraction, seed)
     if not len(test) or not len(rest):
         place = join(path, "test_fraction")
@@ -61,6 +66,8 @@ def held_out_clients(
             f"{len(everything)} examples (each client keeps at least one)",
             place,
         )
+    if table.marked is not None:
+        test, rest = everything[test], everything[rest]
     return rest, _grouped(test, owners)
 
 
@@ -111,28 +118,38 @@ def server_population(
     return apart if any(apart) and not all(apart) else ()
 
 
-def _test_clients(wanted: Any, part: TablePart, seed: int, place: str) -> NDArray[np.bool_]:
-    """(examples,) True for the examples of the clients for testing."""
+def chosen_clients(wanted: Any, part: TablePart, people: Rows, seed: int, place: str) -> Rows:
+    """Client ids that a document sets aside: a share of people, drawn, or names.
+
+    Args:
+        wanted: of the document.
+        part: the examples.
+        people: client ids to choose from.
+        seed: of the draw.
+        place: dotted path of the value.
+
+    Raises:
+        SpecError: there are no clients, or not these, or none or all are set aside.
+    """
     if part.clients is None:
         raise SpecError(f"{place} must be left out of data without a client column, got clients={shown(wanted)}", place)
-    people = len(part.people)
     if isinstance(wanted, list | tuple):
         names = [str(name) for name in wanted]
-        known = part.people.astype(str)
+        known = part.people[people].astype(str)
         for name in names:
             if name not in known:
                 raise SpecError(f"{place}: no client {shown(name)}: {hint(name, known.tolist())}", place)
-        chosen = np.flatnonzero(np.isin(known, names))
+        chosen = people[np.isin(known, names)]
     else:
         fraction = number(wanted, place)
         if not 0 < fraction < 1:
             raise SpecError(f"{place} must be in (0, 1), or a list of names, got clients={shown(wanted)}", place)
-        chosen = partitions.choose(np.arange(people), round(fraction * people), seed)
-    if not 0 < len(chosen) < people:
+        chosen = partitions.choose(people, round(fraction * len(people)), seed)
+    if not 0 < len(chosen) < len(people):
         raise SpecError(
-            f"{place} must set a client aside and leave one, got clients={shown(wanted)} of {people}", place
+            f"{place} must set a client aside and leave one, got clients={shown(wanted)} of {len(people)}", place
         )
-    return np.isin(part.clients, chosen)
+    return chosen
 
 
 def _grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:

@@ -82,3 +82,27 @@ def require_words(table: Table, test: Sequence[Rows], path: str) -> None:
     if not (targets >= OTHERS).any():
         place = join(path, "test")
         raise SpecError(f"{place} must have words that are known, got none in {len(targets)} texts", place)
+
+
+def classes_of(table: Table, given: int | None, path: str) -> int:
+    """The number of classes: as given, else the largest class plus one.
+
+    Args:
+        table: the examples.
+        given: of the document; None finds it.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: there are more classes than given, or only one.
+    """
+    parts = [part for part in (table.main, table.test, table.validation) if part is not None]
+    largest = len(table.labels) - 1 if table.labels else max(int(part.targets.max()) for part in parts)
+    if given is not None:
+        if largest >= given:
+            place = join(path, "classes")
+            raise SpecError(f"{place} must be above the largest class, {largest}, got classes={given}", place)
+        return given
+    if not largest:
+        place = join(path, "targets")
+        raise SpecError(f"{place} must hold at least two classes, got one: give classes if there are more", place)
+    return largest + 1

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data import central_choice, column_choice, episodes, partition_choice, table_episodes
+from trainers.data import (
+    central_choice,
+    column_choice,
+    embeddings,
+    episodes,
+    partition_choice,
+    table_episodes,
+    table_validation,
+)
 from trainers.data.column_choice import CLIENT, choose_names
 from trainers.data.columns import Names
 from trainers.data.data_source import AUTO, DataSource, find, formats
@@ -27,7 +35,7 @@ from trainers.data.federated import (
 from trainers.data.folder import VARIABLE
 from trainers.data.partitions import ClientRows, Rows
 from trainers.data.scaling import SCALES, fit
-from trainers.data.table import Labelling, Table
+from trainers.data.table import Labelling, SideNames, Table
 from trainers.data.table_cache import forget, in_order, load
 from trainers.data.table_notes import class_notes, input_notes
 from trainers.data.table_sequences import KEYS_OF_SEQUENCES, LONGEST, MOST_WORDS, NEXT, sequences_of
@@ -36,6 +44,7 @@ from trainers.data.table_targets import (
     KEYS_OF_TAGS,
     TABLE_KINDS,
     at_of,
+    classes_of,
     kind_of,
     labelling,
     refuse_keys_of_others,
@@ -76,6 +85,12 @@ class TableKeys(FederatedKeys):
         None, low=1, high=LONGEST, doc="words of a sentence, for tokens; items before the next one, for pairs"
     )
     order: str | None = tunable(None, doc="column that orders a client's items, for pairs; null is the data's order")
+    embeddings: Any = tunable(
+        None,
+        kind="any",
+        doc='width of the vectors that mlp learns for categories, of all columns of strings or {"city": 8}; null is '
+        "one-hot",
+    )
     separator: str | None = tunable(None, doc="between the tags of a text; null if they are lists or a matrix")
     tags: int | None = tunable(None, low=1, doc="how many tags to keep, the most frequent; null is all")
     at: int | None = tunable(None, low=1, unit="tags", doc="k of precision and recall at k; null is 5, or all if fewer")
@@ -95,6 +110,12 @@ class TableKeys(FederatedKeys):
         doc="labels in the order of their classes or tags; null is 0, 1, 2 .. as they are, others ascending",
     )
     classes: int | None = tunable(None, low=2, doc="number of classes; null is that of the labels")
+    validation: Any = tunable(
+        None,
+        kind="any",
+        doc='examples to choose by: a share of each client\'s, a true/false column, {"clients": 0.1 or names}, or '
+        '{"path": ..}',
+    )
     sha256: str | None = tunable(None, doc="of the file; another file is refused")
     clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is the natural one")
     partition: Any = tunable("natural", kind="any", doc=PARTITION_DOC)
@@ -116,7 +137,7 @@ class TableTask(Federated):
     Args:
         source: the data.
         names: names of the columns.
-        test_names: names of separate columns for testing; None without them.
+        sides: names of separate columns, and of those of other files.
         classes: number of classes; None for other targets.
         given: what the document says about the classes or tags; None for a regression.
         scale: how inputs are scaled.
@@ -124,13 +145,12 @@ class TableTask(Federated):
         path: dotted path of the task.
         episodes: how classes become clients; None without few-shot tasks.
         regulariser: the server's loss without data; None without one. `central` is one row then, which counts nowhere.
-        server_names: names of the columns of the server's own file, of which `central` are rows; None without one.
         server_test: rows of this file that test; None without any.
     """
 
     source: DataSource
     names: Names
-    test_names: Names | None
+    sides: SideNames
     classes: int | None
     given: Labelling
     scale: str
@@ -138,7 +158,6 @@ class TableTask(Federated):
     path: str
     episodes: Episodes | None = None
     regulariser: Regulariser | None = None
-    server_names: Names | None = None
     server_test: Rows | None = None
 
 
@@ -159,7 +178,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), TABLE_KINDS)
     kind = values["kind"] = kind_of(values["kind"], model, join(path, "kind"))
     classified = kind == "classes"
-    source = find(values["path"], _format(document), path, *_other_paths(document))
+    values["validation"] = table_validation.checked(values["validation"], join(path, "validation"))
+    source = find(values["path"], _format(document), path, _other_paths(document))
     if "format" in values:
         values["format"] = source.name
     wanted = table_episodes.asked(values, document, kind, path)
@@ -170,13 +190,15 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     grouping = partition_choice.group_column(values["partition"]) if classified else None
     names = replace(names, groups=grouping, sequences=sequences)
     test_names = None if test_names is None else replace(test_names, sequences=sequences)
-    server_names = column_choice.server_names(values, names, path)
-    table = load(source, names, test_names, server_names, given, path)
+    names, test_names = column_choice.with_embeddings(values, model, names, test_names, path)
+    names = replace(names, validation=table_validation.column_of(values["validation"]))
+    sides = column_choice.other_names(values, source, names, test_names, path)
+    table = load(source, names, sides, given, path)
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
         raise SpecError(f"{place} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", place)
     values["sha256"] = table.sha256
-    classes = values["classes"] = _classes(table, values["classes"], path) if classified else None
+    classes = values["classes"] = classes_of(table, values["classes"], path) if classified else None
     values["labels"] = None if table.labels is None else list(table.labels)
     if wanted is None:
         del values["episodes"]
@@ -191,10 +213,10 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
         values["partition"] = {**values["partition"], "groups": groups}
     formula = central_choice.regulariser(values["central"], model, join(path, "central"))
-    elsewhere = formula is not None or server_names is not None
-    parts, test, central = _clients(values, table, wanted, elsewhere, labels, path)
+    elsewhere = formula is not None or table.server is not None
+    parts, test, central, aside = _clients(values, table, wanted, elsewhere, labels, path)
     apart, server_test = server_population(values["central"], table, central, test), None
-    if server_names is not None:
+    if table.server is not None:
         central, server_test = server_rows(values, table, classified, path)
         apart = (False,) * len(test) if server_test is not None else ()
     outputs = _outputs(table, classes, wanted, kind)
@@ -218,6 +240,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
             **({"vocabulary": table.tokens + (kind == "pairs")} if table.tokens else {}),  # 0 is no item
             **({"first_word": OTHERS} if sentences else {}),
             **({"at": values["at"]} if "at" in values else {}),
+            **({"embedded": table.embedded} if table.embedded else {}),
             **model_settings,
         },
         parts=parts,
@@ -232,7 +255,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         tokens=table.main.targets.shape[1] if sentences else 0,
         source=source,
         names=names,
-        test_names=test_names,
+        sides=sides,
         classes=classes,
         given=given,
         scale=values["scale"],
@@ -241,7 +264,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         episodes=wanted,
         regulariser=formula,
         apart=apart,
-        server_names=server_names,
+        aside=aside,
         server_test=server_test,
     )
 
@@ -253,7 +276,7 @@ def stamp(document: Mapping[str, Any]) -> Hashable:
         document: {"name": ..., "path": ..., ...}, not checked yet.
     """
     try:
-        return find(document["path"], _format(document), "", *_other_paths(document)).stamp()
+        return find(document["path"], _format(document), "", _other_paths(document)).stamp()
     except (KeyError, TypeError, OSError, SpecError):  # which `parse` reports
         return None
 
@@ -270,8 +293,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
     """
     title = settings.source.path.name
     try:
-        names = settings.names, settings.test_names, settings.server_names
-        table = load(settings.source, *names, settings.given, settings.path)
+        table = load(settings.source, settings.names, settings.sides, settings.given, settings.path)
     except OSError as error:
         raise MissingDataError(f"{settings.path}.path: no file {title} any more", settings.path) from error
     if table.sha256 != settings.sha256:
@@ -279,7 +301,11 @@ def build(settings: TableTask, dtype: str) -> Problem:
     classes = settings.classes if settings.episodes is None else settings.episodes.ways
     classes = table.tokens if settings.kind in NEXT else classes
     counts = {"classes": classes} if classes else {}
-    scale = fit(settings.scale, table.main.inputs, ClientRows.of(settings.parts).rows, table.onehot)
+    rows = ClientRows.of(settings.parts).rows
+    scale = fit(settings.scale, table.main.inputs, rows, table.kept)
+    if settings.central is not None and table.server is None and settings.regulariser is None:
+        rows = np.concatenate([rows, settings.central])
+    unseen = embeddings.UnseenCategories(table.embedded, table.main.inputs, rows)
 
     def of(side: str, groups: Sequence[Rows], central_classes: Sequence[int] = ()) -> Examples:
         part = table.side(side)
@@ -287,11 +313,11 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
         def some(rows: Rows) -> NDArray[Any]:
             if scale is not None:
-                return scale.scaled(part.inputs, rows, dtype)
-            return part.inputs[rows] if whole else part.inputs[rows].astype(dtype, copy=False)
+                return unseen.without(scale.scaled(part.inputs, rows, dtype))
+            return part.inputs[rows] if whole else unseen.without(part.inputs[rows].astype(dtype, copy=False))
 
-        as_they_are = scale is None and (whole or part.inputs.dtype == dtype)
-        change = None if as_they_are else [dtype, None if scale is None else scale.digest]
+        as_they_are = scale is None and not unseen and (whole or part.inputs.dtype == dtype)
+        change = None if as_they_are else [dtype, None if scale is None else scale.digest, unseen.digest]
 
         def inputs(rows: Rows) -> NDArray[Any]:
             return in_order(table, side, rows, some, change)
@@ -310,7 +336,10 @@ def build(settings: TableTask, dtype: str) -> Problem:
         if settings.server_test is not None:
             own = of_populations(of("server", [settings.server_test]), (True,))
             test = replace(joined(test, own), people=test.clients)
-    validation = None if settings.validation is None else of("main", [settings.validation], settings.central_classes)
+    validation = None
+    if settings.validation is not None:
+        side = "main" if table.validation is None else "validation"
+        validation = of(side, [settings.validation], settings.central_classes)
     problem = Problem(
         model=settings.model,
         train=of("main", settings.parts),
@@ -324,14 +353,15 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
 def _clients(
     values: dict[str, Any], table: Table, wanted: Episodes | None, elsewhere: bool, labels: Rows | None, path: str
-) -> tuple[ClientRows, Sequence[Rows], Rows | None]:
-    """(rows of each client, rows of each test client, rows of the server or None).
+) -> tuple[ClientRows, Sequence[Rows], Rows | None, Rows | None]:
+    """(rows of each client, rows of each test client, rows of the server or None, rows for validation or None).
 
     If what the server has is elsewhere, in a formula or a file of its own, these are one row.
     """
     if wanted is not None:
-        return *table_episodes.split(values, table, wanted, path), None
+        return *table_episodes.split(values, table, wanted, path), None, None
     rows, test = held_out_clients(values, table, labels, path)
+    rows, aside = table_validation.set_apart(values, table, rows, path)
     names = None if labels is None else table.labels
     people = None if table.main.clients is None else table.main.people.tolist()
     pool = Pool(labels, rows, table.main.clients, "data without a client column", names, people)
@@ -340,7 +370,7 @@ def _clients(
     parts, central = divide(values, pool, path)
     if elsewhere:
         values["central"], central = dict(given), np.zeros(1, np.int64)
-    return parts, test, central
+    return parts, test, central, aside
 
 
 def _outputs(table: Table, classes: int | None, wanted: Episodes | None, kind: str) -> int:
@@ -355,22 +385,8 @@ def _format(document: Mapping[str, Any]) -> Any:
     return document["name"] if document["name"] in formats() else document.get("format", AUTO)
 
 
-def _other_paths(document: Mapping[str, Any]) -> list[str | None]:
-    """The paths of separate files for testing and of the server; None without them."""
-    given = [document.get(key) for key in ("test", "central")]
-    paths = [one.get("path") if isinstance(one, Mapping) else None for one in given]
-    return [path if isinstance(path, str) else None for path in paths]
-
-
-def _classes(table: Table, given: int | None, path: str) -> int:
-    parts = [table.main] if table.test is None else [table.main, table.test]
-    largest = len(table.labels) - 1 if table.labels else max(int(part.targets.max()) for part in parts)
-    if given is not None:
-        if largest >= given:
-            place = join(path, "classes")
-            raise SpecError(f"{place} must be above the largest class, {largest}, got classes={given}", place)
-        return given
-    if not largest:
-        place = join(path, "targets")
-        raise SpecError(f"{place} must hold at least two classes, got one: give classes if there are more", place)
-    return largest + 1
+def _other_paths(document: Mapping[str, Any]) -> dict[str, str]:
+    """The paths of separate files for testing, of the server and for validation, by key."""
+    given = {key: document.get(key) for key in ("test", "central", "validation")}
+    paths = {key: one.get("path") for key, one in given.items() if isinstance(one, Mapping)}
+    return {key: path for key, path in paths.items() if isinstance(path, str)}

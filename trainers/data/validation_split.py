@@ -16,20 +16,23 @@ from trainers.problem import Examples
 _PATH = "task.validation"
 
 
-def set_aside(parts: Sequence[Rows], document: Mapping[str, Any], tests: int) -> tuple[ClientRows, Rows]:
+def require_tests(tests: int) -> None:
+    """Raises a SpecError if there are no test clients, so that nothing is left to report on."""
+    if not tests:
+        raise SpecError(f"{_PATH} must be left out without test examples, which report what it chooses", _PATH)
+
+
+def set_aside(parts: Sequence[Rows], document: Mapping[str, Any]) -> tuple[ClientRows, Rows]:
     """(rows that each client keeps, rows for validation). Every client keeps at least one example.
 
     Args:
         parts: rows of each client.
         document: the task, whose `validation` is the share and whose `split_seed` draws.
-        tests: number of test clients.
 
     Raises:
-        SpecError: nothing would be set aside, or nothing is left to report on.
+        SpecError: nothing would be set aside.
     """
     share = document["validation"]
-    if not tests:
-        raise SpecError(f"{_PATH} must be left out without test examples, which report what it chooses", _PATH)
     whole = ClientRows.of(parts)
     owners = np.repeat(np.arange(len(whole)), whole.sizes)
     aside, kept = partitions.of_each(owners, share, document["split_seed"] + 2)

@@ -2,23 +2,27 @@
 
     "model": {"name": "mlp", "hidden": [256], "dropout": 0.0}
 
-Inputs of any shape are flattened. In training, `dropout` drops hidden units. Parameters, in order: weight (outputs,
-inputs) and bias of each dense layer; they start as in PyTorch's Linear, uniform in +- 1 / sqrt(inputs), drawn from the
-trial's seed.
+Inputs of any shape are flattened. Categories with `embeddings` of the task are looked up in a table of vectors for each
+column, which start from a normal distribution, as in PyTorch; an unknown category is the zero vector. In training,
+`dropout` drops hidden units. Parameters, in order: the tables (categories, width), then weight (outputs, inputs) and
+bias of each dense layer, which start as in PyTorch's Linear, uniform in +- 1 / sqrt(inputs), from the trial's seed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from trainers.data.embeddings import Embedding
 from trainers.engine.memory import room
 from trainers.engine.oracles.all_trials import AllTrials
 from trainers.engine.oracles.oracle import Oracle
+from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
 from trainers.models._by_hand import ByHand
 from trainers.models._example_space import InnerProducts
@@ -30,6 +34,7 @@ from trainers.problem import Problem
 
 TARGETS = ("classes", "tags", "numbers")
 PARTS = True
+EMBEDDINGS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 100_000_000
 _PASSES = 3  # forward, backward and what both make, each of at most 8 bytes a unit
@@ -45,15 +50,47 @@ class Settings:
     dropout: float = tunable(0.0, low=0, high=1, high_open=True, traced=False, limit="0 is none", doc="of hidden units")
 
 
+class _Tables(nn.Module):
+    """The features of examples, those that are not embedded first, then the vectors of the others.
+
+    Args:
+        features: of an example.
+        embedded: those that are numbers of categories, from 1 on; 0 is none that is known.
+    """
+
+    others: Tensor
+
+    def __init__(self, features: int, embedded: Sequence[Embedding]) -> None:
+        super().__init__()
+        self.columns = [one.feature for one in embedded]
+        others = [feature for feature in range(features) if feature not in self.columns]
+        self.register_buffer("others", torch.tensor(others, dtype=torch.int64), persistent=False)
+        self.tables = nn.ModuleList(nn.Embedding(one.categories, one.width) for one in embedded)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(examples, features and numbers of vectors) of (examples, features)."""
+        parts = [inputs.index_select(1, self.others)]
+        for column, table in zip(self.columns, self.tables, strict=True):
+            numbers = inputs[:, column].long()
+            known = (numbers > 0).to(inputs.dtype)[:, None]
+            parts.append(table((numbers - 1).clamp(min=0)) * known)
+        return torch.cat(parts, 1)
+
+
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
     """The model of a problem."""
     settings = settings_from(Settings, problem)
     inputs = math.prod(examples_of(problem).inputs.shape[1:])
+    embedded: Sequence[Embedding] = problem.model_settings.get("embedded", ())
+    if embedded and dtype == torch.bfloat16:
+        raise SpecError("task.embeddings must be left out with dtype bfloat16, which rounds categories", "dtype")
+    features = inputs
+    inputs += sum(one.width - 1 for one in embedded)
     sizes = [inputs, *settings.hidden]
     outputs = outputs_of(problem)
 
     def make() -> nn.Module:
-        layers: list[nn.Module] = [nn.Flatten()]
+        layers: list[nn.Module] = [_Tables(features, embedded) if embedded else nn.Flatten()]
         for incoming, outgoing in pairwise(sizes):
             layers += [nn.Linear(incoming, outgoing), nn.ReLU()]
             if settings.dropout:
@@ -61,7 +98,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
 
     model = Network(problem, make, dtype, device)
-    if not model.whole_trained:
+    if not model.whole_trained or embedded:
         return model
     dense, loss = [DenseLayer()] * len(sizes), model.kind.loss
     given = model.layout, dense, loss, model.dropouts, model.rounding

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.columns import Columns
 from trainers.data.damage import reading
+from trainers.data.format_contract import Columns
 from trainers.data.plain_pickle import load
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
 from trainers.values import shown

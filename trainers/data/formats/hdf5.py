@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data.arrow_columns import LONGEST
-from trainers.data.columns import Columns
 from trainers.data.damage import reading
 from trainers.data.extra import library
+from trainers.data.format_contract import Columns
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
 from trainers.errors import SpecError
 from trainers.values import shown

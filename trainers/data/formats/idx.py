@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data import gzipped
-from trainers.data.columns import Columns
 from trainers.data.damage import reading
+from trainers.data.format_contract import Columns
 from trainers.data.sides import TEST, SideColumns, require_files, sides, title
 
 FOLDERS = True

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.columns import Columns
 from trainers.data.damage import reading
+from trainers.data.format_contract import Columns
 from trainers.data.growing_column import GrowingColumn
 from trainers.data.gzipped import opened
 from trainers.data.json_text import JsonText

@@ -374,6 +374,8 @@ class ModelBuilder(Protocol):
             first of which is what it learns by default, "any", or "none" (it learns from no examples).
         DTYPES: values of a trial's dtype that it takes.
         PARTS: a document may have parts of it trained alone, by the names of its parameters (`train`).
+        EMBEDDINGS: it learns vectors of categories, whose numbers `embedded` of the problem's model_settings names, as
+            trainers.data.embeddings.Embedding.
         FIXED_START: its parameters start from the same numbers, whatever the seed.
         REGULARISERS: names of losses of its parameters, which a mixed method's server may have in place of data. Then
             `build` gets a problem whose `train` is a Regulariser.
@@ -384,6 +386,7 @@ class ModelBuilder(Protocol):
     TARGETS: Kind | Literal["any", "none"] | tuple[Kind, ...] = "classes"
     DTYPES: tuple[str, ...] = ("float32", "float64")
     PARTS: bool = False
+    EMBEDDINGS: bool = False
     FIXED_START: bool = False
     REGULARISERS: tuple[str, ...] = ()
 

@@ -1,0 +1,134 @@
+"""What the columns of a user's data look like where nobody said it: logs of items, or texts; and keys for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from trainers.data.column_choice import CLIENT, INPUTS, TARGETS
+from trainers.data.data_source import DataSource
+from trainers.data.format_contract import Columns, HasDates, HasTexts
+from trainers.errors import SpecError
+from trainers.hyperparameters import join
+
+CLIENTS = 10
+"""Clients of data without a client column."""
+
+_PEOPLE = (CLIENT, "user", "userid", "person", "customer", "customerid", "visitor", "visitorid", "session", "sessionid")
+_ITEMS = ("item", "movie", "film", "product", "book", "song", "track", "artist", "article", "video", "game", "page")
+_TIMES = ("timestamp", "time", "date", "datetime", "at", "order")
+_CONTEXT = {"pairs": 10, "tokens": 20}
+_WORDS, _FEWEST = 10_000, 100  # known
+_BAGS = 2**30  # bytes of bags of words, at most
+_TEXT = 4  # mean words from which strings are texts
+_LSTM = {"name": "lstm", "embedding": 32, "width": 64, "depth": 1}
+
+
+def advised(source: DataSource, given: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Keys of a task for data that look like a log of items or like texts; {} for others.
+
+    A log has a column of people and one of items, by their names, and none of labels. Texts are strings of several
+    words; without a column of labels, each word is to be predicted from those before it.
+
+    Args:
+        source: the data.
+        given: keys of the task that are given, which are kept.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: the data are damaged.
+    """
+    if given.keys() & {"kind", "model", "words", "episodes"}:
+        return {}
+    columns = source.names(path)
+    target = given.get("targets") or next((name for name in TARGETS if name in columns), None)
+    if target is None and (log := _log(columns, given)):
+        return log if source.has_test else {**log, "test": {"clients": 0.2}}
+    if isinstance(given.get("inputs"), list) and len(given["inputs"]) > 1:
+        return {}
+    named = [given["inputs"]] if isinstance(given.get("inputs"), str) else given.get("inputs")
+    if named is None and any(name in INPUTS and name != target for name in columns):
+        return {}
+    return _texts(source, columns, named, target, given.get("client", CLIENT), path)
+
+
+def words_of(columns: Columns, name: str, place: str) -> tuple[float, int] | None:
+    """(mean number of words, number of texts) of a column; None if it does not hold texts.
+
+    Args:
+        columns: of a format.
+        name: of the column.
+        place: dotted path of the setting that names it, for errors.
+    """
+    texts: Any = None
+    if isinstance(columns, HasTexts):
+        texts = columns.texts(name, place)
+    else:
+        array = columns.array(name, place)
+        texts = array.tolist() if array.dtype.kind == "U" and array.ndim == 1 else None
+    if texts is None:
+        return None
+    counts = [len(text.split() if isinstance(text, str) else text) for text in texts]
+    return (mean(counts), len(counts)) if counts and mean(counts) >= _TEXT else None
+
+
+def _log(columns: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of a log of items; {} if the names of its columns do not say so."""
+    person = given.get("client") or _first(columns, _PEOPLE)
+    own = given.get("inputs")
+    own = own[0] if isinstance(own, list) and len(own) == 1 else own
+    items = [f"{item}{ending}" for item in _ITEMS for ending in ("id", "")]
+    item = _first([name for name in columns if name != person], items) if own is None else own
+    time = _first([name for name in columns if name not in (person, item)], _TIMES)
+    if not isinstance(item, str) or person not in columns or item not in columns or (own is not None and time is None):
+        return {}
+    order = {} if time is None else {"order": time}
+    return {
+        "kind": "pairs",
+        "inputs": item,
+        "client": person,
+        **order,
+        "context": _CONTEXT["pairs"],
+        "model": "dual_encoder",
+    }
+
+
+def _texts(
+    source: DataSource, columns: Sequence[str], named: Sequence[str] | None, target: str | None, client: str, path: str
+) -> dict[str, Any]:
+    """Keys of texts, of the column with the most words an example; {} without any."""
+    place = join(path, "inputs")
+    found: dict[str, tuple[float, int]] = {}
+    names = [name for name in named or columns if name not in (target, client)]
+    if not set(names) <= set(columns):
+        return {}
+    read = source.format.read(source.path, names, join(path, "path"))
+    for name in names:
+        try:
+            if isinstance(read, HasDates) and read.dates(name, place) is not None:
+                continue
+            words = words_of(read, name, place)
+        except SpecError:
+            continue  # which `parse` reports if the column is used
+        if words is not None:
+            found[name] = words
+    if not found:
+        return {}
+    name = max(found, key=lambda one: found[one])
+    if target is None:
+        return {
+            "kind": "tokens",
+            "inputs": name,
+            "words": _WORDS,
+            "context": _CONTEXT["tokens"],
+            "model": dict(_LSTM),
+        }
+    return {"inputs": name, "words": max(_FEWEST, min(_WORDS, _BAGS // (4 * found[name][1])))}
+
+
+def _first(columns: Sequence[str], known: Sequence[str]) -> str | None:
+    """The first column of these names, which are compared by their letters in lower case."""
+    plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(columns)}
+    return next((plain[name] for name in known if name in plain), None)

@@ -1,0 +1,88 @@
+"""Which of a user's examples are for validation, by which configurations are chosen.
+
+"validation": 0.2                        a share of each client's training examples (`validation_split`)
+"validation": "fold"                     those that a true/false column marks
+"validation": {"clients": 0.1}           all examples of clients who then do not train: a share, or names
+"validation": {"path": "later.csv"}      those of another file with the same columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainers.data.partitions import Rows, taken
+from trainers.data.table import Table
+from trainers.data.table_split import chosen_clients
+from trainers.errors import SpecError
+from trainers.hyperparameters import check, join, tunable
+from trainers.values import number, shown
+
+
+@dataclass(frozen=True)
+class _FileKeys:
+    """A separate file for validation, with the same columns."""
+
+    path: str = tunable(doc="the file or folder")
+
+
+@dataclass(frozen=True)
+class _ClientsKeys:
+    """Clients for validation."""
+
+    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
+
+
+def checked(value: Any, path: str) -> Any:
+    """The value of a document, with its form checked.
+
+    Args:
+        value: of the document.
+        path: dotted path of it.
+
+    Raises:
+        SpecError: it is none of the forms.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return check(_FileKeys if "path" in value else _ClientsKeys, value, path)
+    share = number(value, path)
+    if not 0 < share < 1:
+        rule = 'in (0, 1), a column, {"clients": ..} or {"path": ..}'
+        raise SpecError(f"{path} must be {rule}, got validation={shown(value)}", path)
+    return share
+
+
+def column_of(value: Any) -> str | None:
+    """The column that marks examples; None without one."""
+    return value if isinstance(value, str) else None
+
+
+def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) -> tuple[Rows, Rows | None]:
+    """(rows that train, rows for validation); None if a share is drawn later, or nothing is for validation.
+
+    Args:
+        values: checked values of the document.
+        table: the examples.
+        rows: of `table.main`, that neither test nor are marked for validation.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: there are no such clients, or nobody is left to train.
+    """
+    value, place = values["validation"], join(path, "validation")
+    if table.validation is not None:
+        return rows, np.arange(len(table.validation.targets))
+    if table.marked is not None:
+        return rows, np.flatnonzero(table.marked)
+    if not isinstance(value, Mapping):
+        return rows, None
+    owners = table.main.clients
+    people = np.unique(taken(owners, rows)) if owners is not None else np.arange(0)
+    chosen = chosen_clients(value["clients"], table.main, people, values["split_seed"] + 2, join(place, "clients"))
+    aside = np.isin(taken(owners, rows), chosen) if owners is not None else np.zeros(len(rows), bool)
+    return rows[~aside], rows[aside]
