@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import fcntl
 import os
 import secrets
-import tempfile
 from pathlib import Path
 
 from driftline.errors import InvalidSpec
-from trainers.own_files import require_folder, require_plain
+from trainers.own_files import DRAFT, require_folder, require_plain, update
 
 SECRET = "secret"
 ADMIN_TOKEN = "admin-token"
@@ -70,16 +69,17 @@ def _refusal(home: Path, error: OSError) -> InvalidSpec:
 
 
 def _make(file: Path) -> bool:
-    """Writes a new secret atomically; False if another process was faster."""
-    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(secrets.token_urlsafe(32) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(part, file)
-            return True
-        return False
-    finally:
-        os.unlink(part)
+    """Writes a new secret whole or not at all; False if another process was faster."""
+    draft = file.with_name(f".{file.name}{DRAFT}")
+    with update(draft) as out:
+        fcntl.flock(out, fcntl.LOCK_EX)
+        if file.exists():  # the lock was that of the draft which has become it, or of a draft that came too late
+            draft.unlink(missing_ok=True)
+            return False
+        os.fchmod(out.fileno(), 0o600)
+        out.truncate(0)  # a process may have died here
+        out.write(secrets.token_urlsafe(32) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+        os.replace(draft, file)
+        return True
