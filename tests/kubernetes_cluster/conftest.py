@@ -71,3 +71,13 @@ def started(folder):
             with node.inside():
                 node.registry.start()
         yield node
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """If a test of the page has failed, `--last-failed` runs all of them again, since they build on each other."""
+    cache = getattr(session.config, "cache", None)
+    failed = cache.get("cache/lastfailed", {}) if cache is not None else {}
+    pages = [item.nodeid for item in session.items if item.path.name == "test_page.py"]
+    if any(name in failed for name in pages):
+        cache.set("cache/lastfailed", failed | dict.fromkeys(pages, True))

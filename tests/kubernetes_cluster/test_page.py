@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from collections import Counter
 
 import pytest
 import urllib3
@@ -48,7 +49,10 @@ def test_the_first_study_is_submitted_and_watched_through_a_forwarded_port(deplo
 
 def in_full(deployed):
     """Whether MLflow shows all of the first study: its trials, its two labels and itself."""
-    return deployed.runs_in_mlflow(FIRST) == len(deployed.client.job(FIRST).trials()) + 3
+    found, trials = deployed.runs_in_mlflow(FIRST), deployed.client.job(FIRST).trials()
+    if found != len(trials) + 3:
+        say(f"MLflow has {found} finished runs; trials: {Counter(trial.state for trial in trials)}")
+    return found == len(trials) + 3
 
 
 def test_wrong_values_are_refused_with_the_key(deployed):
