@@ -96,7 +96,8 @@ class StudiesRecorder:
     def _sync(self, study_id: str, glance: Glance) -> bool:
         """Writes what is new in a study."""
         try:
-            if glance.state in STUDY_FINISHED and self._shown(study_id) == glance.version:
+            doubts = study_id in self._recorders and self._recorders[study_id].doubts
+            if glance.state in STUDY_FINISHED and not doubts and self._shown(study_id) == glance.version:
                 self._recorders.pop(study_id, None)
                 return False
             if study_id not in self._recorders:

@@ -57,12 +57,14 @@ class Contents(NamedTuple):
         run_id: MLflow's id of the run.
         metrics: Number of its metrics.
         params: Number of its parameters.
+        ended: Whether it has ended.
     """
 
     key: str
     run_id: str
     metrics: int
     params: int
+    ended: bool
 
 
 def knows(tracking_uri: str) -> bool:
@@ -95,12 +97,13 @@ def contents(tracking_uri: str, experiment_id: str, key: str) -> list[Contents]:
         for table in ("latest_metrics", "params")
     )
     query = (
-        f"SELECT tags.value, runs.run_uuid, {held} FROM runs"
+        f"SELECT tags.value, runs.run_uuid, {held}, runs.end_time IS NOT NULL FROM runs"
         " JOIN tags ON tags.run_uuid = runs.run_uuid AND tags.key = ?"
         " WHERE runs.experiment_id = ? AND runs.lifecycle_stage = 'active'"
     )
     with opened(file) as database:
-        return [Contents(*row) for row in database.execute(query, (key, int(experiment_id)))]
+        rows = database.execute(query, (key, int(experiment_id)))
+        return [Contents(name, run_id, metrics, params, bool(ended)) for name, run_id, metrics, params, ended in rows]
 
 
 def above_zero(tracking_uri: str, experiment_id: str, metric: str, key: str) -> set[str]:

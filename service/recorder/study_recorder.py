@@ -84,6 +84,10 @@ class Recorder:
         artifact_root: URI or folder for artifacts of new experiments; None leaves it to the server.
         public_url: Address of the MLflow server for browsers, if it differs from `tracking_uri`.
         client: Makes the MLflow client; tests replace it.
+
+    Attributes:
+        doubts: Whether a write was cut off, by an error or the loss of the lease, so that MLflow may get something
+            from it after another recorder has written everything: all is then looked at again.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Recorder:
         self._labels: Tracking | None = None
         self._trials: Tracking | None = None
         self._latest: tuple[int, str, StudyResult, dict[str, bytes]] | None = None  # version, state
+        self.doubts = False
         self._touched: dict[str, float] = {}  # when each trial was last written
 
     def sync(self) -> bool:
@@ -130,7 +135,7 @@ class Recorder:
         try:
             return self._write(study)
         except Exception:
-            self._labels = self._trials = None  # look up again what was written
+            self._doubt()
             raise
 
     def shows(self, study: StudyRecord | Glance) -> bool:
@@ -210,19 +215,28 @@ class Recorder:
             written = self._some(runs, study, {trial.trial: trial.entry for trial in part})
             wrote += written
             if written < len(part):
+                self._doubt()
                 return wrote > 0
         refresh = not labels.shows(study_key(study)) or self._refresh_due(study, known)
+        refresh |= self.doubts and study.finished
         if refresh and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
             return wrote > 0  # a refresh costs as much as dozens of trials
         if refresh:
-            self._refresh(labels, runs, study)
+            if not self._refresh(labels, runs, study):
+                self._doubt()
+                return True
             wrote += 1
         self._written = (study.version, study.state)
+        self.doubts = False
         if self._artifacts.put(labels, lambda: self._files(self._result(study))):
             self._shown = self._written
             if not study.finished:  # the next result is computed from everything again
                 self._latest = None
         return wrote > 0
+
+    def _doubt(self) -> None:
+        self.doubts = True
+        self._labels = self._trials = None  # look up again what was written, and keep one run of each
 
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
         if self._labels is None or self._trials is None:
@@ -323,7 +337,10 @@ class Recorder:
         entry = known.get(("study", ""))
         return entry is None or _finished(study) >= max(2 * entry.rounds, 1)
 
-    def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord) -> None:
+    def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord) -> bool:
+        """Write the study and its labels; False if the lease was lost."""
+        if not self._lease(force=True):
+            return False
         result = self._result(study)
         names = list(result.document["methods"])
         created = _milliseconds(study.created_at)
@@ -359,6 +376,8 @@ class Recorder:
             labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
             for experiment in (labels, runs):
                 experiment.keep_one_each()
+        if not self._lease(force=True):
+            return False
         finished = _finished(study)
         entries = [Recorded("study", "", study_run, study.version, finished)]
         if study.finished:
@@ -367,6 +386,7 @@ class Recorder:
             entries.append(self._artifacts.due(study_run, study.version))
         self._store.recorder_state.write(self._study_id, *entries)
         self._refreshed = time.monotonic()
+        return True
 
     def _result(self, study: StudyRecord) -> StudyResult:
         """The result of this version of the study."""

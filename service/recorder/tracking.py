@@ -209,13 +209,14 @@ class Tracking:
     def keep_one_each(self) -> None:
         """Reads the runs of the experiment; of several with one key, deletes all but the one with the most in it.
 
-        A server that answers too late may create a run after the recorder has asked for it again.
+        A server that answers too late may create a run after the recorder has asked for it again. Of runs with as much
+        in them, one that has ended is kept: a recorder that lost its lease may never end its own.
         """
         by_key: dict[str, list[Contents]] = {}
         for run in self._contents():
             by_key.setdefault(run.key, []).append(run)
         for key, runs in by_key.items():
-            kept, *others = sorted(runs, key=lambda run: (-run.metrics, -run.params, run.run_id))
+            kept, *others = sorted(runs, key=lambda run: (-run.metrics, -run.params, not run.ended, run.run_id))
             for other in others:
                 self._client.delete_run(other.run_id)
             self._runs[key] = kept.run_id
@@ -225,7 +226,13 @@ class Tracking:
         if bulk_runs.knows(self._uri):
             return bulk_runs.contents(self._uri, self.experiment_id, KEY)
         return (
-            Contents(run.data.tags[KEY], run.info.run_id, len(run.data.metrics), len(run.data.params))
+            Contents(
+                run.data.tags[KEY],
+                run.info.run_id,
+                len(run.data.metrics),
+                len(run.data.params),
+                run.info.end_time is not None,
+            )
             for run in self._search()
             if KEY in run.data.tags
         )

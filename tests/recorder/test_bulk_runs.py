@@ -111,7 +111,13 @@ def test_every_table_and_artifact_is_as_the_client_writes_it(
     for experiment in client.search_experiments():
         runs = client.search_runs([experiment.experiment_id])
         read = sorted(
-            (run.data.tags[KEY], run.info.run_id, len(run.data.metrics), len(run.data.params))
+            (
+                run.data.tags[KEY],
+                run.info.run_id,
+                len(run.data.metrics),
+                len(run.data.params),
+                run.info.end_time is not None,
+            )
             for run in runs
             if KEY in run.data.tags
         )

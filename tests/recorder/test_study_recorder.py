@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import pytest
 from driftline.results.curves import TrialCurve
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
-from service.recorder import study_recorder
+from service.recorder import bulk_runs, study_recorder
 from service.recorder.chart_view import VIEW_TAG
-from service.recorder.study_recorder import Recorder
+from service.recorder.study_recorder import Recorder, lock_name
 from service.recorder.tracking import Tracking, connect
 from service.store.store import Store
 from tests.waiting import until
@@ -225,6 +226,24 @@ def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path
     assert shown(client) == before
 
 
+def prepared(tmp_path: Path, migrated: Path) -> tuple[Callable[[str], tuple[Store, str]], Stored]:
+    """A finished study of two trials, and what copies its store and an empty MLflow into a folder, by name."""
+    store = Store(tmp_path / "prepared.db")
+    study = Stored(store, ["fedavg"], 5)
+    study.add(trials("fedavg", 2, rounds=5))
+    study.succeed()
+    store.close()
+
+    def fresh(name: str) -> tuple[Store, str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copy(tmp_path / "prepared.db", folder / "driftline.db")
+        shutil.copy(migrated, folder / "mlflow.db")
+        return Store(folder / "driftline.db"), f"sqlite:///{folder / 'mlflow.db'}"
+
+    return fresh, study
+
+
 class CreatesTwice:
     """An MLflow client that repeats a request to create a run, although the server has created the run already.
 
@@ -288,23 +307,70 @@ class Crashing:
         return call
 
 
+class Stalling:
+    """An MLflow client on which something else happens before a write."""
+
+    def __init__(self, client: Any, at: int = 0) -> None:
+        self._client, self._at = client, at
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.writes: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        return self._stalled(name, method) if name in WRITES else method
+
+    def _stalled(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.writes.append(name)
+            if len(self.writes) == self._at:
+                self.meanwhile()
+            return method(*args, **kwargs)
+
+        return call
+
+
+def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
+    tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is lost before it creates or ends a run; the write comes after all of the other's."""
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))
+    monkeypatch.setattr(bulk_runs, "knows", lambda uri: False)  # as with a server
+    fresh, study = prepared(tmp_path, migrated)
+    store, uri = fresh("whole")
+    whole = Stalling(connect(uri))
+    assert recorder(store, study, uri, tmp_path / "whole", client=lambda _: whole).sync()
+    expected = shown(connect(uri))
+    store.close()
+    places = [at for at, name in enumerate(whole.writes, 1) if name in ("create_run", "set_terminated")]
+    assert len(places) == 8
+    for at in places:
+        store, uri = fresh(f"at{at}")
+        other = recorder(store, study, uri, tmp_path / f"at{at}")
+        other._holder = "another-host/7"
+        stalled = Stalling(connect(uri), at)
+        slow = recorder(store, study, uri, tmp_path / f"at{at}", client=lambda _, one=stalled: one)
+        stalled.meanwhile = partial(overtaken, store, slow, other)
+        slow.sync()
+        assert len(stalled.writes) >= at
+        store.locks.release(lock_name(study.id), other._holder)
+        slow.sync()
+        assert not slow.doubts
+        assert shown(connect(uri)) == expected, (at, whole.writes[at - 1])
+        store.close()
+
+
+def overtaken(store: Store, slow: Recorder, other: Recorder) -> None:
+    """The lease of one recorder ends, and another one writes everything."""
+    store.locks.release(slow._lock_name, slow._holder)
+    slow._renewed = float("-inf")
+    assert other.sync()
+
+
 def test_a_crash_at_any_write_leaves_nothing_twice(
     tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))  # pictures take their time
-    prepared = Store(tmp_path / "prepared.db")
-    study = Stored(prepared, ["fedavg"], 5)
-    study.add(trials("fedavg", 2, rounds=5))
-    study.succeed()
-    prepared.close()
-
-    def fresh(name: str) -> tuple[Store, str]:
-        folder = tmp_path / name
-        folder.mkdir()
-        shutil.copy(tmp_path / "prepared.db", folder / "driftline.db")
-        shutil.copy(migrated, folder / "mlflow.db")
-        return Store(folder / "driftline.db"), f"sqlite:///{folder / 'mlflow.db'}"
-
+    fresh, study = prepared(tmp_path, migrated)
     store, uri = fresh("whole")
     counter = Crashing(connect(uri), 0)
     assert recorder(store, study, uri, tmp_path / "whole", client=lambda _: counter).sync()
