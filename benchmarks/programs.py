@@ -7,7 +7,9 @@ in which Ray starts, are left out. Processor time is that of the command and of 
 programs included, as the kernel counts it, between the start of one program and that of a later one. The loop is
 `for i in ...; do python program.py; done`, right after the study. `around` is what a trial takes beyond a turn of the
 loop. A report costs the difference between trials with many and with one, on both sides of the file. With --whole it
-runs one study of --trials trials alone, and gives its time from command to exit beside that of the loop.
+runs one study of --trials trials alone, and gives its time from command to exit and the processor time until its last
+trial starts, Ray's start included, beside those of the loop. On a busy machine the processor time, divided by the
+number of cores, says how long the study would take on an idle one at least.
 """
 
 from __future__ import annotations
@@ -82,8 +84,8 @@ def document(folder: Path, trials: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def study(trials: int, rounds: int) -> tuple[Costs, float]:
-    """Costs of a trial between the starts of a first and a last one; and the seconds of the whole command."""
+def study(trials: int, rounds: int) -> tuple[Costs, Costs]:
+    """Costs of a trial between the starts of a first and a last one; and those of the whole command."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "study.json").write_text(json.dumps(document(folder, trials, rounds)))
@@ -102,7 +104,7 @@ def study(trials: int, rounds: int) -> tuple[Costs, float]:
             raise SystemExit(f"the study must start {trials} programs, got exit code {run.returncode}, {marks}")
         (first, *before), (last, *after) = marks
         wall, cpu = ((later - earlier) / (last - first) for earlier, later in zip(before, after, strict=True))
-        return Costs(wall, cpu), time.monotonic() - began
+        return Costs(wall, cpu), Costs(time.monotonic() - began, after[1])
 
 
 def loop(turns: int, rounds: int) -> Costs:
@@ -155,9 +157,10 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{os.cpu_count()} processors, Python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f}\n")
     if given.whole:
-        (_, seconds), turn = study(given.trials, 1), loop(given.trials, 1)
-        once = turn.wall * given.trials
-        print(f"{given.trials} trials: {seconds:.0f} s; the loop: {once:.0f} s; ratio {seconds / once:.2f}")
+        (each, whole), turn = study(given.trials, 1), loop(given.trials, 1)
+        print(f"{given.trials} trials: {whole.wall:.0f} s, {whole.cpu:.0f} CPU-s, {1e3 * each.cpu:.0f} CPU-ms a trial")
+        print(f"the loop: {turn.wall * given.trials:.0f} s, {turn.cpu * given.trials:.0f} CPU-s")
+        print(f"load at the end: {os.getloadavg()[0]:.1f}")
         return
     stays = reused(10 * given.trials)
     print(f"with reuse, without driver and Ray: {1e3 * stays.wall:.0f} ms and {1e3 * stays.cpu:.1f} CPU-ms a trial\n")

@@ -16,6 +16,7 @@ This package is light: it needs no server code, and loads torch only to check a 
     trial     what a training program of people's own imports: the standard library alone
     function_trial  runs a function as such a program
     archive   packs the files of such a program, to travel to a service
+    program_command  finds the file that its command begins with
     errors    every error that Driftline raises on purpose
     extras    optional packages, and the extra that installs each
     backoff   pauses between attempts

@@ -26,7 +26,7 @@ changes that study's trials, and it talks only to the API, with a token for that
     code_digest           whether processes run the same code
     known_versions        versions of libraries that shortcuts through their private parts know
     name_patterns         names that an operator allows
-    cores                 how many CPU cores a process may use
+    cores, gpus           how many CPU cores a process may use; how many GPUs this machine has
     confined              runs code of plug-ins without access to files, sockets and processes
     garbage               how often Python looks for garbage
     sqlite_address        addresses of SQLite files

@@ -41,7 +41,7 @@ def test_processes_import_nothing_from_the_working_directory() -> None:
         (re.split(r"sys\.executable", file.read_text(encoding="utf-8"))[1:], file.relative_to(TESTS.parent))
         for package in PACKAGES
         for file in sorted((TESTS.parent / package).rglob("*.py"))
-        if file.name != "node_run.py"
+        if file.name != "program_command.py"
     ]
     assert [str(file) for parts, file in started for rest in parts if not rest.startswith(', "-P"')] == []
     assert sum(len(parts) for parts, _ in started) >= 5

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
+from driftline.program_command import command_file, obstacle
 from driftline.study.all_errors import study_errors
 from driftline.study.budget import Budget
 from driftline.study.directions import direction, sign
@@ -114,6 +114,9 @@ def _checked_program(study: Study, program: Program) -> list[str]:
     if program.folder != SERVED:
         errors.add_all(_missing_here(program))
         remarks += ["program.image: ignored, the program runs on this computer"] if program.image else []
+    if (program.folder == SERVED or program.files) and _stays_behind(program):
+        problem = "must be below one of program.files, beside which it starts, or an absolute path"
+        errors.add(InvalidSpec("program.command", f"{problem}, got {shown(program.command[0])}"))
     for index in range(len(study.methods)):
         with errors.collected():
             check_constraints(study, index)
@@ -125,22 +128,28 @@ def _checked_program(study: Study, program: Program) -> list[str]:
     return [*remarks, *cost_remark(study), *_confirmation(study.budget)]
 
 
+def _stays_behind(program: Program) -> bool:
+    """Whether the program is a file beside the study's that does not go with it."""
+    word = program.command[0]
+    beside = program.folder != SERVED and Path(program.folder, word).is_file()
+    if os.path.isabs(word) or not (os.path.dirname(word) or beside):
+        return False
+    file = Path(os.path.normpath(word))
+    return not any(file.is_relative_to(os.path.normpath(name)) for name in program.files)
+
+
 def _missing_here(program: Program) -> Iterator[InvalidSpec]:
     """What the program needs and this computer lacks."""
     for name in program.files:
         if not Path(program.folder, name).exists():
             yield InvalidSpec("program.files", f"must exist in {program.folder}, got {shown(name)}")
-    if shutil.which(program.command[0], path=_search_path(program)) is None:
-        problem = f"must begin with a program that can be started, got {shown(program.command[0])}"
-        yield InvalidSpec("program.command", problem)
+    word, search_path = program.command[0], program.env.get("PATH", os.environ.get("PATH", os.defpath))
+    if problem := obstacle(command_file(word, program.folder, search_path)):
+        came = f"got {shown(word)}, {problem}"
+        yield InvalidSpec("program.command", f"must begin with a program that can be started, {came}")
     for name in program.secrets:
         if name not in os.environ:
             yield InvalidSpec("program.secrets", f"must be variables of this environment, got {shown(name)}")
-
-
-def _search_path(program: Program) -> str:
-    """Where the program is looked for: a path with a slash is relative to its folder."""
-    return os.pathsep.join([program.folder, program.env.get("PATH", os.environ.get("PATH", os.defpath))])
 
 
 def _corners_read(study: Study, index: int) -> list[trainers.TrialSpec]:

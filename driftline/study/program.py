@@ -62,7 +62,7 @@ def _command(value: list[str]) -> list[str]:
 
 def _file(value: str) -> str:
     path = PurePosixPath(value)
-    if not value or path.is_absolute() or ".." in path.parts or path == PurePosixPath("."):
+    if not value or path.is_absolute() or ".." in path.parts or path == PurePosixPath(".") or "\0" in value:
         raise ValueError(f"must be a path below the folder of the study's file, got {shown(value)}")
     return value
 
@@ -132,10 +132,12 @@ class Program(Section):
             errors.add(InvalidSpec("costs", f"must name each cost once, and no metric, got {twice[0]} twice"))
         if "bytes" in self.costs and {"bytes_up", "bytes_down"} & {*self.costs, *self.metrics}:
             errors.add(InvalidSpec("costs", "must be bytes, or bytes_up and bytes_down, not both"))
-        for name in self.env:
+        for name, value in self.env.items():
             if not _VARIABLE.fullmatch(name) or name.startswith(_OURS):
                 problem = "must be the name of a variable that is not Driftline's or Ray's"
                 errors.add(InvalidSpec(f"env.{step(name)}", problem))
+            elif "\0" in value:
+                errors.add(InvalidSpec(f"env.{step(name)}", "must hold no null character"))
         errors.raise_any()
         return self
 

@@ -38,19 +38,19 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=outlook)
 
 
-def with_pool_checked(store: Store, project: str, checked: CheckedStudy) -> CheckedStudy:
-    """Checks the pool of workers that a study names, and remarks that it is ignored where there are none.
+def with_room_checked(store: Store, project: str, checked: CheckedStudy) -> CheckedStudy:
+    """Checks that the launcher has room for a study, and remarks that the pool that it names is ignored without pools.
 
     Raises:
-        InvalidSpec: The project's studies may not use this pool, or not without GPUs.
+        InvalidSpec: A pack can never run, or the project's studies may not use this pool, or not without GPUs.
     """
     resources = StoredSpec(checked.spec).resources
-    stored = store.facts.get(FACT) if resources.pool is not None else None
-    if stored is None:  # no pool is named, or no scheduler has run yet
+    stored = store.facts.get(FACT)
+    if stored is None:  # no scheduler has run yet
         return checked
     pools = WorkerPools.from_json(json.loads(stored))
-    if pools.gpus:
-        pools.choose(project, resources.pool, None if resources.gpu == "auto" else resources.gpu)
+    pools.require(project, resources)
+    if pools.gpus or resources.pool is None:
         return checked
     remark = "resources.pool: ignored, this service has no pools of workers"
     return checked.model_copy(update={"remarks": [*checked.remarks, remark]})

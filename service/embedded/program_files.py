@@ -49,6 +49,7 @@ def keep_files(program: Program, folder: Path) -> None:
         return
     draft = copy.with_name(DRAFT)
     shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
     for name, path in sources.items():
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, draft / name)

@@ -72,7 +72,8 @@ def probed(study: Study) -> StudyEstimate:
             errors.add(InvalidSpec(f"methods[{index}]", f"{label}: {error}"))
     errors.raise_any()
     budget, workers = study.budget, max(1, int(usable_cores() // study.resources.cpus))
-    starts = sum(probe.around_s for probe in probes) * budget.trials
+    reuse = study.program is not None and study.program.reuse  # then each worker starts the program once
+    starts = sum(probe.around_s for probe in probes) * (workers / len(probes) if reuse else budget.trials)
     trained = sum(probe.round_s for probe in probes) * budget.rounds_of_trials
     rests_on = ["trials and rounds: the budget, if no trial diverges", *(probe.text() for probe in probes)]
     rests_on.append(f"time: {workers} runs at once on this computer")

@@ -1,6 +1,6 @@
-"""Pools of workers, among which studies choose with `resources.pool`.
+"""What a launcher has for studies: pools of workers, among which they choose with `resources.pool`, and their room.
 
-The scheduler stores its launcher's pools in the database, where the API finds them.
+The scheduler stores it in the database, where the API finds it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,47 @@ from __future__ import annotations
 from pydantic import Field
 
 from driftline.errors import InvalidSpec
+from driftline.study.spec import Resources
 from driftline.study.validation import Section
 
-FACT = "worker_pools"
+FACT = "worker_rooms"
 """The key of the pools among the facts of a store."""
+
+
+class Room(Section):
+    """The most that a pack can ever get; None where this is unknown.
+
+    Attributes:
+        cpus: CPU cores of a worker.
+        gpus: GPUs of a worker.
+        nodes: Workers of a study, each on a node of its own.
+        worker: What messages call a worker.
+    """
+
+    cpus: float | None = None
+    gpus: float | None = None
+    nodes: int | None = None
+    worker: str = "a worker"
+
+    def require(self, cpus: float, gpus: float | None, nodes: int) -> None:
+        """Refuses a pack that can never run.
+
+        Args:
+            cpus: CPU cores that it needs on each of its nodes.
+            gpus: GPUs that it needs there; None uses one if there is one.
+            nodes: How many nodes it needs.
+
+        Raises:
+            InvalidSpec: There is too little.
+        """
+        has = f"what {self.worker} has"
+        for key, wanted, most, what in (
+            ("cpus", cpus, self.cpus, has),
+            ("gpu", gpus or 0, self.gpus, has),
+            ("nodes", nodes, self.nodes, "the most workers of a study here"),
+        ):
+            if most is not None and wanted > most:
+                raise InvalidSpec(f"resources.{key}", f"must be at most {most:g}, {what}, got {wanted:g}")
 
 
 class WorkerPools(Section):
@@ -20,10 +57,12 @@ class WorkerPools(Section):
     Attributes:
         gpus: Name of each pool -> GPUs of a worker in it, in order of preference; empty without pools.
         projects: Project -> the pools that its studies may use, in order of preference; other projects use all.
+        rooms: Name of a pool -> its room; "" without pools. What is missing is unknown.
     """
 
     gpus: dict[str, int] = Field(default_factory=dict)
     projects: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    rooms: dict[str, Room] = Field(default_factory=dict)
 
     def of(self, project: str) -> tuple[str, ...]:
         """The pools that a project's studies may use, in order of preference."""
@@ -52,3 +91,17 @@ class WorkerPools(Section):
             rule = f"must be a pool without GPUs ({', '.join(without)}) for gpu: 0"
             raise InvalidSpec("resources.pool", f"{rule}, got {pool}")
         return pool or suitable[0]
+
+    def require(self, project: str, resources: Resources) -> None:
+        """Refuses a study that can never run here.
+
+        Args:
+            project: The study's project.
+            resources: What each of its packs needs.
+
+        Raises:
+            InvalidSpec: The study may not use the pool that it names, or a pack does not fit.
+        """
+        gpus = None if resources.gpu == "auto" else float(resources.gpu)
+        pool = self.choose(project, resources.pool, gpus) if self.gpus else ""
+        self.rooms.get(pool, Room()).require(resources.cpus, gpus, resources.nodes)

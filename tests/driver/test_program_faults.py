@@ -64,23 +64,64 @@ FAULTS = {
         'say \'{"round": 1, "diverged": "no"}\'; sleep 60',
         'reported diverged="no", must be true or false',
     ),
-    "no such program": ("", "cannot be started in"),
+    "no such program": ("", "cannot be started in {folder}: {folder}/missing, which does not exist; log"),
+    "not executable": ("", "cannot be started in {folder}: {folder}/plain, which may not be executed: allow it"),
+    "no interpreter": (
+        "",
+        'cannot be started in {folder}: {folder}/strange, whose first line names an interpreter that does not exist, "',
+    ),
+    "no format": ("", "cannot be started in {folder}: [Errno 8] Exec format error"),
+    "a folder": ("", "cannot be started in {folder}: {folder}/inside, which is no file"),
+}
+COMMANDS = {
+    "no such program": "./missing",
+    "not executable": "./plain",
+    "no interpreter": "./strange",
+    "no format": "unknown",
+    "a folder": "./inside",
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_line_with_the_log_and_the_end_of_stderr(fault: str, started: Started, tmp_path: Path) -> None:
     script, said = FAULTS[fault]
-    keys = {"silence": {"silence": 3.0}, "no end": {"silence": 3.0}, "no such program": {"command": ["./missing"]}}.get(
-        fault, {}
-    )
+    keys: dict[str, Any] = {"silence": 3.0} if fault in ("silence", "no end") else {}
+    if fault in COMMANDS:
+        keys["command"] = [COMMANDS[fault]]
+        (tmp_path / "inside").mkdir()
+        (tmp_path / "plain").touch()
+        for name, content in (("strange", "#!/no/interpreter\r\n"), ("unknown", "no program")):
+            (tmp_path / name).write_text(content)
+            (tmp_path / name).chmod(0o755)
     with pytest.raises(ProgramError) as caught:
         lines_of(started(f"echo first >&2; echo trouble >&2; {script}", **keys))
     text = str(caught.value)
-    assert text.startswith(f"the program {said}"), text
+    assert text.startswith(f"the program {said.replace('{folder}', str(tmp_path))}"), text
     assert "\n" not in text
     assert f"log: {tmp_path / 'trial.log'}" in text
-    assert text.endswith("" if fault == "no such program" else "stderr: first | trouble")
+    assert text.endswith("" if fault in COMMANDS else "stderr: first | trouble")
+    assert caught.value.final or fault not in COMMANDS
+
+
+def test_a_whole_round_may_be_written_as_a_fraction(started: Started) -> None:
+    assert [line["round"] for line in lines_of(started("say '{\"round\": 1.0}'; say '{\"round\": 2e0}'"))] == [1, 2]
+
+
+def test_a_program_is_looked_for_in_its_folder_first(started: Started, tmp_path: Path) -> None:
+    (tmp_path / "sleep").write_text("#!/bin/sh\nexit 9")
+    (tmp_path / "sleep").chmod(0o755)
+    with pytest.raises(ProgramError, match="exit code 9"):
+        lines_of(started("", command=["sleep", "1000"]))
+
+
+def test_a_process_that_hides_is_told_of(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunLog.close, "__defaults__", (0.3,))
+    hidden = "env -i setsid sh -c 'echo $$ > child; exec sleep 1000' & until [ -s child ]; do sleep 0.02; done"
+    pack = started(f"{hidden}; {GOOD}")
+    lines_of(pack)
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert pack.remark is not None
+    assert pack.remark.startswith("the program left a process that hides and keeps its output open")
 
 
 def test_what_was_reported_before_a_fault_is_kept(started: Started) -> None:
@@ -373,6 +414,47 @@ def test_a_lack_of_room_is_not_taken_for_a_damaged_checkpoint(tmp_path: Path, mo
     pack.close()
     assert url is None
     assert "cannot be used: is damaged" in str(remark)
+
+
+def test_a_full_disk_costs_a_checkpoint_and_the_end_of_a_log_not_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """ln -s /dev/full "${control%.json}.draft"; say '{"round": 1, "loss": 1}'
+    until [ -e go ]; do sleep 0.02; done; echo lost; say '{"round": 2, "loss": 1}'"""
+    taken = trained(script, tmp_path, checkpoints=True)
+    until(lambda: json.loads(taken.step()["report"])["rounds_done"] == 1, 120)
+    taken.job = replace(taken.job, checkpoint_seconds=0.0)
+    report = json.loads(taken.step()["report"])
+    assert report["error"] is None
+    assert "no checkpoint could be written to" in report["remark"]
+    assert "No space left on device" in report["remark"]
+    monkeypatch.setattr(RunLog, "_write", full_log)
+    (tmp_path / "go").touch()
+    assert reports_of(taken)[-1]["done"]
+
+
+def full_log(log: RunLog, data: bytes, written: Any = RunLog._write) -> None:
+    """As `RunLog._write`, on a full disk."""
+    own = os.dup(log._file)
+    with open("/dev/full", "wb", buffering=0) as full:
+        os.dup2(full.fileno(), log._file)
+    try:
+        written(log, data)
+    finally:
+        os.dup2(own, log._file)
+        os.close(own)
+
+
+def test_a_fault_of_the_worker_itself_names_the_log_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = trained('echo trouble >&2; say \'{"round": 1, "loss": 1}\'; sleep 60', tmp_path)
+    until(lambda: json.loads(taken.step()["report"])["rounds_done"] == 1, 120)
+    monkeypatch.setattr(program_pack.ProgramPack, "_read", broken)
+    last = reports_of(taken)[-1]
+    assert last["error"] == f"OSError: [Errno 5] Input/output error; log: {tmp_path / 'run.log'}; stderr: trouble"
+
+
+def broken(*arguments: Any) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_a_program_that_leaves_out_a_rung_is_told_so(started: Started) -> None:

@@ -14,8 +14,10 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from service.driver.job import PackJob
 from service.driver.programs.program_pack import ProgramPack
+from service.embedded import program_probe
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import LocalStudies
+from service.embedded.program_probe import Probe, probed
 from tests.conftest import TESTS
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -79,6 +81,19 @@ def test_validate_tries_a_program_twice_with_one_seed(tmp_path: Path) -> None:
     assert second.startswith("methods[1]: momentum: the program reported")
 
 
+def test_the_estimate_counts_one_start_a_worker_for_a_program_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = small(tmp_path)
+    assert study.program is not None
+    probe = Probe("plain", [{"round": 1, "wall_seconds": 0.0}], "", round_s=0.0, around_s=6.0)
+    monkeypatch.setattr(program_probe, "_probe", lambda study, label: probe)
+    monkeypatch.setattr(program_probe, "usable_cores", lambda: 2)
+    assert probed(study).seconds == 6.0 * 2 * study.budget.trials / 2
+    stays = study.program.model_copy(update={"reuse": True})
+    assert probed(study.model_copy(update={"program": stays})).seconds == 6.0
+
+
 def test_a_plain_torch_loop_is_tuned_as_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     train = __import__("digits_torch").train
@@ -92,6 +107,24 @@ def test_a_plain_torch_loop_is_tuned_as_a_function(tmp_path: Path, monkeypatch: 
     best = frontier.best()
     assert (best.label, best.hyperparameters["local_steps"]) == ("fedavg", 1)
     assert best.quality < 2.302
+
+
+def test_the_same_loop_trains_many_trials_in_one_process(tmp_path: Path) -> None:
+    study = Study.from_yaml(EXAMPLES / "digits_torch.yaml")
+    values = {"client_lr": 0.4, "local_steps": 4, "prox": 0.1}
+    document = trial_document(study, "fedprox", [values], 0) | {"rounds": 2}
+    curves, resting = [], None
+    for number in range(2):
+        pack = ProgramPack(PackJob("pack", document, "", place=str(tmp_path / str(number))), resting=resting)
+        assert resting is None or (pack._process is resting.process)
+        curves.append([(line["round"], line["test_loss"]) for line in pack.advance()])
+        resting, pack.resting = pack.resting, None
+        pack.close()
+    assert resting is not None
+    resting.process.dismiss()
+    assert [number for number, _ in curves[0]] == [0, 1, 2]
+    assert curves[0][2][1] < curves[0][0][1]
+    assert curves[1] == curves[0], "a trial depends on its seed alone"
 
 
 def test_diloco_under_torchrun_goes_on_from_a_rung_to_the_bit(tmp_path: Path) -> None:
@@ -133,7 +166,7 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_flower_app_goes_on_from_a_rung_to_the_bit(tmp_path: Path, flower: str) -> None:
     """Its apps, strategies and messages; what Flower's simulation does with Ray, a loop does here."""
-    study = Study.from_yaml(EXAMPLES / "flower" / "study.yaml")
+    study = Study.from_yaml(EXAMPLES / "flower" / "flower.yaml")
     assert study.program is not None
     assert study.program.command == [".venv/bin/python", "train.py"]
     loop = str(TESTS / "embedded" / "flower_in_process.py")

@@ -31,6 +31,13 @@ def test_files_are_copied_once_with_their_permissions(tmp_path: Path) -> None:
         keep_files(program(tmp_path, "package"), tmp_path)
 
 
+def test_an_empty_folder_leaves_an_empty_copy(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        keep_files(program(tmp_path, "empty"), tmp_path)
+        assert list((tmp_path / "program").iterdir()) == []
+
+
 def test_files_must_be_those_that_the_study_names(tmp_path: Path) -> None:
     """As of a study that ran on a service, and whose document is run at home."""
     (tmp_path / "run.sh").write_text("true")

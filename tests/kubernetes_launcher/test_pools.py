@@ -5,7 +5,7 @@ import pytest
 from driftline.errors import InvalidSpec
 from service.launchers.kubernetes import manifests
 from service.launchers.kubernetes.launcher import KubernetesLauncher
-from service.launchers.worker_pools import WorkerPools
+from service.launchers.worker_pools import Room, WorkerPools
 from tests.kubernetes_launcher.made import MIG, MIXED, TOLERATION, config, launch
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -54,9 +54,13 @@ def test_a_pool_that_a_study_may_not_use(project, pool, gpus, said):
 
 def test_settings_say_which_pools_there_are():
     settings = config(**MIXED, projects={"vision": {"pools": ["mig", "cpu"]}, "speech": {"namespace": "x"}})
-    assert settings.worker_pools() == WorkerPools(
-        gpus={"default": 1, "a100": 2, "mig": 1, "cpu": 0}, projects={"vision": ("mig", "cpu")}
+    pools = settings.worker_pools()
+    assert pools.gpus == {"default": 1, "a100": 2, "mig": 1, "cpu": 0}
+    assert pools.projects == {"vision": ("mig", "cpu")}
+    assert pools.rooms["cpu"] == Room(
+        cpus=16, gpus=0, nodes=settings.pools["cpu"].max, worker="a worker of the pool cpu"
     )
+    assert config().worker_pools().rooms["default"].worker == "a worker"
 
 
 # ---- what its pods ask for

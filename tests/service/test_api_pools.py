@@ -1,9 +1,13 @@
-"""`resources.pool` of studies that are submitted, against the pools that the scheduler stored."""
+"""`resources` of studies that are submitted, against the pools and their room that the scheduler stored."""
+
+from pathlib import Path
 
 import pytest
 
 from driftline.errors import InvalidSpec
-from service.launchers.worker_pools import FACT, WorkerPools
+from driftline.study.spec import Resources
+from service.launchers.local.launcher import LocalLauncher
+from service.launchers.worker_pools import FACT, Room, WorkerPools
 
 from .api_setup import Service, problem
 from .conftest import SPEC
@@ -59,3 +63,50 @@ def test_a_pool_is_ignored_with_a_remark_where_there_are_none(service: Service) 
     assert remarks() == []  # no scheduler has said which pools there are
     service.store.facts.put(FACT, WorkerPools().model_dump_json())
     assert remarks() == ["resources.pool: ignored, this service has no pools of workers"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ({"cpus": 5}, "resources.cpus: must be at most 4, what the machine has, got 5"),
+        ({"gpu": 2}, "resources.gpu: must be at most 1, what the machine has, got 2"),
+        ({"gpu": 0.5}, None),
+        ({"pool": "ignored"}, None),
+    ],
+)
+def test_what_can_never_run_is_refused_with_what_there_is(
+    resources: dict[str, object], said: str | None, service: Service
+) -> None:
+    room = Room(cpus=4, gpus=1, nodes=1, worker="the machine")
+    service.store.facts.put(FACT, WorkerPools(rooms={"": room}).model_dump_json())
+    with service.client("writer") as client:
+        if said is None:
+            client.create({**SPEC, "resources": resources})
+            return
+        with pytest.raises(InvalidSpec) as caught:
+            client.create({**SPEC, "resources": resources})
+    assert str(caught.value) == said
+
+
+def test_the_room_is_that_of_the_pool_where_a_study_would_run(pooled: Service) -> None:
+    rooms = {"default": Room(gpus=1), "a100": Room(gpus=4)}
+    pooled.store.facts.put(FACT, POOLS.model_copy(update={"rooms": rooms}).model_dump_json())
+    with pooled.client("writer") as client:
+        with pytest.raises(InvalidSpec, match=r"resources\.gpu: must be at most 1, what a worker has, got 2"):
+            client.create({**SPEC, "resources": {"gpu": 2}})
+        client.create(with_pool("a100", gpu=2))
+        client.create(with_pool("cpu", gpu=0, cpus=99))  # of which nothing is known
+
+
+def test_the_room_of_a_launcher_on_this_machine_is_the_machine_and_one_node(tmp_path: Path) -> None:
+    pools = LocalLauncher("http://127.0.0.1:1", "", tmp_path, num_cpus=4).pools
+    pools.require("default", Resources(cpus=4, gpu=0))
+    for resources, said in (
+        (Resources(gpu=0, nodes=2), r"resources\.nodes: must be at most 1, the most workers of a study here, got 2"),
+        (Resources(gpu=99), r"resources\.gpu: must be at most \d, what the machine of this service has, got 99"),
+        (Resources(gpu=0, cpus=5), r"resources\.cpus: must be at most 4, what the machine of this service has, got 5"),
+    ):
+        with pytest.raises(InvalidSpec, match=said):
+            pools.require("default", resources)
+    joined = LocalLauncher("http://127.0.0.1:1", "", tmp_path, num_cpus=4, address="auto")
+    joined.pools.require("default", Resources(gpu=99, nodes=2))

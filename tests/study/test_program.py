@@ -93,6 +93,21 @@ def test_a_program_lies_beside_the_file_of_its_study(tmp_path: Path) -> None:
     assert study.objective.quality == "loss", "it is the only metric"
 
 
+@pytest.mark.parametrize("word", ["./train now.sh", "train now.sh", "inside/../train now.sh", "python"])
+def test_a_program_is_found_in_the_folder_of_the_study(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the working directory is; `python` is the one that runs Driftline, also if PATH has none."""
+    folder = tmp_path / "a folder"
+    (folder / "inside").mkdir(parents=True)
+    (folder / "train now.sh").write_text("#!/bin/sh\n")
+    (folder / "train now.sh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    document = changed("program", "command", to=[word])
+    document["program"]["folder"] = str(folder)
+    Study.from_json(document).check()
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "task": (changed("task", to="digits"), "task: must be left out beside program: give one of the two"),
     "setting": (changed("batch_size", to=3), "batch_size: must be left out beside program, whose settings are its own"),
@@ -110,6 +125,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a name": (changed("program", "metrics", "a b", to="falls"), "program.metrics.a b: must begin with a letter"),
     "key": (changed("program", "cmd", to=[]), "program.cmd: unknown key: known are"),
     "file outside": (changed("program", "files", to=["../a"]), "program.files[0]: must be a path below the folder"),
+    "null in a file": (changed("program", "files", to=["a\0b"]), "program.files[0]: must be a path below the folder"),
+    "null in env": (changed("program", "env", to={"A": "a\0b"}), "program.env.A: must hold no null character"),
     "variable": (changed("program", "env", to={"RAY_ADDRESS": "x"}), "program.env.RAY_ADDRESS: must be the name of a"),
     "quality": (changed("objective", "quality", to="los"), "objective.quality: must be one of program.metrics, got"),
     "cost": (changed("objective", "cost", to="token"), "objective.cost: must be rounds, seconds, tokens, bytes"),
@@ -125,6 +142,18 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "constraint": (changed("methods", 1, "constraints", to=["m <= 2"]), "methods[1].constraints[0]: "),
     "start": (changed("methods", 1, "start", to=[{"n": 20}]), "methods[1].start"),
     "missing program": (changed("program", "command", to=["no-such"]), "program.command: must begin with a program"),
+    "no file": (
+        changed("program", "command", to=["./tmp"]),
+        'program.command: must begin with a program that can be started, got "./tmp", which is no file',
+    ),
+    "left behind": (
+        changed("program", to={**DOCUMENT["program"], "command": ["bin/sh"], "files": ["etc/hosts"]}),
+        "program.command: must be below one of program.files, beside which it starts, or an absolute path",
+    ),
+    "left behind by a service": (
+        changed("program", to={**DOCUMENT["program"], "command": ["./train"], "folder": ""}),
+        "program.command: must be below one of program.files, beside which it starts, or an absolute path",
+    ),
     "missing file": (changed("program", "files", to=["no-such"]), "program.files: must exist in /, got"),
     "branches": (changed("budget", "branches", to=2), "budget.branches: needs an entry whose schedule"),
 }

@@ -4,7 +4,7 @@ Flower's simulation needs an environment of its own, beside this file:
 
     python -m venv .venv && .venv/bin/pip install -r requirements.txt && .venv/bin/pip install --no-deps driftline
 
-By hand: .venv/bin/python train.py; tuned: driftline run study.yaml.
+By hand: .venv/bin/python train.py; tuned: driftline run flower.yaml.
 """
 
 import torch

@@ -14,7 +14,7 @@ from service.api.dependencies import Allowed, Asked, Context, ReadableStudy, Wri
 from service.api.pagination import BY_ID, PageSize, PageToken, position, token
 from service.api.request_bodies import CheckedRoute, SubmissionRoute
 from service.api.response_cache import NOT_MODIFIED, Body
-from service.api.study_checks import extended, request_hash, with_pool_checked
+from service.api.study_checks import extended, request_hash, with_room_checked
 from service.api.study_estimate import estimate
 
 ROUTER = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=CheckedRoute)
@@ -59,7 +59,7 @@ async def create(
 
 
 def _checked(asked: Context, allowed: Access, body: dict[str, Any]) -> CheckedStudy:
-    return with_pool_checked(asked.store, allowed.project, asked.check(body))
+    return with_room_checked(asked.store, allowed.project, asked.check(body))
 
 
 def _validated(asked: Context, allowed: Access, body: dict[str, Any]) -> Response:

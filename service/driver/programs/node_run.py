@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import socket
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from driftline.program_command import command_file
 from service.child_environment import program_environment
 from service.driver import checkpoints
 from service.driver.job import PackJob
@@ -26,9 +26,6 @@ from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
 from service.driver.programs.saved_folder import FOLDER, unpacked
 from service.signal_names import signal_name
-
-PYTHON = "python"
-"""As the first word of a command: the Python that runs Driftline."""
 
 UNUSABLE = (2, 126, 127)
 """Exit codes of a wrong argument, and of a command that cannot run."""
@@ -132,11 +129,12 @@ class NodeRun:
         self.document = work / "trial.json"
         text = json.dumps(told, ensure_ascii=False)  # paths as they are, for programs that do not parse JSON
         self.document.write_text(text, encoding="utf-8", errors="surrogateescape")
-        name, *arguments = program["command"]
-        self._command = [sys.executable if name == PYTHON else name, *arguments]
         self._folder: str = job.files or program["folder"]
         threads = str(max(1, int(job.cpus)))
         self._environment = {"OMP_NUM_THREADS": threads, **program_environment(program, os.environ)}
+        word, *arguments = program["command"]
+        file = command_file(word, self._folder, self._environment.get("PATH", os.defpath))
+        self._command = [file, *arguments]
         self.kind = (self._command, self._folder, self._environment, job.gpus, self._reuse)
 
     def started(self, log: RunLog, node: TrialNode) -> Process:

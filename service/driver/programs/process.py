@@ -7,6 +7,7 @@ of torchrun do, are found by the variable `VARIABLE` in their environment (on Li
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from driftline.program_command import obstacle
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
 
@@ -38,6 +40,9 @@ A program that sends SIGTERM to its whole group, as shell scripts do in a trap, 
 when the guard has said that it ignores such signals.
 """
 
+_PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EIO, errno.ESTALE)
+"""Errors at the start of a program that may not come again."""
+
 _PATIENCE_S = 0.5  # for processes that end by themselves after the program, such as Python's resource tracker
 _LEAVE_S = 2.0  # for a program without a next trial
 _STARTED = 19  # place of a process's start in /proc/PID/stat, after its name
@@ -56,6 +61,7 @@ class Process:
 
     Attributes:
         log: As above.
+        unseen: Whether a process that was not found has kept its output open, after `end`.
 
     Raises:
         ProgramError: It cannot be started.
@@ -71,6 +77,7 @@ class Process:
         reuse: bool = False,
     ) -> None:
         self.log = log
+        self.unseen = False
         name = environment.get(VARIABLE)
         self._mark = f"{VARIABLE}={name}" if name else ""
         self._guard: subprocess.Popen[bytes] | None = self._guarded()
@@ -87,8 +94,10 @@ class Process:
             )
         except (OSError, ValueError) as error:
             self._end_guard(self._guard)
-            missing = isinstance(error, FileNotFoundError | PermissionError | ValueError)
-            raise ProgramError(f"cannot be started in {folder}: {error}", final=missing) from error
+            passing = isinstance(error, OSError) and error.errno in _PASSING
+            problem = None if passing else obstacle(os.path.join(folder, command[0]))
+            said = f"{command[0]}, {problem}" if problem else str(error)
+            raise ProgramError(f"cannot be started in {folder}: {said}", final=not passing) from error
         assert self._program.stdout is not None
         assert self._program.stderr is not None
         log.drain(self._program.stdout, named=False)
@@ -149,7 +158,7 @@ class Process:
             time.sleep(0.01)
         self._end_guard(self._guard)
         self._guard = None
-        self.log.close()
+        self.unseen = not self.log.close()
         return len(left)
 
     def _close_stdin(self) -> None:

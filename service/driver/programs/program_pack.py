@@ -215,6 +215,12 @@ class ProgramPack:
         self._tell()
         return further
 
+    @property
+    def trace(self) -> str:
+        """What says more about a fault: the place of the log, and the last lines of stderr."""
+        last = self._log.last_lines()
+        return f"log: {self._log_place}" + (f"; stderr: {last}" if last else "")
+
     def newest(self) -> tuple[int, bytes] | None:
         """Round and content of a checkpoint that is newer than those before; asks for the next one."""
         self._wanted += 1
@@ -357,11 +363,14 @@ class ProgramPack:
         if self._others is not None:
             self._others.end()
         if self._process is not None:
-            left = self._process.end()
+            left, unseen = self._process.end(), self._process.unseen
             self._process = None
             if left and self.remark is None:
                 some = "a process" if left == 1 else f"{left} processes"
                 self.remark = f"the program left {some} behind, now ended: {self._log_place}"
+            elif unseen and self.remark is None:
+                some = "a process that hides and keeps its output open: it may still run"
+                self.remark = f"the program left {some}: {self._log_place}"
 
     @property
     def _log_place(self) -> str:
@@ -375,9 +384,7 @@ class ProgramPack:
 
     def _named(self, error: ProgramError) -> ProgramError:
         """The error with the place of the log and the last lines of stderr."""
-        last = self._log.last_lines()
-        text = f"the program {error}; log: {self._log_place}" + (f"; stderr: {last}" if last else "")
-        return ProgramError(text, final=error.final)
+        return ProgramError(f"the program {error}; {self.trace}", final=error.final)
 
     def _tell(self) -> None:
         tell(self._work, self._until, checkpoint=self._wanted, wait=self._undecided)

@@ -95,6 +95,8 @@ class ReportLines:
                 known = hint(name, self._names)
                 raise LineError(f"reported {shown(name)}, which program.metrics and costs do not have: {known}")
         number = line.get(ROUND)
+        if isinstance(number, float) and number.is_integer():  # some languages write whole numbers so
+            number = int(number)
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LARGEST:
             raise LineError(f"reported a line whose round must be a whole number from 0, got {shown(number)}")
         told = line.get(DIVERGED, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -61,12 +62,14 @@ class RunLog:
         thread.start()
         self._threads.append(thread)
 
-    def close(self, wait_s: float = 5.0) -> None:
-        """Writes the end of the log, when the pipes have ended."""
+    def close(self, wait_s: float = 5.0) -> bool:
+        """Writes the end of the log, when the pipes have ended, or after `wait_s`; whether they had."""
+        deadline = time.monotonic() + wait_s
         for thread in self._threads:
-            thread.join(wait_s)
+            thread.join(max(0.0, deadline - time.monotonic()))
         with self._lock:
             self._finish()
+        return not any(thread.is_alive() for thread in self._threads)
 
     def turn_to(self, path: Path) -> None:
         """Ends the log of a trial, and begins that of the next one, which the same process trains."""

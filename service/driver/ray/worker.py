@@ -139,6 +139,7 @@ class Worker(Trainable):
             report["out_of_memory"] = out_of_memory(error)
             report["final"] = isinstance(error, ProgramError) and error.final
             if isinstance(self.pack, ProgramPack):  # its reports are stored, so its newest checkpoint may be used
+                report["error"] += "" if isinstance(error, ProgramError) else f"; {self.pack.trace}"
                 report["rounds_done"], report["plan"] = self.pack.round, {}
                 self._save(report)
         ended = bool(report["done"] or report["stopped"] or report["error"])

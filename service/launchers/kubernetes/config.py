@@ -15,7 +15,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole
 from service.launchers.kubernetes import kueue
 from service.launchers.kubernetes.pod_patch import PodPatch
-from service.launchers.worker_pools import WorkerPools
+from service.launchers.worker_pools import Room, WorkerPools
 
 DEFAULT_POOL = "default"
 """The name of the pool `workers`."""
@@ -149,6 +149,10 @@ class Workers(Placement):
     def cores(self) -> int:
         """CPU cores of a pod, as Ray counts them."""
         return math.ceil(float(parse_quantity(self.cpu)))
+
+    def room(self, worker: str) -> Room:
+        """The most that a pack can get, where messages call a pod `worker`."""
+        return Room(cpus=self.cores, gpus=self.gpus, nodes=self.max, worker=worker)
 
     @model_validator(mode="after")
     def _ordered(self) -> Workers:
@@ -331,9 +335,14 @@ class Config(Section):
 
     def worker_pools(self) -> WorkerPools:
         """The pools among which studies choose."""
+        workers = self._workers()
         return WorkerPools(
-            gpus={name: workers.gpus for name, workers in self._workers().items()},
+            gpus={name: pool.gpus for name, pool in workers.items()},
             projects={name: project.pools for name, project in self.projects.items() if project.pools},
+            rooms={
+                name: pool.room(f"a worker of the pool {name}" if self.pools else "a worker")
+                for name, pool in workers.items()
+            },
         )
 
     def variants(self) -> Iterator[tuple[str, str, Config]]:

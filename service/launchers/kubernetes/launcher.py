@@ -96,7 +96,7 @@ class KubernetesLauncher(Launcher):
         """
         pool = self.pools.choose(launch.project, launch.pool, launch.gpus)
         config = self._config.of(launch.project, pool)
-        manifests.check(config, launch, f"a worker of the pool {pool}" if self._config.pools else "a worker")
+        manifests.check(config, launch, self.pools.rooms[pool].worker)
         space = self._spaces.named(config.namespace)
         rayjobs, _ = space.api.items("rayjobs", selector(config.instance, launch.study_id))
         living = sorted((job for job in rayjobs if not finished(job)), key=attempt_of)

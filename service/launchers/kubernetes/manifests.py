@@ -49,20 +49,13 @@ def check(config: Config, launch: Launch, worker: str = "a worker") -> None:
     Raises:
         InvalidSpec: It does not fit; the message says what a worker has. Or its image or a Secret is not allowed.
     """
+    config.workers.room(worker).require(launch.cpus, launch.gpus, launch.nodes)
     images = () if launch.image is None else (launch.image,)
     for key, names, patterns in (("secrets", launch.secrets, config.secrets), ("image", images, config.images)):
         for name in names:
             if not matches(name, patterns) or is_job_name(name):
                 rule = f"must match what this service allows: {', '.join(patterns) or 'none'}"
                 raise InvalidSpec(f"program.{key}", f"{rule}, got {name}")
-    workers = config.workers
-    if launch.cpus > workers.cores:
-        raise InvalidSpec("resources.cpus", f"must be at most {workers.cores}, what {worker} has, got {launch.cpus:g}")
-    if (launch.gpus or 0) > workers.gpus:
-        raise InvalidSpec("resources.gpu", f"must be at most {workers.gpus}, what {worker} has, got {launch.gpus:g}")
-    if launch.nodes > workers.max:
-        problem = f"must be at most {workers.max}, the most workers of a study here, got {launch.nodes}"
-        raise InvalidSpec("resources.nodes", problem)
 
 
 def rayjob(config: Config, launch: Launch, name: str, namespace: str, *, url: str, folder: str) -> dict[str, Any]:

@@ -17,9 +17,12 @@ from driftline.errors import InvalidSpec, Unavailable
 from driftline.study.validation import Section
 from service.child_environment import SECRET, child_environment
 from service.confined import becomes_nobody, command
+from service.cores import usable_cores
 from service.file_locks import acquire, own_folder
+from service.gpus import machine_gpus
 from service.launchers.base import Launch, Launcher, Seen
 from service.launchers.local import driver_processes
+from service.launchers.worker_pools import Room, WorkerPools
 from service.settings import read_service
 from service.signal_names import signal_name
 from trainers.own_files import append, read, update
@@ -129,6 +132,11 @@ class LocalLauncher(Launcher):
     ) -> None:
         options = {"url": url, "socket": socket, "folder": folder, "address": address, "num-cpus": num_cpus}
         self._options = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        if address is None:
+            here = Room(
+                cpus=num_cpus or usable_cores(), gpus=machine_gpus(), nodes=1, worker="the machine of this service"
+            )
+            self.pools = WorkerPools(rooms={"": here})
         self._logs = logs.resolve()
         self._stop_s = stop_s
         self._inherit, self._hidden = (*_INHERITED, *inherit), hidden
