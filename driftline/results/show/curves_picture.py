@@ -13,6 +13,7 @@ import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.show.palette import styles
+from driftline.results.show.picture import label_digits
 from driftline.results.study_result import StudyResult
 
 Json = Mapping[str, Any]
@@ -76,9 +77,11 @@ def _draw(axes: Any, result: StudyResult, metric: str, *, binned: bool) -> None:
     if starts and not binned and document["definitions"]["parameters"]["direction"] == "falls":
         bottom, top = axes.get_ylim()
         axes.set_ylim(bottom, min(top, 3 * max(starts)))  # curves that grow without bound leave the axes
+    if logarithmic:
+        label_digits(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel("communication rounds", fontsize=8)
     axes.set_ylabel(metric.replace("_", " ") + (", means of tenths" if binned else ""), fontsize=8)
-    axes.tick_params(labelsize=7)
+    axes.tick_params(which="both", labelsize=7)
     axes.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):

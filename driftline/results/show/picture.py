@@ -205,10 +205,10 @@ def _dress(axes: Any, result: Json) -> None:
     axes.set_xscale("log")
     axes.set_xlim(*cost_range(result))
     whole = all(float(result["scale"][end]).is_integer() for end in ("first", "last"))
-    _label_digits(axes.xaxis, *cost_range(result), whole=whole)
+    label_digits(axes.xaxis, *cost_range(result), whole=whole)
     if quality_scale(result) != "linear":
         axes.set_yscale("log")
-        _label_digits(axes.yaxis, *axes.get_ylim())
+        label_digits(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel(cost_title(result), fontsize=9)
     axes.set_ylabel(quality_title(result), fontsize=9)
     axes.tick_params(labelsize=8)
@@ -231,7 +231,7 @@ def _dress(axes: Any, result: Json) -> None:
         )
 
 
-def _label_digits(axis: Any, low: float, high: float, *, whole: bool = False) -> None:
+def label_digits(axis: Any, low: float, high: float, *, whole: bool = False) -> None:
     """Labels 1, 2 and 5 in each decade, every digit below a decade; matplotlib's own beyond four decades.
 
     Between whole numbers less than half a decade apart, only whole ones are labelled.
