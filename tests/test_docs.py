@@ -143,7 +143,7 @@ def test_the_readmes_commands_about_studies_run(tmp_path: Path, monkeypatch: pyt
 def test_every_example_of_the_gallery_is_there_with_its_picture() -> None:
     text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
     named = re.findall(r"^    driftline run (examples/[\w/-]+\.yaml)$", text, re.MULTILINE)
-    assert len(named) == 8
+    assert len(named) == 9
     for name in named:
         assert (ROOT / name).is_file()
         assert (ROOT / "docs" / "gallery" / f"{Path(name).stem}.png").is_file()
