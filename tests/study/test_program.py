@@ -11,6 +11,7 @@ import pytest
 from driftline.errors import InvalidSpec
 from driftline.study.all_errors import read_study
 from driftline.study.directions import direction
+from driftline.study.program import SERVED
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 
@@ -108,6 +109,13 @@ def test_a_program_is_found_in_the_folder_of_the_study(
     Study.from_json(document).check()
 
 
+def test_a_service_has_none_of_a_programs_files_but_those_that_travel() -> None:
+    program = {**DOCUMENT["program"], "command": ["./train"], "folder": SERVED}
+    with pytest.raises(InvalidSpec, match=r"^program\.command: must be below one of program\.files, beside which"):
+        Study.from_json(changed("program", to=program)).check()
+    Study.from_json(changed("program", to={**program, "files": ["train"], "archive": "0" * 64})).check()
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "task": (changed("task", to="digits"), "task: must be left out beside program: give one of the two"),
     "setting": (changed("batch_size", to=3), "batch_size: must be left out beside program, whose settings are its own"),
@@ -148,10 +156,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "left behind": (
         changed("program", to={**DOCUMENT["program"], "command": ["bin/sh"], "files": ["etc/hosts"]}),
-        "program.command: must be below one of program.files, beside which it starts, or an absolute path",
-    ),
-    "left behind by a service": (
-        changed("program", to={**DOCUMENT["program"], "command": ["./train"], "folder": ""}),
         "program.command: must be below one of program.files, beside which it starts, or an absolute path",
     ),
     "missing file": (changed("program", "files", to=["no-such"]), "program.files: must exist in /, got"),
