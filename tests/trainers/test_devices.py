@@ -124,9 +124,9 @@ def test_operations_of_a_round_with_evaluation_do_not_grow_with_the_pack(task, o
     assert reads == other <= 2, "one of the round, one of its evaluation"
 
 
-@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize(("batch_size", "memory"), [(None, 200_000), (5, 60_000)])
 @pytest.mark.parametrize("vmaps", [True, False])
-def test_neither_little_memory_nor_a_module_that_vmap_refuses_changes_numbers(batch_size, vmaps, monkeypatch):
+def test_neither_little_memory_nor_a_module_that_vmap_refuses_changes_numbers(batch_size, memory, vmaps, monkeypatch):
     def refuses(*_):
         raise RuntimeError("vmap: no batching rule")
 
@@ -134,7 +134,7 @@ def test_neither_little_memory_nor_a_module_that_vmap_refuses_changes_numbers(ba
     plan = Plan("stacked", 3, torch.get_num_threads(), "cpu", "float64", 1)
     lines = Pack.from_spec(parse(given), device="cpu", plan=plan).advance()
     for module in ("engine.oracles.all_trials", "models._scored_examples", "models._network", "models.mlp"):
-        monkeypatch.setattr(f"trainers.{module}.room", lambda _: 10_000)
+        monkeypatch.setattr(f"trainers.{module}.room", lambda _: memory)
     if not vmaps:
         monkeypatch.setattr(ScoredExamples, "_at_once", refuses)
     with fake_device():
