@@ -133,7 +133,7 @@ def test_neither_little_memory_nor_a_module_that_vmap_refuses_changes_numbers(ba
     given = pack("scaffold", TASKS["mlp"], eval_every=1, batch_size=batch_size, report=["full_loss"])
     plan = Plan("stacked", 3, torch.get_num_threads(), "cpu", "float64", 1)
     lines = Pack.from_spec(parse(given), device="cpu", plan=plan).advance()
-    for module in ("engine.oracles.all_trials", "models._scored_examples", "models._network", "models.mlp"):
+    for module in ("engine.oracles.all_trials", "models._scored_examples", "models._network"):
         monkeypatch.setattr(f"trainers.{module}.room", lambda _: memory)
     if not vmaps:
         monkeypatch.setattr(ScoredExamples, "_at_once", refuses)

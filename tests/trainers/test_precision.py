@@ -118,7 +118,7 @@ def test_whole_numbers_as_inputs_keep_their_type():
 
     model = Network(Problem("", words), made, torch.bfloat16, torch.device("cpu"))
     params = model.start(None, 0).expand(1, 6, -1).clone()
-    assert len(model.oracles) == 3
+    assert len(model.oracles) == 4
     for oracle in model.oracles.values():
         assert oracle.value_and_grad(params, batch_of(model, 7))[1].isfinite().all()
 

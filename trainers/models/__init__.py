@@ -6,7 +6,8 @@ They share:
     _problem                      what a model reads of its problem
     _targets, _losses             what targets mean: classes, numbers, tags or tokens; the loss of each kind
     _affine                       base of softmax, linear and logistic regression
-    _by_hand, _layers             an oracle by hand for layers with ReLU between them; these layers
+    _by_hand, _layers             an oracle by hand for layers one after another; these layers
+    _stacks, _stack_oracles       which modules are such layers; their oracles
     _stacked                      oracles by hand for affine models: batched products
     _example_space, _first_layer  local loops on scores of examples; the same for a perceptron's first weight
     _augmentation, _dropout       shifted and mirrored images; dropped units

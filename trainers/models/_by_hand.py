@@ -1,13 +1,13 @@
-"""A hand-written oracle for layers with ReLU between them, one trial at a time.
+"""A hand-written oracle for layers one after another, one trial at a time.
 
-About ten replicas of a small network fit into a processor's cache, a whole pack of trials does not. Dense layers alone
-are batched products for all clients of a trial; with convolutions each client is computed by itself. Gradients are
-added in place to the running sums, and local steps change the models in place.
+About ten replicas of a small network fit into a processor's cache, a whole pack of trials does not. Dense layers are
+batched products for all clients of a trial; with convolutions or embeddings each client is computed by itself.
+Gradients are added in place to the running sums, and local steps change the models in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,28 +16,24 @@ from torch import Tensor
 
 from trainers.engine.layout import Layout
 from trainers.engine.oracles.oracle import Batch, Between, Group, Oracle, client_major, example_weights, replicas
-from trainers.models._dropout import Dropout
-from trainers.models._layers import Layer
+from trainers.models._layers import Layer, Tensors
 from trainers.models._losses import KindLoss
 
 _EXAMPLES = 8192  # of all clients together, computed at once
 _ALONE = 64  # of a client by itself
 
-Tensors = list[tuple[Tensor, Tensor]]
-"""(weight (m, ...), bias (m, outputs)) of each layer."""
-
 
 class ByHand(Oracle):
-    """Losses and derivatives of a network, by hand. ReLU follows all layers except the last.
+    """Losses and derivatives of a network, by hand.
 
     Args:
-        layout: weight and bias of each layer, in order.
-        layers: the layers.
+        layout: layout of the parameters.
+        layers: the layers, which use each tensor of the layout once.
         loss: of the scores.
-        dropouts: dropout after the ReLU of each layer except the last, None for none; () is no dropout.
         rounding: type of the factors and results of all products; None is that of the models. Sums of gradients, and
             losses given the scores, have the type of the models in any case.
-        examples: of all clients together that dense layers compute at once.
+        examples: of all clients together that are computed at once.
+        second: gives Hessian-vector products if a layer has no second derivatives by hand.
     """
 
     separate = True  # a trial's numbers do not depend on the other trials
@@ -48,18 +44,19 @@ class ByHand(Oracle):
         layout: Layout,
         layers: Sequence[Layer],
         loss: KindLoss,
-        dropouts: Sequence[Dropout | None],
         rounding: torch.dtype | None = None,
         examples: int = _EXAMPLES,
+        second: Oracle | None = None,
     ) -> None:
         self.layout = layout
         self.layers = layers
         self.loss = loss
-        self.dropouts = dropouts
         self.rounding = rounding
         self.examples = examples
+        self.second = None if all(layer.twice for layer in layers) else second
         self.stacked = all(layer.stacked for layer in layers)
         self.client_by_client = not self.stacked
+        self.first = next(number for number, layer in enumerate(layers) if layer.names)
         ends = [entry.offset + entry.extent for entry in layout.entries]
         starts = [*(entry.offset for entry in layout.entries[1:]), layout.size]
         self.gaps = [slice(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
@@ -98,7 +95,7 @@ class ByHand(Oracle):
                     if want_loss:
                         losses[trial, clients] += piece.mean_loss(passed.scores)
                     slopes = piece.slopes(passed.scores, factor)
-                    steps.append((own, passed, self._backward(tensors, piece, passed, slopes)))
+                    steps.append((own, passed, self._backward(tensors, passed, slopes)))
             if between is not None:
                 between(clients)
             for step in steps:
@@ -117,26 +114,31 @@ class ByHand(Oracle):
                     passed = self._forward(tensors, piece)
                     if want_loss:
                         losses[trial, group.start : group.stop] += piece.mean_loss(passed.scores)
-                    slopes = self._backward(tensors, piece, passed, piece.slopes(passed.scores))
+                    slopes = self._backward(tensors, passed, piece.slopes(passed.scores))
                     self._add(sums, passed, slopes, fresh and number == 0)
         return losses if want_loss else None
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
         """The derivative of the forward and backward pass along the vector (see Oracle)."""
+        if self.second is not None:
+            return self.second.hvp(params, batch, vector)
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         self._bend(params, batch, vector, total, params.new_full((params.shape[0],), -1.0), None)
         return total
 
     def bend_(self, params: Tensor, batch: Batch, vector: Tensor, rate: Tensor, between: Between = None) -> None:
         """Subtracts rate times the Hessian-vector products from the vector in place."""
-        self._bend(params, batch, vector, vector, rate, between)
+        if self.second is not None:
+            self.second.bend_(params, batch, vector, rate, between)
+        else:
+            self._bend(params, batch, vector, vector, rate, between)
 
     def _bend(
         self, params: Tensor, batch: Batch, vector: Tensor, total: Tensor, rate: Tensor, between: Between
     ) -> None:
         """Subtracts rate times the Hessian-vector products from `total`, which may be the vector."""
         for group in self._groups(batch):
-            turns: list[tuple[Tensors, Turned]] = []
+            turns: list[tuple[list[Tensors], Turned]] = []
             held, along = client_major(total, group).unbind(1), client_major(vector, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):
                 tensors, turn = (self._factors(self._tensors(rows)) for rows in (models, along[trial]))
@@ -147,90 +149,63 @@ class ByHand(Oracle):
                 between(slice(group.start, group.stop))
             for sums, turned in turns:
                 self._add(sums, turned.passed, turned.bends)
-                for layer, (weight, _), change, slopes in zip(
-                    self.layers[1:], sums[1:], turned.changes, turned.slopes[1:], strict=True
-                ):
-                    layer.add_(weight, change, slopes.spread)
+                for number, change in turned.changes.items():
+                    if sums[number]:
+                        self.layers[number].add_products_(sums[number][0], change, turned.slopes[number].spread)
 
-    def _tensors(self, models: Tensor) -> Tensors:
-        views = list(self.layout.views(models).values())
-        return list(zip(views[::2], views[1::2], strict=True))
+    def _tensors(self, models: Tensor) -> list[Tensors]:
+        """The tensors of each layer."""
+        views = self.layout.views(models)
+        return [[views[name] for name in layer.names] for layer in self.layers]
 
-    def _factors(self, tensors: Tensors) -> Tensors:
+    def _factors(self, tensors: list[Tensors]) -> list[Tensors]:
         """Tensors as factors of products."""
-        if self.rounding is None:
-            return tensors
-        return [(self._rounded(weight), self._rounded(bias)) for weight, bias in tensors]
+        return tensors if self.rounding is None else [[self._rounded(held) for held in own] for own in tensors]
 
     def _rounded(self, held: Tensor) -> Tensor:
-        return held if self.rounding is None else held.to(self.rounding)
+        return held if self.rounding is None or not held.is_floating_point() else held.to(self.rounding)
 
-    def _forward(self, tensors: Tensors, piece: Piece) -> Passed:
-        here, inputs, marks = self.layers[0].shown(self._rounded(piece.inputs)), [], []
-        for number, (layer, (weight, bias)) in enumerate(zip(self.layers, tensors, strict=True)):
-            inputs.append(here)
-            here, mark = layer.outputs(weight, bias, here)
+    def _forward(self, tensors: list[Tensors], piece: Piece) -> Passed:
+        here, marks = self._rounded(piece.inputs), []
+        for layer, own in zip(self.layers, tensors, strict=True):
+            here, mark = layer.outputs(own, here, piece.keys)
             marks.append(mark)
-            if number + 1 < len(tensors):
-                here = here.relu_()
-                kept = self._kept(number, piece, here)
-                here = here if kept is None else here.mul_(kept)
-        return Passed(inputs, marks, here.to(piece.weights.dtype))
+        return Passed(marks, here.to(piece.weights.dtype))
 
-    def _backward(self, tensors: Tensors, piece: Piece, passed: Passed, slopes: Tensor) -> list[Slopes]:
-        """The slopes of each layer; those by the scores are given."""
-        slopes, backwards = self._rounded(slopes), []
-        for number in reversed(range(len(tensors))):
-            layer = self.layers[number]
-            backwards.append(Slopes(slopes, layer.spread(slopes, passed.marks[number])))
-            if number > 0:
-                slopes = layer.slopes(tensors[number][0], backwards[-1].spread)
-                slopes = self._gate(slopes, number, piece, passed)
-        return backwards[::-1]
+    def _backward(self, tensors: list[Tensors], passed: Passed, slopes: Tensor) -> dict[int, Slopes]:
+        """The slopes of each layer from the first with tensors on; those by the scores are given."""
+        slopes, backwards = self._rounded(slopes), {}
+        for number in reversed(range(self.first, len(tensors))):
+            layer, marks = self.layers[number], passed.marks[number]
+            backwards[number] = Slopes(slopes, layer.spread(slopes, marks))
+            if number > self.first:
+                slopes = layer.slopes(tensors[number], backwards[number].spread, marks)
+        return backwards
 
-    def _add(self, sums: Tensors, passed: Passed, slopes: list[Slopes], fresh: bool = False) -> None:
+    def _add(self, sums: list[Tensors], passed: Passed, slopes: Mapping[int, Slopes], fresh: bool = False) -> None:
         """Adds the gradients that follow from the slopes of all layers to the sums; `fresh` overwrites them."""
-        for layer, (weight, bias), inputs, here in zip(self.layers, sums, passed.inputs, slopes, strict=True):
-            layer.add_(weight, inputs, here.spread, fresh)
-            summed = here.outputs.flatten(1, -2).sum(1, dtype=bias.dtype)
-            if fresh:
-                bias.copy_(summed)
-            else:
-                bias.add_(summed)
+        for number, here in slopes.items():
+            self.layers[number].add_(sums[number], here.outputs, here.spread, passed.marks[number], fresh)
 
-    def _turn(self, tensors: Tensors, turns: Tensors, piece: Piece, scale: float) -> Turned:
+    def _turn(self, tensors: list[Tensors], turns: list[Tensors], piece: Piece, scale: float) -> Turned:
         """The derivatives of the forward and backward pass along `turns`; those of the backward pass times `scale`."""
         passed = self._forward(tensors, piece)
-        change, changes = None, []
-        for number, (layer, (weight, _), (turn, bias)) in enumerate(zip(self.layers, tensors, turns, strict=True)):
-            change = layer.turned(weight, passed.inputs[number], turn, bias, change, passed.marks[number])
-            if number + 1 < len(tensors):
-                change = self._gate(change, number + 1, piece, passed)
-                changes.append(change)
+        change: Tensor | None = None
+        changes: dict[int, Tensor] = {}
+        for number in range(self.first, len(tensors)):
+            if change is not None:
+                changes[number] = change
+            change = self.layers[number].turned(tensors[number], turns[number], change, passed.marks[number])
         assert change is not None
-        slopes = self._backward(tensors, piece, passed, piece.slopes(passed.scores, scale))
-        bend, bends = self._rounded(piece.bends(passed.scores, change.to(piece.weights.dtype), scale)), []
-        for number in reversed(range(len(tensors))):
-            layer = self.layers[number]
-            bends.append(Slopes(bend, layer.spread(bend, passed.marks[number])))
-            if number > 0:
-                bend = layer.bends(tensors[number][0], slopes[number].spread, turns[number][0], bends[-1].spread)
-                bend = self._gate(bend, number, piece, passed)
-        return Turned(passed, changes, bends[::-1], slopes)
-
-    def _gate(self, changes: Tensor, number: int, piece: Piece, passed: Passed) -> Tensor:
-        """Multiplies changes of a layer's inputs by the derivative of the ReLU and the dropout before it."""
-        active = passed.inputs[number]
-        gated: Tensor = torch.ops.aten.threshold_backward(changes.view_as(active), active, 0)
-        kept = self._kept(number - 1, piece, active)
-        return gated if kept is None else gated.mul_(kept)
-
-    def _kept(self, number: int, piece: Piece, like: Tensor) -> Tensor | None:
-        """What dropout multiplies the activations of a layer by."""
-        dropout = self.dropouts[number] if self.dropouts else None
-        if piece.keys is None or dropout is None:
-            return None
-        return dropout.factors(piece.keys, like[0, 0].numel(), like).view_as(like)
+        slopes = self._backward(tensors, passed, piece.slopes(passed.scores, scale))
+        bend, bends = self._rounded(piece.bends(passed.scores, change.to(piece.weights.dtype), scale)), {}
+        for number in reversed(range(self.first, len(tensors))):
+            layer, marks = self.layers[number], passed.marks[number]
+            bends[number] = Slopes(bend, layer.spread(bend, marks))
+            if number > self.first:
+                spread = slopes[number].spread, turns[number], bends[number].spread
+                bend = layer.bends(tensors[number], *spread, marks)
+        return Turned(passed, changes, bends, slopes)
 
     def _groups(self, batch: Batch) -> Iterator[Group]:
         """The clients that are computed at once."""
@@ -289,12 +264,10 @@ class Passed:
     """What the forward pass leaves.
 
     Args:
-        inputs: of each layer.
         marks: of each layer.
         scores: outputs of the last layer, (m, examples, classes).
     """
 
-    inputs: list[Tensor]
     marks: list[Any]
     scores: Tensor
 
@@ -304,12 +277,12 @@ class Slopes:
     """Derivatives of the weighted loss by what a layer puts out, or changes of them.
 
     Args:
-        outputs: by the outputs before ReLU.
-        spread: by what is pooled to outputs.
+        outputs: by the outputs.
+        spread: what the layer makes of them.
     """
 
     outputs: Tensor
-    spread: Tensor
+    spread: Any
 
 
 @dataclass(frozen=True)
@@ -318,12 +291,12 @@ class Turned:
 
     Args:
         passed: the forward pass.
-        changes: derivatives along the vector of the inputs of each layer except the first.
+        changes: derivatives along the vector of the inputs of each layer after the first with tensors.
         bends: derivatives along the vector of the slopes of each layer.
         slopes: of each layer.
     """
 
     passed: Passed
-    changes: list[Tensor]
-    bends: list[Slopes]
-    slopes: list[Slopes]
+    changes: Mapping[int, Tensor]
+    bends: Mapping[int, Slopes]
+    slopes: Mapping[int, Slopes]

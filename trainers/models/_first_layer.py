@@ -8,6 +8,7 @@ row to C, which multiplies V. The loop runs on models that consist of C and the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,23 +21,21 @@ from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import Batch, Group, RoundBatches, unset_replicas
 from trainers.models._by_hand import ByHand
 from trainers.models._example_space import InnerProducts, example_space_pays
-from trainers.models._layers import DenseLayer
-from trainers.models._losses import KindLoss
+from trainers.models._layers import Dense, Tensors
 
 
 class FirstLayerInExampleSpace(ByHand):
-    """`ByHand` for dense layers, whose local loop is in example space for the first one where that pays.
+    """`ByHand` for layers of which the first is dense, whose local loop is in example space there where that pays.
 
     Args:
-        layout: weight and bias of each layer, in order.
-        loss: of the scores.
+        by_hand: the oracle, of a stack that `takes_rows`; its numbers have one type.
         products: inner products of the inputs.
     """
 
     instead_of = "stacked"
 
-    def __init__(self, layout: Layout, loss: KindLoss, products: InnerProducts) -> None:
-        super().__init__(layout, [DenseLayer()] * (len(layout.entries) // 2), loss, ())
+    def __init__(self, by_hand: ByHand, products: InnerProducts) -> None:
+        super().__init__(by_hand.layout, by_hand.layers, by_hand.loss, second=by_hand.second)
         self.products = products
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
@@ -124,8 +123,9 @@ class GroupFrame:
         self.layout = Layout.of({**shapes, **{entry.name: entry.shape for entry in others}})
         self.others = slice(others[0].offset, None), slice(self.layout.entries[1].offset, None)
         shifted = None if motion.shift is None else self._products(motion.shift)
-        first = _ExampleLayer(self._products(motion.start), products, shifted)
-        descent = ByHand(self.layout, [first, *oracle.layers[1:]], oracle.loss, ())
+        names = ["coefficients", *oracle.layers[oracle.first].names[1:]]
+        first = _ExampleLayer(names, self._products(motion.start), products, shifted)
+        descent = ByHand(self.layout, [first, *oracle.layers[oracle.first + 1 :]], oracle.loss)
         shift = None if motion.shift is None else self._inside(motion.shift)
         if shift is not None:
             self.layout.views(shift)["coefficients"][..., self.examples :, :] = 1
@@ -211,36 +211,38 @@ class _PlacedExamples:
         return (Group(0, clients, data, None if self.weights is None else self.weights[step, :clients]),)
 
 
-class _ExampleLayer(DenseLayer):
+class _ExampleLayer(Dense):
     """A dense layer whose weight is the coefficients C, and whose inputs are the places of examples.
 
     Args:
+        names: of the coefficients and the bias, or of the coefficients alone.
         outputs: (m, examples, units) at the start, without bias.
         products: (m, examples, examples) inner products of the inputs.
         shifted: (m, examples, units) products with the constant term; None without one.
     """
 
-    def __init__(self, outputs: Tensor, products: Tensor, shifted: Tensor | None) -> None:
+    def __init__(self, names: Sequence[str], outputs: Tensor, products: Tensor, shifted: Tensor | None) -> None:
+        super().__init__(names)
         self.first = outputs
         self.products = products
         self.shifted = shifted
 
-    def shown(self, inputs: Tensor) -> Tensor:
-        return inputs
-
-    def outputs(self, weight: Tensor, bias: Tensor, inputs: Tensor) -> tuple[Tensor, None]:
-        examples = self.first.shape[1]
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        weight, examples = tensors[0], self.first.shape[1]
         rows = (inputs + examples * torch.arange(len(inputs), device=inputs.device)[:, None]).flatten()
 
         def at(held: Tensor) -> Tensor:
             return held.flatten(0, 1).index_select(0, rows).view(*inputs.shape, -1)
 
-        outputs = at(self.first).add_(bias[:, None]).baddbmm_(at(self.products), weight[:, :examples])
+        outputs = at(self.first)
+        for bias in tensors[1:]:
+            outputs.add_(bias[:, None])
+        outputs.baddbmm_(at(self.products), weight[:, :examples])
         if self.shifted is not None:
             outputs.addcmul_(at(self.shifted), weight[:, examples:])
-        return outputs, None
+        return outputs, inputs
 
-    def add_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
+    def add_products_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
         if fresh:
             weight.zero_()
         weight.scatter_add_(1, inputs[..., None].expand_as(spread), spread)

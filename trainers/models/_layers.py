@@ -1,95 +1,129 @@
-"""Layers with derivatives by hand, for the oracle in `_by_hand`: dense ones, and convolutions with max-pooling.
+"""Layers with derivatives by hand, for the oracle in `_by_hand`.
 
-Tensors are (clients, examples, ...); images are channels last. `marks` is what a layer's outputs leave for derivatives.
+Tensors are (clients, examples, ...), as the module has them: images are (..., channels, height, width), in memory
+channels last. `marks` is what a layer's outputs leave for derivatives. Bits of dense layers and convolutions are those
+of the products here, in this order (tests/equality).
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainers.models._dropout import Dropout
+
 _ATEN = torch.ops.aten
 _SMALL = 1 << 15  # numbers of a dense layer's weight; sums of all clients' smaller ones are added in one call
-_FEW = 64  # examples; up to these, a product in the type of the weight costs less than converting it afterwards
-_POOL = ([2, 2], [2, 2], [0, 0], [1, 1], False)  # kernel, stride, padding, dilation, ceil_mode
+_FEW = 64  # rows; up to these, a product in the type of the weight costs less than converting it afterwards
+
+Tensors = list[Tensor]
+"""(m, ...) tensors of a layer, in the order of its names."""
 
 
-class Layer(Protocol):
-    """An affine map, and perhaps pooling. All derivatives are of, or by, its outputs before ReLU.
+class Layer(ABC):
+    """One step from inputs to scores.
 
     Attributes:
+        names: of its tensors in the layout.
         stacked: whether all clients are computed at once; else it gets one after the other.
+        twice: whether it has `turned` and `bends`, for Hessian-vector products.
+        fresh: whether its outputs are a new tensor that nothing keeps, which the next layer may overwrite.
     """
 
-    stacked: bool
+    names: Sequence[str] = ()
+    stacked: bool = True
+    twice: bool = True
+    fresh: bool = False
 
-    def shown(self, inputs: Tensor) -> Tensor:
-        """A model's inputs (m, examples, ...) as those of its first layer."""
-        ...
+    @abstractmethod
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Any]:
+        """The outputs, and marks. `keys` (m, examples) are those of dropout; None drops nothing."""
 
-    def outputs(self, weight: Tensor, bias: Tensor, inputs: Tensor) -> tuple[Tensor, Any]:
-        """The outputs, and marks."""
-        ...
-
-    def turned(
-        self, weight: Tensor, inputs: Tensor, turn: Tensor, bias: Tensor, change: Tensor | None, marks: Any
-    ) -> Tensor:
-        """The change of the outputs along changes of weight (`turn`), bias and inputs (None is 0)."""
-        ...
-
-    def spread(self, slopes: Tensor, marks: Any) -> Tensor:
-        """The slopes by what is pooled, given those by the outputs."""
-        ...
-
-    def slopes(self, weight: Tensor, spread: Tensor) -> Tensor:
-        """The slopes by the inputs."""
-        ...
-
-    def bends(self, weight: Tensor, spread: Tensor, turn: Tensor, bent: Tensor) -> Tensor:
-        """The change of `slopes` along changes of weight (`turn`) and spread slopes (`bent`)."""
-        ...
-
-    def add_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
-        """Adds the gradient by the weight to `weight`; `fresh` overwrites it."""
-        ...
-
-
-class DenseLayer:
-    """Products of all clients at once.
-
-    Activations are (m, examples, units): with the last two swapped, forward products take a third longer.
-    """
-
-    stacked = True
-
-    def shown(self, inputs: Tensor) -> Tensor:
-        return inputs.flatten(2)
-
-    def outputs(self, weight: Tensor, bias: Tensor, inputs: Tensor) -> tuple[Tensor, None]:
-        return torch.baddbmm(bias[:, None], inputs.flatten(2), weight.transpose(1, 2)), None
-
-    def turned(
-        self, weight: Tensor, inputs: Tensor, turn: Tensor, bias: Tensor, change: Tensor | None, marks: Any
-    ) -> Tensor:
-        outputs, _ = self.outputs(turn, bias, inputs)
-        return outputs if change is None else outputs.baddbmm_(change.flatten(2), weight.transpose(1, 2))
-
-    def spread(self, slopes: Tensor, marks: Any) -> Tensor:
+    def spread(self, slopes: Tensor, marks: Any) -> Any:
+        """What of the slopes by the outputs serves both methods below."""
         return slopes
 
-    def slopes(self, weight: Tensor, spread: Tensor) -> Tensor:
-        return torch.bmm(spread, weight)
+    @abstractmethod
+    def slopes(self, tensors: Tensors, spread: Any, marks: Any) -> Tensor:
+        """The slopes by the inputs."""
 
-    def bends(self, weight: Tensor, spread: Tensor, turn: Tensor, bent: Tensor) -> Tensor:
-        return torch.bmm(bent, weight).baddbmm_(spread, turn)
+    def add_(self, sums: Tensors, slopes: Tensor, spread: Any, marks: Any, fresh: bool = False) -> None:
+        """Adds the gradients by the tensors to `sums`; `fresh` overwrites them."""
+        return
 
-    def add_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        """The change of the outputs along changes of the tensors (`turns`) and of the inputs (None is 0)."""
+        raise NotImplementedError
+
+    def bends(self, tensors: Tensors, spread: Any, turns: Tensors, bent: Any, marks: Any) -> Tensor:
+        """The change of `slopes` along changes of the tensors (`turns`) and of the spread slopes (`bent`)."""
+        return self.slopes(tensors, bent, marks)
+
+    def add_products_(self, weight: Tensor, inputs: Tensor, spread: Any, fresh: bool = False) -> None:
+        """Adds the gradient by the weight that these inputs and slopes make; only of layers with products."""
+        raise NotImplementedError
+
+
+def by_client(held: Tensor, like: Tensor) -> Tensor:
+    """(m, examples, ...) of (m * examples, ...), for clients and examples as in `like`."""
+    return held.view(*like.shape[:2], *held.shape[1:])
+
+
+def _add_bias_(sums: Tensors, slopes: Tensor, fresh: bool) -> None:
+    """Adds slopes (m, ..., outputs) to the bias, if there is one."""
+    for bias in sums[1:]:
+        summed = slopes.flatten(1, -2).sum(1, dtype=bias.dtype)
+        bias.copy_(summed) if fresh else bias.add_(summed)
+
+
+class Dense(Layer):
+    """Products of all clients at once.
+
+    Activations are (m, examples, ..., units): with the last two swapped, forward products take a third longer.
+
+    Args:
+        names: of weight and bias, or of the weight alone.
+    """
+
+    fresh = True
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        weight, rows = tensors[0], inputs.flatten(1, -2)
+        across = weight.transpose(1, 2)
+        made = torch.baddbmm(tensors[1][:, None], rows, across) if tensors[1:] else torch.bmm(rows, across)
+        return made.view(*inputs.shape[:-1], -1), inputs
+
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        outputs, _ = self.outputs(turns, marks, None)
+        if change is not None:
+            outputs.flatten(1, -2).baddbmm_(change.flatten(1, -2), tensors[0].transpose(1, 2))
+        return outputs
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        return torch.bmm(spread.flatten(1, -2), tensors[0]).view(*spread.shape[:-1], -1)
+
+    def bends(self, tensors: Tensors, spread: Tensor, turns: Tensors, bent: Tensor, marks: Any) -> Tensor:
+        made = self.slopes(tensors, bent, marks)
+        made.flatten(1, -2).baddbmm_(spread.flatten(1, -2), turns[0])
+        return made
+
+    def add_(self, sums: Tensors, slopes: Tensor, spread: Tensor, marks: Any, fresh: bool = False) -> None:
+        self.add_products_(sums[0], marks, spread, fresh)
+        _add_bias_(sums, slopes, fresh)
+
+    def add_products_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
+        spread, inputs = spread.flatten(1, -2), inputs.flatten(1, -2)
         if spread.shape[1] <= _FEW:
             spread, inputs = spread.to(weight.dtype), inputs.to(weight.dtype)
-        pair = spread.transpose(1, 2), inputs.flatten(2)
+        pair = spread.transpose(1, 2), inputs
         if weight[0].numel() > _SMALL and weight.dtype == spread.dtype:
             weight.baddbmm_(*pair, beta=0 if fresh else 1)  # one product for each client, as they lie apart
         elif fresh:
@@ -98,59 +132,253 @@ class DenseLayer:
             weight.add_(torch.bmm(*pair))
 
 
-class ConvolutionLayer:
-    """A convolution that keeps the size, and max-pooling by 2; one client at a time.
+class MaxPool(Layer):
+    """Maxima over windows of images.
 
     Args:
-        kernel: odd side of the convolution.
+        window: sides, strides, paddings and dilations, (2,) each, and whether sizes are rounded up.
+    """
+
+    fresh = True
+
+    def __init__(self, window: tuple[list[int], list[int], list[int], list[int], bool]) -> None:
+        self.window = window
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        whole = inputs.flatten(0, 1)
+        pooled, places = _ATEN.max_pool2d_with_indices(whole, *self.window)
+        return by_client(pooled, inputs), (whole, places)
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        whole, places = marks
+        found: Tensor = _ATEN.max_pool2d_with_indices_backward(spread.flatten(0, 1), whole, *self.window, places)
+        return by_client(found, spread)
+
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        assert change is not None
+        places = marks[1]
+        found = change.flatten(3).flatten(0, 1).gather(2, places.flatten(2))
+        return found.view(*change.shape[:2], *places.shape[1:])
+
+
+class Convolution(Layer):
+    """A convolution, perhaps with max-pooling right after it; one client at a time.
+
+    Args:
+        names: of weight and bias, or of the weight alone.
+        sides: strides, paddings and dilations.
+        groups: of channels.
+        pool: of its outputs.
     """
 
     stacked = False
+    fresh = True
 
-    def __init__(self, kernel: int) -> None:
-        self.padding = kernel // 2
+    def __init__(
+        self, names: Sequence[str], sides: tuple[list[int], ...], groups: int, pool: MaxPool | None = None
+    ) -> None:
+        self.names = names
+        self.sides = sides
+        self.groups = groups
+        self.pool = pool
 
-    def shown(self, inputs: Tensor) -> Tensor:
-        return inputs.movedim(-3, -1)
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, tuple[Tensor, Any]]:
+        whole = self._convolved(inputs, *tensors)
+        if self.pool is None:
+            return whole, (inputs, None)
+        pooled, places = self.pool.outputs([], whole, None)
+        return pooled, (inputs, places)
 
-    def outputs(self, weight: Tensor, bias: Tensor, inputs: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        whole = self._convolved(inputs, weight, bias)
-        pooled, places = _ATEN.max_pool2d_with_indices(whole, *_POOL)
-        return _rows(pooled), (whole, places)
-
-    def turned(
-        self, weight: Tensor, inputs: Tensor, turn: Tensor, bias: Tensor, change: Tensor | None, marks: Any
-    ) -> Tensor:
-        whole = self._convolved(inputs, turn, bias)
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        whole = self._convolved(marks[0], *turns)
         if change is not None:
-            whole.add_(self._convolved(change, weight, None))
-        places = _rows(marks[1])
-        return _rows(whole).flatten(2, 3).gather(2, places.flatten(2, 3)).view(places.shape)
+            whole.add_(self._convolved(change, tensors[0]))
+        return whole if self.pool is None else self.pool.turned([], [], whole, marks[1])
 
     def spread(self, slopes: Tensor, marks: Any) -> Tensor:
-        return _rows(_ATEN.max_pool2d_with_indices_backward(_images(slopes), marks[0], *_POOL, marks[1]))
+        return slopes if self.pool is None else self.pool.slopes([], slopes, marks[1])
 
-    def slopes(self, weight: Tensor, spread: Tensor) -> Tensor:
-        return _rows(F.conv_transpose2d(_images(spread), weight[0], padding=self.padding))
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        return self._backward(tensors[0], marks[0], spread, [True, False, False])[0][None]
 
-    def bends(self, weight: Tensor, spread: Tensor, turn: Tensor, bent: Tensor) -> Tensor:
-        return self.slopes(weight, bent).add_(self.slopes(turn, spread))
+    def bends(self, tensors: Tensors, spread: Tensor, turns: Tensors, bent: Tensor, marks: Any) -> Tensor:
+        return self.slopes(tensors, bent, marks).add_(self.slopes(turns, spread, marks))
 
-    def add_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
-        sides = ([1, 1], [self.padding] * 2, [1, 1], False, [0, 0], 1)  # stride, padding, dilation, not transposed
-        pair = _images(spread), _images(inputs)
-        gradient = _ATEN.convolution_backward(*pair, weight[0], None, *sides, [False, True, False])[1]
+    def add_(self, sums: Tensors, slopes: Tensor, spread: Tensor, marks: Any, fresh: bool = False) -> None:
+        self.add_products_(sums[0], marks[0], spread, fresh)
+        _add_bias_(sums, slopes.movedim(2, -1), fresh)
+
+    def add_products_(self, weight: Tensor, inputs: Tensor, spread: Tensor, fresh: bool = False) -> None:
+        gradient = self._backward(weight, inputs, spread, [False, True, False])[1]
         weight[0].copy_(gradient) if fresh else weight[0].add_(gradient)
 
-    def _convolved(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.conv2d(_images(inputs), weight[0], None if bias is None else bias[0], padding=self.padding)
+    def _convolved(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        own = None if bias is None else bias[0]
+        made: Tensor = _ATEN.convolution(inputs[0], weight[0], own, *self.sides, False, self._none, self.groups)
+        return made[None]
+
+    def _backward(self, weight: Tensor, inputs: Tensor, spread: Tensor, wanted: list[bool]) -> tuple[Tensor, ...]:
+        pair = spread[0], inputs[0]
+        made: tuple[Tensor, ...] = _ATEN.convolution_backward(
+            *pair, weight[0], None, *self.sides, False, self._none, self.groups, wanted
+        )
+        return made
+
+    @property
+    def _none(self) -> list[int]:
+        """Padding of the outputs, which only transposed convolutions have."""
+        return [0] * len(self.sides[0])
 
 
-def _images(rows: Tensor) -> Tensor:
-    """(examples, channels, height, width) of one client's (1, examples, height, width, channels)."""
-    return rows[0].movedim(-1, -3)
+class WordVectors(Layer):
+    """Rows of a table, by word ids; one client at a time.
+
+    A gradient touches the rows of a batch alone. It can only be the first layer with tensors.
+
+    Args:
+        names: of the table.
+        padding: number of the row that is not trained; None is none.
+    """
+
+    stacked = False
+    twice = False
+    fresh = True
+
+    def __init__(self, names: Sequence[str], padding: int | None) -> None:
+        self.names = names
+        self.padding = padding
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        return F.embedding(inputs, tensors[0][0]), inputs
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        raise NotImplementedError
+
+    def add_(self, sums: Tensors, slopes: Tensor, spread: Tensor, marks: Any, fresh: bool = False) -> None:
+        if fresh:
+            sums[0].zero_()
+        rows, words = spread.flatten(0, -2), marks.flatten()
+        if self.padding is not None:
+            trained = words != self.padding
+            rows, words = rows[trained], words[trained]
+        sums[0][0].index_add_(0, words, rows.to(sums[0].dtype))
 
 
-def _rows(images: Tensor) -> Tensor:
-    """The inverse of `_images`."""
-    return images.movedim(-3, -1)[None]
+class Relu(Layer):
+    """ReLU.
+
+    Args:
+        in_place: whether it may overwrite its inputs.
+    """
+
+    def __init__(self, in_place: bool = False) -> None:
+        self.in_place = in_place
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        made = inputs.relu_() if self.in_place else inputs.relu()
+        return made, made
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        gated: Tensor = _ATEN.threshold_backward(spread, marks, 0)
+        return gated
+
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        assert change is not None
+        return self.slopes(tensors, change, marks)
+
+
+class Dropped(Layer):
+    """Dropout.
+
+    Args:
+        dropout: gives the factors of the units.
+        call: number of the layer's call.
+    """
+
+    def __init__(self, dropout: Dropout, call: int) -> None:
+        self.dropout = dropout
+        self.call = call
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if keys is None or self.dropout.rate == 0:
+            return inputs, None
+        factors = self.dropout.factors(keys, inputs[0, 0].numel(), inputs, self.call).view(inputs.shape)
+        return inputs * factors, factors
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        return spread if marks is None else spread * marks
+
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        assert change is not None
+        return self.slopes(tensors, change, marks)
+
+
+class Flatten(Layer):
+    """The numbers of an example in one row."""
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, torch.Size]:
+        return inputs.flatten(2), inputs.shape
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        return spread.view(marks)
+
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        assert change is not None
+        return change.flatten(2)
+
+
+class Permuted(Layer):
+    """Other orders of the dimensions.
+
+    Args:
+        order: of (examples, ...), which stay first.
+    """
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self.order = [0, *(place + 1 for place in order)]
+        self.back = sorted(range(len(self.order)), key=self.order.__getitem__)
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, None]:
+        return inputs.permute(self.order), None
+
+    def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
+        return spread.permute(self.back)
+
+    def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
+        assert change is not None
+        return change.permute(self.order)
+
+
+class Differentiated(Layer):
+    """Any function of all clients' inputs and tensors, whose derivatives are autograd's.
+
+    Args:
+        function: maps (m, examples, ...) inputs and (m, ...) tensors to outputs (m, examples, ...).
+        names: of the tensors.
+    """
+
+    twice = False
+
+    def __init__(self, function: Callable[..., Tensor], names: Sequence[str] = ()) -> None:
+        self.function = function
+        self.names = names
+
+    def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, tuple[Tensors, Tensor]]:
+        leaves = [held.detach() for held in (inputs, *tensors)]
+        for leaf in leaves:
+            leaf.requires_grad_(leaf.is_floating_point())
+        with torch.enable_grad():
+            made = self.function(*leaves)
+        return made.detach(), (leaves, made)
+
+    def spread(self, slopes: Tensor, marks: Any) -> tuple[Tensor, ...]:
+        leaves, made = marks
+        gradients: tuple[Tensor, ...] = torch.autograd.grad(made, leaves, slopes)
+        return gradients
+
+    def slopes(self, tensors: Tensors, spread: tuple[Tensor, ...], marks: Any) -> Tensor:
+        return spread[0]
+
+    def add_(self, sums: Tensors, slopes: Tensor, spread: tuple[Tensor, ...], marks: Any, fresh: bool = False) -> None:
+        for held, gradient in zip(sums, spread[1:], strict=True):
+            held.copy_(gradient) if fresh else held.add_(gradient)

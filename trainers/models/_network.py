@@ -47,11 +47,14 @@ from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
 from trainers.models._evaluation import Evaluation, row_weights, sampled
 from trainers.models._examination import EXAMPLES, Examination, check_type
+from trainers.models._example_space import InnerProducts
 from trainers.models._generators import GlobalGenerator, generators, seeded
 from trainers.models._preparation import dense, freeze_others, give_shapes, refuse_unsuited
 from trainers.models._problem import examples_of
 from trainers.models._scored_examples import ScoredExamples
-from trainers.models._targets import ClassTargets, held_whole, targets_of
+from trainers.models._stack_oracles import Stack
+from trainers.models._stacks import stack_of
+from trainers.models._targets import ClassTargets, NumberTargets, TagTargets, held_whole, targets_of
 from trainers.models._two_examples import two_examples
 from trainers.problem import WHOLE, Examples, Problem
 from trainers.trial.passes import PassEnd
@@ -63,6 +66,7 @@ _EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = (
     65536,
 )  # computed at once: scores are as long as a vocabulary
 
+_BY_HAND = (ClassTargets, NumberTargets, TagTargets)  # targets with a loss whose derivatives are known
 _PASSES = 3  # of a gradient, by the memory of a forward pass
 
 
@@ -147,16 +151,37 @@ class Network:
                 "vmap": Vmap(self.layout, self._functional_losses, self._vmapped),
                 "autograd": Autograd(self.layout, self._functional_losses),
             }
+            self.oracles = {**self._by_hand(single), **self.oracles}
+
+    def _by_hand(self, loop: Loop) -> dict[str, Oracle]:
+        """The oracles by hand, if the module is a stack of layers that have them."""
+        layers = stack_of(self.module) if type(self.kind) in _BY_HAND else None
+        if layers is None:
+            return {}
+        stack = Stack(self.layout, layers, self.kind.loss, loop)
+        if not self.like.is_meta:
+            wanted = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
+            data = {"inputs": self._examination().inputs, "targets": wanted}
+            if not stack.agrees(Autograd(self.layout, self._unrounded_losses), self._row(self.module), data):
+                return {}
+        products = None
+        if not self.dropouts and self.rounding is None and stack.takes_rows(self.inputs.ndim):
+            products = InnerProducts(self.inputs, self.offsets, self.sizes)
+        return stack.oracles(self.rounding, None if self.like.is_cpu else self._vmapped(), products)
+
+    def _row(self, module: nn.Module) -> Tensor:
+        """(P,) of a module's parameters."""
+        parameters = dict(module.named_parameters())
+        row = self.like.new_zeros(self.layout.size)
+        for name, view in self.layout.views(row).items():
+            view.copy_(parameters[name].detach())
+        return row
 
     def start(self, init: Sequence[float] | None, seed: int) -> Tensor:
         """The (P,) initial model; without `init` it is PyTorch's default initialisation with the trial's seed."""
         if init is not None:
             return self.layout.row(torch.tensor(init, dtype=torch.float64).to(self.like))
-        parameters = dict(self._made(seed).named_parameters())
-        row = self.like.new_zeros(self.layout.size)
-        for name, view in self.layout.views(row).items():
-            view.copy_(parameters[name].detach())
-        return row
+        return self._row(self._made(seed))
 
     def torch_module(self, params: Tensor) -> nn.Module:
         """A new module with these parameters (P,), in evaluation mode, on the CPU."""
@@ -314,6 +339,9 @@ class Network:
             constants = (*self.module.named_buffers(), *self.module.named_parameters())
             tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
+        return self._unrounded_losses(tensors, data)
+
+    def _unrounded_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         return self.kind.losses(self._functional_scores(tensors, data), data["targets"])
 
     def _rounded(self, held: Tensor) -> Tensor:

@@ -35,8 +35,6 @@ from torch import Tensor, nn
 
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
-from trainers.models._by_hand import ByHand
-from trainers.models._layers import ConvolutionLayer, DenseLayer, Layer
 from trainers.models._network import Network
 from trainers.models._problem import image_shape, outputs_of, settings_from
 from trainers.problem import Problem
@@ -180,16 +178,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
             layers += [*[nn.Dropout(drop)] * (drop > 0), nn.Linear(incoming, outgoing), nn.ReLU()]
         return nn.Sequential(*layers[:-1])
 
-    model = Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
-    plain = settings.padding == "same" and settings.pooling == "each" and not settings.groups
-    if model.whole_trained and plain:
-        convolutions = [ConvolutionLayer(settings.kernel)] * len(settings.filters)
-        own = iter(model.dropouts)
-        dropouts = [*[None] * (len(convolutions) - 1), *(next(own) if drop else None for drop in settings.drops)]
-        layers: list[Layer] = [*convolutions, *[DenseLayer()] * (len(sizes) - 1)]
-        by_hand = ByHand(model.layout, layers, model.kind.loss, dropouts if model.dropouts else [], model.rounding)
-        model.oracles = {"by_hand": by_hand, **model.oracles}
-    return model
+    return Network(problem, make, dtype, device, crop=settings.crop, flip=settings.flip)
 
 
 def _listed(settings: Mapping[str, Any]) -> dict[str, Any]:

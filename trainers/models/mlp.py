@@ -19,15 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from trainers.data.embeddings import Embedding
-from trainers.engine.memory import room
-from trainers.engine.oracles.all_trials import AllTrials
-from trainers.engine.oracles.oracle import Oracle
 from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
-from trainers.models._by_hand import ByHand
-from trainers.models._example_space import InnerProducts
-from trainers.models._first_layer import FirstLayerInExampleSpace
-from trainers.models._layers import DenseLayer
 from trainers.models._network import Network
 from trainers.models._problem import examples_of, outputs_of, settings_from
 from trainers.problem import Problem
@@ -37,7 +30,6 @@ PARTS = True
 EMBEDDINGS = True
 DTYPES = ("float32", "float64", "bfloat16")
 _MOST_UNITS = 100_000_000
-_PASSES = 3  # forward, backward and what both make, each of at most 8 bytes a unit
 
 
 @dataclass(frozen=True)
@@ -97,18 +89,4 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
                 layers.append(nn.Dropout(settings.dropout))
         return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
 
-    model = Network(problem, make, dtype, device)
-    if not model.whole_trained or embedded:
-        return model
-    dense, loss = [DenseLayer()] * len(sizes), model.kind.loss
-    given = model.layout, dense, loss, model.dropouts, model.rounding
-    if device.type == "cpu":
-        by_hand: dict[str, Oracle] = {"stacked": ByHand(*given)}
-    else:
-        examples = room(device) // (_PASSES * 8 * (sum(sizes) + outputs))
-        by_hand = {"stacked": AllTrials(ByHand(*given, max(1, examples)))}
-    if not model.dropouts and model.rounding is None:
-        products = InnerProducts(model.inputs, model.offsets, model.sizes)
-        by_hand["example_space"] = FirstLayerInExampleSpace(model.layout, loss, products)
-    model.oracles = {**by_hand, **model.oracles}
-    return model
+    return Network(problem, make, dtype, device)

@@ -1,0 +1,94 @@
+"""The oracles of a stack of layers (see _stacks): by hand, and in example space if its first layer is dense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainers.engine.layout import Layout
+from trainers.engine.memory import ran_out
+from trainers.engine.oracles.all_trials import AllTrials
+from trainers.engine.oracles.oracle import Group, Oracle
+from trainers.models._by_hand import ByHand
+from trainers.models._example_space import InnerProducts
+from trainers.models._first_layer import FirstLayerInExampleSpace
+from trainers.models._layer_calls import close
+from trainers.models._layers import Dense, Flatten, Layer
+from trainers.models._losses import KindLoss
+
+_TOLERANCE = 3.0  # times the root of rounding
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack of layers.
+
+    Args:
+        layout: layout of the parameters.
+        layers: the layers.
+        loss: of the scores.
+        second: gives Hessian-vector products if a layer has no second derivatives by hand.
+    """
+
+    layout: Layout
+    layers: Sequence[Layer]
+    loss: KindLoss
+    second: Oracle
+
+    def agrees(self, exact: Oracle, row: Tensor, data: Mapping[str, Tensor]) -> bool:
+        """Whether gradients by hand are those of another oracle: a hook, for example, leaves no trace in layers.
+
+        Clients that are computed at once are two, so that layers cannot mix them.
+
+        Args:
+            exact: the other oracle.
+            row: (P,) parameters.
+            data: (examples, ...) inputs and targets.
+        """
+        oracle = ByHand(self.layout, self.layers, self.loss)
+        clients = 1 + oracle.stacked
+        both = {name: torch.stack([held, held.flip(0)][:clients]) for name, held in data.items()}
+        params, batch = row.expand(1, 1, -1), (Group(0, clients, both),)
+        try:
+            found = oracle.value_and_grad(params, batch)
+        except Exception as error:  # of any kind, from code of others
+            if ran_out(error):
+                raise
+            return False
+        tolerance = _TOLERANCE * torch.finfo(row.dtype).eps ** 0.5
+        wanted = exact.value_and_grad(params, batch)
+        return all(close(one, other, tolerance) for one, other in zip(found, wanted, strict=True))
+
+    def takes_rows(self, axes: int) -> bool:
+        """Whether rows of inputs go into a dense layer first, whose weight is the first of several tensors.
+
+        Args:
+            axes: dimensions of the inputs (examples, ...).
+        """
+        place = next(number for number, layer in enumerate(self.layers) if layer.names)
+        before, first, entries = self.layers[:place], self.layers[place], self.layout.entries
+        rows = all(isinstance(layer, Flatten) for layer in before) and (axes == 2 or place > 0)
+        own = isinstance(first, Dense) and first.names[0] == entries[0].name and len(entries) > 1
+        return rows and own and all(layer.stacked for layer in self.layers)
+
+    def oracles(
+        self, rounding: torch.dtype | None, examples: int | None, products: InnerProducts | None
+    ) -> dict[str, Oracle]:
+        """The oracles by name.
+
+        Args:
+            rounding: type of products; None is that of the models.
+            examples: of all clients together that an accelerator computes at once; None is on a CPU.
+            products: inner products of the inputs, if it `takes_rows`; None is no example space.
+        """
+        more = {} if examples is None else {"examples": max(1, examples)}
+        oracle = ByHand(self.layout, self.layers, self.loss, rounding, second=self.second, **more)
+        if not oracle.stacked:
+            return {"by_hand": oracle}
+        made: dict[str, Oracle] = {"stacked": oracle if examples is None else AllTrials(oracle)}
+        if products is not None:
+            made["example_space"] = FirstLayerInExampleSpace(oracle, products)
+        return made

@@ -1,0 +1,225 @@
+"""Which modules are stacks: layers of `_layers` one after another, without branches.
+
+A copy of the module is traced by torch.fx in both modes: `forward` is called with a stand-in for its inputs, which
+records what is called with it. A module that looks at numbers, has branches or takes a layer with parameters twice is
+no stack. Layers of torch with parameters must be among those below; anything without parameters, such as an activation
+or `x.mean(1)`, is differentiated by autograd.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from trainers.models._dropout import Dropout
+from trainers.models._layers import (
+    Convolution,
+    Dense,
+    Differentiated,
+    Dropped,
+    Flatten,
+    Layer,
+    MaxPool,
+    Permuted,
+    Relu,
+    WordVectors,
+    by_client,
+)
+
+
+class _NoStackError(Exception):
+    """The module is no stack."""
+
+
+class _Tracer(fx.Tracer):
+    """Looks into modules of people's own, not into torch's layers."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether a call of the module is one step."""
+        return type(m) is Dropout or super().is_leaf_module(m, module_qualified_name)
+
+
+def stack_of(module: nn.Module) -> list[Layer] | None:
+    """The layers of a module, which takes each of its parameters once; None if it is no stack."""
+    held = (*module.parameters(), *module.buffers())
+    try:
+        copied = copy.deepcopy(module, {id(one): one for one in held})  # `forward` may keep what it gets
+        graphs = [_Tracer().trace(copied.train(training)) for training in (False, True)]
+        layers = _merged(_layers_in(graphs[0], module)) if str(graphs[0]) == str(graphs[1]) else []
+    except Exception:  # of any kind, from code of others
+        return None
+    names = [name for layer in layers for name in layer.names]
+    trained = {name for name, held in module.named_parameters() if held.requires_grad}
+    whole = len(trained) == len(list(module.parameters())) == len(names) and trained == set(names)
+    tables = [layer for layer in layers if isinstance(layer, WordVectors)]
+    first = next((layer for layer in layers if layer.names), None)
+    return layers if whole and names and tables in ([], [first]) else None
+
+
+def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
+    """The layers of a graph without branches."""
+    layers: list[Layer] = []
+    counts: set[fx.Node] = set()  # numbers of examples, and shapes of which they are taken
+    last: fx.Node | None = None
+    for node in graph.nodes:
+        if node.op == "placeholder" and last is None:
+            last = node
+        elif node.op == "output" and node.args == (last,):
+            return layers
+        elif _is_count(node, counts):
+            counts.add(node)
+        elif not node.args or node.args[0] is not last or {*node.all_input_nodes} - {last, *counts}:
+            break  # a branch, or something that a stack has not
+        elif node.op == "call_module":
+            name, last = str(node.target), node
+            held = module.get_submodule(name)
+            if len(node.args) > 1 or node.kwargs:
+                break
+            if isinstance(held, Dropout):
+                layers.append(Dropped(held, sum(isinstance(one, Dropped) and one.dropout is held for one in layers)))
+            else:
+                layers.append(_layer(held, name))
+        else:
+            last = node
+            layers.append(_step(node, counts))
+    raise _NoStackError
+
+
+def _is_count(node: fx.Node, counts: set[fx.Node]) -> bool:
+    """Whether a node gives the number of examples: x.size(0), x.shape[0], or x.shape on the way to it."""
+    given = node.args[1:]
+    if node.op == "call_method" and node.target == "size":
+        return given == (0,)
+    if node.op != "call_function":
+        return False
+    if node.target is getattr:
+        return given == ("shape",) and all(user.args[1:] == (0,) for user in node.users)
+    return getattr(node.target, "__name__", "") == "getitem" and node.args[0] in counts and given == (0,)
+
+
+def _layer(module: nn.Module, name: str) -> Layer:
+    """The layer for a module of torch."""
+    own = tuple(held for held, _ in module.named_parameters())
+    if own not in ((), ("weight",), ("weight", "bias")):  # others are parametrized, or recurrent
+        raise _NoStackError
+    names = [f"{name}.{held}" for held in own]
+    if isinstance(module, nn.Linear):
+        return Dense(names)
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return _convolution(module, names)
+    if isinstance(module, nn.Embedding) and module.max_norm is None and not module.scale_grad_by_freq:
+        return WordVectors(names, module.padding_idx)
+    if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        shape = list(module.normalized_shape)
+        normed: Callable[..., Tensor] = F.layer_norm if isinstance(module, nn.LayerNorm) else F.rms_norm
+        return Differentiated(_scaled(partial(normed, normalized_shape=shape, eps=module.eps), len(shape)), names)
+    if isinstance(module, nn.GroupNorm):
+        return Differentiated(_group_norm(module), names)
+    if isinstance(module, nn.ReLU):
+        return Relu()
+    if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
+        return Flatten()
+    if isinstance(module, nn.MaxPool2d):
+        return _max_pool(module)
+    if names or any(True for _ in module.buffers()):
+        raise _NoStackError
+    return Differentiated(_of_examples(module))
+
+
+def _step(node: fx.Node, counts: set[fx.Node]) -> Layer:
+    """The layer for a function or a method of tensors."""
+    target, named = node.target, dict(node.kwargs)
+    rest: tuple[Any, ...] = node.args[1:]
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if node.op not in ("call_method", "call_function"):
+        raise _NoStackError
+    if name == "relu":
+        return Relu()
+    if name == "permute" and rest[:1] == (0,):
+        return Permuted(rest)
+    if name == "flatten" and (*rest, *named.values()) in ((1,), (1, -1)):
+        return Flatten()
+    if name in ("view", "reshape") and len(rest) == 2 and rest[0] in counts and rest[1] == -1:
+        return Flatten()
+    if target in (F.max_pool2d, torch.max_pool2d) and len(rest) < 5:
+        return _max_pool(partial(nn.MaxPool2d, *rest)(**named))
+    called: Any = getattr(Tensor, target) if isinstance(target, str) else target
+
+    def function(inputs: Tensor) -> Tensor:
+        own = (len(inputs) if isinstance(one, fx.Node) else one for one in rest)
+        made: Tensor = called(inputs, *own, **named)
+        return made
+
+    return Differentiated(_of_examples(function))
+
+
+def _of_examples(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The function of (examples, ...) for (m, examples, ...)."""
+    return lambda inputs: by_client(function(inputs.flatten(0, 1)), inputs)
+
+
+def _scaled(function: Callable[[Tensor], Tensor], axes: int) -> Callable[..., Tensor]:
+    """A function of the last axes, times the weight of a client, plus its bias."""
+
+    def scaled(inputs: Tensor, *tensors: Tensor) -> Tensor:
+        made = function(inputs)
+        own = [held.view(len(held), *[1] * (inputs.ndim - 1 - axes), *held.shape[1:]) for held in tensors]
+        for weight in own[:1]:
+            made = made * weight
+        for bias in own[1:]:
+            made = made + bias
+        return made
+
+    return scaled
+
+
+def _group_norm(module: nn.GroupNorm) -> Callable[..., Tensor]:
+    groups, eps = module.num_groups, module.eps
+    normed = _of_examples(lambda inputs: F.group_norm(inputs, groups, eps=eps))
+    scaled = _scaled(lambda inputs: inputs, 1)
+    return lambda inputs, *own: scaled(normed(inputs).movedim(2, -1), *own).movedim(-1, 2)
+
+
+def _convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, names: Sequence[str]) -> Layer:
+    if module.padding_mode != "zeros":
+        raise _NoStackError
+    padding = module.padding
+    if isinstance(padding, str):
+        reach = [step * (side - 1) for step, side in zip(module.dilation, module.kernel_size, strict=True)]
+        if padding == "same" and any(one % 2 for one in reach):
+            raise _NoStackError
+        padding = tuple(one // 2 if padding == "same" else 0 for one in reach)
+    return Convolution(names, ([*module.stride], [*padding], [*module.dilation]), module.groups)
+
+
+def _max_pool(module: nn.MaxPool2d) -> MaxPool:
+    if module.return_indices:
+        raise _NoStackError
+    given = (module.kernel_size, module.stride, module.padding, module.dilation)
+    sides = [[side] * 2 if isinstance(side, int) else [*side] for side in given]
+    return MaxPool((sides[0], sides[1], sides[2], sides[3], module.ceil_mode))
+
+
+def _merged(layers: list[Layer]) -> list[Layer]:
+    """The same function: maxima move into the convolution before them, past ReLU, which then has less to do."""
+    merged: list[Layer] = []
+    for layer in layers:
+        before = len(merged) - 1
+        if isinstance(layer, MaxPool):
+            before -= bool(merged) and isinstance(merged[-1], Relu)
+            earlier = merged[before] if before >= 0 else None
+            if isinstance(earlier, Convolution) and earlier.pool is None:
+                merged[before] = Convolution(earlier.names, earlier.sides, earlier.groups, layer)
+                continue
+        merged.append(layer)
+    for held, layer in pairwise(merged):
+        if isinstance(layer, Relu):
+            layer.in_place = held.fresh
+    return merged
