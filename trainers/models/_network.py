@@ -155,7 +155,8 @@ class Network:
 
     def _by_hand(self, loop: Loop) -> dict[str, Oracle]:
         """The oracles by hand, if the module is a stack of layers that have them."""
-        layers = stack_of(self.module) if type(self.kind) in _BY_HAND else None
+        with seeded(self.generators, 0):  # without memory, a module that draws is not known as such
+            layers = stack_of(self.module) if type(self.kind) in _BY_HAND else None
         if layers is None:
             return {}
         stack = Stack(self.layout, layers, self.kind.loss, loop)
