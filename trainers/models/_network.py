@@ -151,12 +151,12 @@ class Network:
                 "vmap": Vmap(self.layout, self._functional_losses, self._vmapped),
                 "autograd": Autograd(self.layout, self._functional_losses),
             }
-            self.oracles = {**self._by_hand(single), **self.oracles}
+            with seeded(self.generators, 0):  # without memory, a module that draws is not known as such
+                self.oracles = {**self._by_hand(single), **self.oracles}
 
     def _by_hand(self, loop: Loop) -> dict[str, Oracle]:
         """The oracles by hand, if the module is a stack of layers that have them."""
-        with seeded(self.generators, 0):  # without memory, a module that draws is not known as such
-            layers = stack_of(self.module) if type(self.kind) in _BY_HAND else None
+        layers = stack_of(self.module) if type(self.kind) in _BY_HAND else None
         if layers is None:
             return {}
         stack = Stack(self.layout, layers, self.kind.loss, loop)
