@@ -113,7 +113,7 @@ def test_studies_for_which_nodes_make_no_sense_are_refused(keys: dict[str, Any],
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(500)
-def test_torch_distributed_over_two_nodes_equals_one_node_also_when_a_process_and_a_node_die(
+def test_torch_distributed_over_two_nodes_equals_one_node_also_under_torchrun_and_when_a_process_and_a_node_die(
     client: StoreClient, tmp_path: Path
 ) -> None:
     study = study_of(1, folder=str(tmp_path))
@@ -135,19 +135,20 @@ def test_torch_distributed_over_two_nodes_equals_one_node_also_when_a_process_an
         )
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(done.stdout.splitlines()[-1])
-        assert found["ended"] == ["SUCCEEDED"], (found, done.stderr[-3000:])
+        assert found["ended"] == ["SUCCEEDED"] * 2, (found, done.stderr[-3000:])
         assert any(line.startswith("waiting up to 300 s for 2 nodes with 1 CPU each") for line in found["lines"])
         assert "Ray is ready: 1 worker of 1 CPU on each of 2 nodes" in found["lines"]
         assert "ended with exit code 7 on node 1" in done.stderr + done.stdout
         assert not list(Path(folder).glob("driftline-trial-*")), "later trials have removed what died workers left"
         assert running(f"HELD={folder}/held") == []
     assert sum(found["attempts"]) >= 4  # two trials, and a fault of each kind
-    for number, columns in found["curves"].items():
+    for number, columns in (*found["curves"].items(), *found["torchrun"].items()):
         own = alone[number]
         assert columns["nodes"] == [2.0] * len(own["round"])
         for name in ("round", "loss"):
             assert columns[name] == own[name], f"trial {number}: {name}"
-    assert {len(columns["round"]) for columns in found["curves"].values()} == {2, 4}
+    for both in (found["curves"], found["torchrun"]):
+        assert {len(columns["round"]) for columns in both.values()} == {2, 4}
 
 
 def running(variable: str) -> list[int]:

@@ -1,13 +1,14 @@
 """A program over two nodes of a Ray cluster on this machine, in a process of its own: prints what its trials reported.
 
-The program of one trial dies on its second node, and under another trial that node dies; both go on from a rung.
+The program of one trial dies on its second node, and under another trial that node dies; both go on from a rung. Then
+the same study runs undisturbed under torchrun.
 """
 
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ import torch, torch.distributed as dist
 from driftline import trial
 
 t = trial.current(rate=0.1)
-rank, nodes, held = int(os.environ["DRIFTLINE_NODE_RANK"]), int(os.environ["DRIFTLINE_NODES"]), os.environ.get("HELD")
+rank, nodes = (int(os.environ[name]) for name in os.environ.get("NAMES", "DRIFTLINE_NODE_RANK DRIFTLINE_NODES").split())
+held = os.environ.get("HELD")
 dist.init_process_group("gloo", rank=rank, world_size=nodes)  # at MASTER_ADDR, MASTER_PORT
 generator = torch.Generator().manual_seed(t.seed)
 inputs, targets = (torch.randn(2, 8, size, generator=generator, dtype=torch.float64) for size in (3, 1))
@@ -53,13 +55,25 @@ for r in range(t.first + 1, t.last + 1):
         time.sleep(600)
 """
 """Trains with two shards, on one node or on two. With HELD, the second node dies once, and waits for its end once."""
+_START = (
+    f"exec {sys.executable} -m torch.distributed.run --nnodes=$DRIFTLINE_NODES --node-rank=$DRIFTLINE_NODE_RANK"
+    " --nproc-per-node=1 --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT --no-python"
+    f' {sys.executable} -c "$0"'
+)
+TORCHRUN = ("sh", "-c", _START, PROGRAM)
+"""As docs/programs.md starts torchrun, with one process on each node."""
 
 
-def study_of(nodes: int, held: str | None = None, folder: str = "") -> Study:
-    program = {"command": ["python", "-c", PROGRAM], "metrics": {"loss": "falls", "nodes": "falls"}, "folder": folder}
+def study_of(
+    nodes: int, held: str | None = None, folder: str = "", command: Sequence[str] = ("python", "-c", PROGRAM)
+) -> Study:
+    env = {"HELD": held} if held else {}
+    if command is TORCHRUN:
+        env["NAMES"] = "RANK WORLD_SIZE"
+    program = {"command": [*command], "metrics": {"loss": "falls", "nodes": "falls"}, "folder": folder}
     document = {
         "name": "nodes",
-        "program": {**program, "checkpoints": True, "env": {"HELD": held} if held else {}},
+        "program": {**program, "checkpoints": True, "env": env},
         "methods": [{"label": "mine", "space": {"rate": {"float": [0.01, 0.5]}}}],
         "objective": {"quality": "loss"},
         "budget": {"trials_per_method": 2, "rounds": 4, "rungs": [2, 4], "seeds": 0},
@@ -78,24 +92,24 @@ def until(true: Callable[[], Any]) -> None:
 
 
 def main(folder: Path) -> None:
-    """Drives the study in a thread; the second node of the cluster ends when the program waits there."""
+    """Drives both studies; the second node of the cluster ends when the program of the first study waits there."""
     (folder / "held").mkdir()
     node = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
     (folder / "ray").mkdir()  # RAY_TMPDIR is the folder
     cluster = Cluster(initialize_head=True, head_node_args=node)
     client = StoreClient(Store(folder / "driftline.db"))
-    study_id = client.submit(study_of(2, str(folder / "held")))
     lines: list[str] = []
     ended: list[Any] = []
 
-    def drive() -> None:
+    def drive(study_id: str) -> None:
         options = DriverOptions(folder / "checkpoints", address=cluster.address, progress=lines.append)
         try:
             ended.append(run_driver(client, study_id, threading.Event(), options))
         except Exception as error:
             ended.append(f"{error!r} {lines}")
 
-    driver = threading.Thread(target=drive, daemon=True)
+    disturbed = client.submit(study_of(2, str(folder / "held")))
+    driver = threading.Thread(target=drive, args=(disturbed,), daemon=True)
     driver.start()
     until(lambda: any("waiting" in line for line in lines) or ended)
     second = cluster.add_node(**node)
@@ -103,16 +117,23 @@ def main(folder: Path) -> None:
     cluster.remove_node(second, allow_graceful=False)
     cluster.add_node(**node)
     driver.join(200)
-    trials = client.store.trials.find(study_id)
-    curves = client.store.curves.columns(study_id)
+    under_torchrun = client.submit(study_of(2, command=TORCHRUN))
+    drive(under_torchrun)
     found = {
         "ended": ended,
         "lines": lines,
-        "attempts": [trial.attempt for trial in trials],
-        "curves": {trial.number: curves[trial.id] for trial in trials},
+        "attempts": [trial.attempt for trial in client.store.trials.find(disturbed)],
+        "curves": curves_of(client.store, disturbed),
+        "torchrun": curves_of(client.store, under_torchrun),
     }
     print(json.dumps(found), flush=True)
     cluster.shutdown()
+
+
+def curves_of(store: Store, study_id: str) -> dict[int, Any]:
+    """The columns of each trial, by its number."""
+    curves = store.curves.columns(study_id)
+    return {trial.number: curves[trial.id] for trial in store.trials.find(study_id)}
 
 
 if __name__ == "__main__":
