@@ -27,7 +27,7 @@ FOREIGN = {
     "Conflict": "a kind of error",
 }
 FILLED = r"\.\.\.|\b\d+/\d+ nodes are available:.*|\d+Gi|\b\d+\b|\(ImagePullBackOff\)"
-FILLED += r"|(?<=takes )a worker|(?<=of )the head|resources\.(?:gpu|pool):"
+FILLED += r"|, (?=what|the most|got)|(?<=takes )a worker|(?<=of )the head|resources\.(?:gpu|pool):"
 FILLED += r"|(?<=the last error: )|(?<=cannot be started at the moment: )"  # what follows is a message of its own
 
 

@@ -71,7 +71,7 @@ def test_unknown_name_is_named_with_its_neighbour():
         *((name, f"it is fedavg with server {server}: write {{preset: {name}}}") for name, server in SERVERS.items()),
         ("Fed-Adam", "write {preset: fedadam}"),
         ("fedopt", "write {preset: fedadam}, fedyogi, fedadagrad or fedavgm"),
-        ("fedmedian", "known are aligned_linear_scaling, "),
+        ("fedmedian", "known are aligned_feddyn, "),
     ],
 )
 def test_names_of_the_literature_are_explained_and_far_ones_are_not_guessed(name, advice):

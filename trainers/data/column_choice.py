@@ -191,7 +191,7 @@ def other_names(
         SpecError: a server has histories, whose items are those of clients.
     """
     sides = [] if test is None else [("test", test)]
-    if source.server is not None:
+    if isinstance(values["central"], Mapping) and "path" in values["central"]:
         check(_ServerFileKeys, values["central"], join(path, "central"))
         if values["kind"] == "pairs":
             place = join(path, "central.path")
