@@ -83,9 +83,9 @@ def append(path: Path) -> int:
     return _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-def update(path: Path) -> IO[str]:
-    """Opens a file to read and change it; a missing one is made."""
-    return os.fdopen(_opened(path, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8")
+def update(path: Path, mode: int = 0o666) -> IO[str]:
+    """Opens a file to read and change it; a missing one is made, with these permissions less those of the umask."""
+    return os.fdopen(_opened(path, os.O_RDWR | os.O_CREAT, mode), "r+", encoding="utf-8")
 
 
 def read(path: Path) -> IO[str]:
@@ -121,9 +121,9 @@ def require_folder(path: Path) -> None:
             )
 
 
-def _opened(path: Path, flags: int) -> int:
+def _opened(path: Path, flags: int, mode: int = 0o666) -> int:
     try:
-        descriptor = os.open(path, flags | _CLOSED, 0o666)
+        descriptor = os.open(path, flags | _CLOSED, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link; a pipe that nobody reads; a folder
             _check(path, path.lstat())

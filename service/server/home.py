@@ -71,12 +71,11 @@ def _refusal(home: Path, error: OSError) -> InvalidSpec:
 def _make(file: Path) -> bool:
     """Writes a new secret whole or not at all; False if another process was faster."""
     draft = file.with_name(f".{file.name}{DRAFT}")
-    with update(draft) as out:
+    with update(draft, 0o600) as out:  # nobody may open it before the secret is in it, and read it then
         fcntl.flock(out, fcntl.LOCK_EX)
         if file.exists():  # the lock was that of the draft which has become it, or of a draft that came too late
             draft.unlink(missing_ok=True)
             return False
-        os.fchmod(out.fileno(), 0o600)
         out.truncate(0)  # a process may have died here
         out.write(secrets.token_urlsafe(32) + "\n")
         out.flush()

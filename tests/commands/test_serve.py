@@ -1,6 +1,7 @@
 """`driftline serve` and `driftline migrate`: a service as processes, from the first start to SIGTERM."""
 
 import ctypes
+import fcntl
 import os
 import re
 import signal
@@ -158,7 +159,9 @@ def test_two_migrations_side_by_side_do_no_harm(kind: str, postgresql: Postgresq
 def test_all_processes_get_one_secret(tmp_path: Path) -> None:
     for home in (tmp_path / str(number) for number in range(30)):  # one try alone seldom meets another at work
         home.mkdir(mode=0o700)
-        (home / f".{SECRET}.part").write_text("of a process that died")
+        draft = home / f".{SECRET}.part"
+        draft.write_text("of a process that died")
+        draft.chmod(0o600)
         with ThreadPoolExecutor(8) as threads:
             found = list(threads.map(lambda _, home=home: kept(home, SECRET), range(8)))
         assert len({text for text, _ in found}) == 1
@@ -169,6 +172,17 @@ def test_all_processes_get_one_secret(tmp_path: Path) -> None:
     (home / SECRET).write_text("")
     with pytest.raises(InvalidSpec, match="empty file"):
         kept(home, SECRET)
+
+
+def test_nobody_else_can_open_a_secret_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[int] = []
+    monkeypatch.setattr(fcntl, "flock", lambda file, _: modes.append(stat.S_IMODE(os.stat(file.fileno()).st_mode)))
+    umask = os.umask(0)
+    try:
+        kept(tmp_path, SECRET)
+    finally:
+        os.umask(umask)
+    assert modes == [0o600]
 
 
 def test_settings_that_cannot_be_right_are_said_before_anything_is_opened(tmp_path: Path) -> None:
