@@ -27,7 +27,8 @@ def command_file(word: str, folder: str, search_path: str) -> str:
     own = os.path.join(folder, word.removeprefix("./"))
     if os.path.dirname(word) or (os.path.isfile(own) and os.access(own, os.X_OK)):
         return own
-    return shutil.which(word, path=search_path) or own
+    places = [os.path.join(folder, place) for place in search_path.split(os.pathsep)]  # as where it starts
+    return shutil.which(word, path=os.pathsep.join(places)) or own
 
 
 def obstacle(file: str) -> str | None:

@@ -1,25 +1,22 @@
-"""How many GPUs this machine has; torch, which tells, is not loaded into this process."""
+"""The most GPUs that Ray, which gives them to packs, can find on this machine; nothing is loaded or started."""
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 
-_DEVICES = ("nvidia[0-9]*", "kfd", "dxg")  # of NVIDIA, AMD, and Windows' Linux
-_PATIENCE_S = 60.0
+_OTHERS = ("kfd", "dxg", "dri/renderD*")  # of AMD, of Windows' Linux, and of anything that draws: not counted here
 
 
 def machine_gpus(devices: Path = Path("/dev")) -> int | None:
-    """The number of GPUs, without starting a process where there is none; None if torch does not tell.
+    """The number of NVIDIA's GPUs, whatever build of torch is installed; None where there may be others.
 
     Args:
         devices: Folder of the devices.
     """
-    if not any(True for pattern in _DEVICES for _ in devices.glob(pattern)):
-        return 0
-    ask = [sys.executable, "-P", "-c", "import torch; print(torch.cuda.device_count())"]
-    try:
-        return int(subprocess.run(ask, capture_output=True, check=True, timeout=_PATIENCE_S).stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+    if count := len([*devices.glob("nvidia[0-9]*")]):
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return count if visible is None else min(count, len([name for name in visible.split(",") if name]))
+    others = sys.platform != "linux" or any(True for pattern in _OTHERS for _ in devices.glob(pattern))
+    return None if others else 0

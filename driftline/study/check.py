@@ -15,7 +15,7 @@ from typing import Any
 
 import trainers
 from driftline.errors import InvalidSpec
-from driftline.program_command import command_file, obstacle
+from driftline.program_command import PYTHON, command_file, obstacle
 from driftline.study.all_errors import study_errors
 from driftline.study.budget import Budget
 from driftline.study.directions import direction, sign
@@ -131,8 +131,9 @@ def _checked_program(study: Study, program: Program) -> list[str]:
 def _stays_behind(program: Program) -> bool:
     """Whether the program is a file beside the study's that does not go with it."""
     word = program.command[0]
-    beside = program.folder != SERVED and Path(program.folder, word).is_file()
-    if os.path.isabs(word) or not (os.path.dirname(word) or beside):
+    own = Path(program.folder, word)
+    beside = program.folder != SERVED and own.is_file() and os.access(own, os.X_OK)
+    if word == PYTHON or os.path.isabs(word) or not (os.path.dirname(word) or beside):
         return False
     file = Path(os.path.normpath(word))
     return not any(file.is_relative_to(os.path.normpath(name)) for name in program.files)

@@ -6,6 +6,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from service.cores import usable_cores
+from service.gpus import machine_gpus
 from trainers import SpecError, parse, round_bytes, total_memory
 
 _COPIES = 3  # of a round's models in training: models, gradients and their sums
@@ -26,11 +27,19 @@ def require_room(study: Study, cores: int | None = None) -> None:
     wanted = study.resources.gpu
     gpus = 0.0
     if wanted not in ("auto", 0):
-        import torch
-
-        gpus = float(torch.cuda.device_count())
+        gpus = _gpus(study, float(wanted))
     here = Node(float(cores or usable_cores()), gpus)
     require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted), study.resources.nodes)
+
+
+def _gpus(study: Study, wanted: float) -> float:
+    """GPUs of this computer that a study can use: for a program, which need not use this torch, all that Ray finds."""
+    if study.program is not None:
+        most = machine_gpus()
+        return wanted if most is None else float(most)
+    import torch
+
+    return float(torch.cuda.device_count())
 
 
 def require_own_ray(study: Study, address: str) -> None:

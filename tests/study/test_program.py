@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from driftline.errors import InvalidSpec
+from driftline.program_command import command_file
 from driftline.study.all_errors import read_study
 from driftline.study.directions import direction
 from driftline.study.program import SERVED
@@ -107,6 +109,27 @@ def test_a_program_is_found_in_the_folder_of_the_study(
     document = changed("program", "command", to=[word])
     document["program"]["folder"] = str(folder)
     Study.from_json(document).check()
+
+
+@pytest.mark.parametrize("word", ["python", "sh"])
+def test_what_lies_beside_a_study_under_the_name_of_another_program_need_not_travel(word: str, tmp_path: Path) -> None:
+    """A link to a Python, which would not be started, and a file that may not be executed."""
+    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "sh").write_text("notes")
+    (tmp_path / "train.py").write_text("")
+    program = {**DOCUMENT["program"], "command": [word, "train.py"], "files": ["train.py"], "folder": str(tmp_path)}
+    Study.from_json(changed("program", to=program)).check()
+
+
+def test_relative_places_in_path_are_those_of_the_programs_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "train").touch(mode=0o755)
+    monkeypatch.chdir(tmp_path / "bin")  # where `.` and `bin` would mean something else
+    found = command_file("train", str(tmp_path), "/usr/bin:bin")
+    assert found == str(tmp_path / "bin" / "train")
+    assert command_file("train", "/", ".") == "/train"
 
 
 def test_a_service_has_none_of_a_programs_files_but_those_that_travel() -> None:
