@@ -13,6 +13,7 @@ trials has doubled, and at the end; the old run goes to MLflow's bin.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -130,10 +131,11 @@ class Recorder:
         """
         study = self._store.studies.get(self._study_id)
         waits = self._artifacts.waits and self._written == (study.version, study.state)
-        if waits or self.shows(study) or not self._lease(force=True):
+        if waits or self.shows(study) or not self._take():
             return False
         try:
-            return self._write(study)
+            with self._renewing():
+                return self._write(study)
         except Exception:
             self._doubt()
             raise
@@ -228,7 +230,11 @@ class Recorder:
             wrote += 1
         self._written = (study.version, study.state)
         self.doubts = False
-        if self._artifacts.put(labels, lambda: self._files(self._result(study))):
+        files_are_there = self._artifacts.put(labels, lambda: self._files(self._result(study)))
+        if not self._lease():  # they may have replaced newer ones of another recorder
+            self._doubt()
+            return True
+        if files_are_there:
             self._shown = self._written
             if not study.finished:  # the next result is computed from everything again
                 self._latest = None
@@ -236,6 +242,7 @@ class Recorder:
 
     def _doubt(self) -> None:
         self.doubts = True
+        self._shown = self._written = None
         self._labels = self._trials = None  # look up again what was written, and keep one run of each
 
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
@@ -338,7 +345,7 @@ class Recorder:
         return entry is None or _finished(study) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord) -> bool:
-        """Write the study and its labels; False if the lease was lost."""
+        """Write the study and its labels; False if the lease was lost, or a late run took the place of the study's."""
         if not self._lease(force=True):
             return False
         result = self._result(study)
@@ -376,7 +383,7 @@ class Recorder:
             labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
             for experiment in (labels, runs):
                 experiment.keep_one_each()
-        if not self._lease(force=True):
+        if labels.run_id(key) != study_run or not self._lease(force=True):
             return False
         finished = _finished(study)
         entries = [Recorded("study", "", study_run, study.version, finished)]
@@ -423,10 +430,41 @@ class Recorder:
             labels.end(run_id, "FINISHED", _milliseconds(study.finished_at or study.updated_at))
         return key
 
+    def _take(self) -> bool:
+        """Take the lease; False if another recorder has it. What it wrote, if it had the lease, is looked up."""
+        if self._lease(force=True):
+            return True
+        now = time.monotonic()
+        if not self._store.locks.take(self._lock_name, self._holder, LEASE_S):
+            return False
+        self._renewed = now
+        if self._labels is not None:
+            self._doubt()
+        return True
+
+    @contextlib.contextmanager
+    def _renewing(self) -> Iterator[None]:
+        """Renews the lease meanwhile: one step of a large study, or one slow answer, may take longer than the lease."""
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(LEASE_S / 4):
+                with contextlib.suppress(Exception):  # the next write will say so
+                    self._store.locks.keep(self._lock_name, self._holder, LEASE_S)
+
+        thread = threading.Thread(target=renew, name="recorder-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
     def _lease(self, *, force: bool = False) -> bool:
+        """Renew the lease; False if another recorder may have had it since it was taken."""
         now = time.monotonic()
         if force or now - self._renewed > LEASE_S / 4:
-            if not self._store.locks.take(self._lock_name, self._holder, LEASE_S):
+            if not self._store.locks.keep(self._lock_name, self._holder, LEASE_S):
                 return False
             self._renewed = now
         return True

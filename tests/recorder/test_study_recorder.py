@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -329,10 +330,14 @@ class Stalling:
         return call
 
 
+@pytest.mark.parametrize("ended", [False, True], ids=["the other has the lease", "the other has ended"])
 def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
-    tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
+    ended: bool, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lease is lost before it creates or ends a run; the write comes after all of the other's."""
+    """Its lease is lost before it creates or ends a run; the write comes after all of the other's.
+
+    Where the other one has ended, the lease can be had again at once.
+    """
     monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))
     monkeypatch.setattr(bulk_runs, "knows", lambda uri: False)  # as with a server
     fresh, study = prepared(tmp_path, migrated)
@@ -343,13 +348,13 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
     store.close()
     places = [at for at, name in enumerate(whole.writes, 1) if name in ("create_run", "set_terminated")]
     assert len(places) == 8
-    for at in places:
+    for at in (places[0], *places[4:6], places[7]) if ended else places:  # a trial's, the study's and the label's run
         store, uri = fresh(f"at{at}")
         other = recorder(store, study, uri, tmp_path / f"at{at}")
         other._holder = "another-host/7"
         stalled = Stalling(connect(uri), at)
         slow = recorder(store, study, uri, tmp_path / f"at{at}", client=lambda _, one=stalled: one)
-        stalled.meanwhile = partial(overtaken, store, slow, other)
+        stalled.meanwhile = partial(overtaken, store, slow, other, ended=ended)
         slow.sync()
         assert len(stalled.writes) >= at
         store.locks.release(lock_name(study.id), other._holder)
@@ -359,11 +364,34 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
         store.close()
 
 
-def overtaken(store: Store, slow: Recorder, other: Recorder) -> None:
-    """The lease of one recorder ends, and another one writes everything."""
+def test_a_slow_answer_costs_no_lease(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise two recorders for which everything takes longer than a lease would write the study in turn for ever."""
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))
+    monkeypatch.setattr(study_recorder, "LEASE_S", 4.0)
+    fresh, study = prepared(tmp_path, migrated)
+    store, uri = fresh("slow")
+    stalled = Stalling(connect(uri), at=3)
+    slow = recorder(store, study, uri, tmp_path / "slow", client=lambda _: stalled)
+    taken: list[bool] = []
+
+    def meanwhile() -> None:
+        time.sleep(6)
+        taken.append(store.locks.take(lock_name(study.id), "another-host/7", 4.0))
+
+    stalled.meanwhile = meanwhile
+    assert slow.sync()
+    assert taken == [False]
+    assert not slow.doubts
+    store.close()
+
+
+def overtaken(store: Store, slow: Recorder, other: Recorder, *, ended: bool) -> None:
+    """The lease of one recorder ends, and another one writes everything, and perhaps ends."""
     store.locks.release(slow._lock_name, slow._holder)
     slow._renewed = float("-inf")
     assert other.sync()
+    if ended:
+        store.locks.release(other._lock_name, other._holder)
 
 
 def test_a_crash_at_any_write_leaves_nothing_twice(
