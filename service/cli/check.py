@@ -43,16 +43,21 @@ def validate_study(
 def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Iterable[str]) -> None:
     budget = study.budget
     confirmation = budget.confirmation_trials
-    again = f" and {confirmation} confirmation trials on {budget.seeds} fresh seeds" if confirmation else ""
-    each = f"{budget.trials_per_method} search trials{again}"
+    seeds = _count(budget.seeds, "fresh seed")
+    again = f" and {_count(confirmation, 'confirmation trial')} on {seeds}" if confirmation else ""
+    each = f"{_count(budget.trials_per_method, 'search trial')}{again}"
     echo(f"{file}: study {study.name!r} is valid.")
     for remark in remarks:
         echo(f"note: {remark}")
-    methods = "1 method" if len(study.labels) == 1 else f"{len(study.labels)} methods"
+    methods = _count(len(study.labels), "method")
     own = "".join(f", {entry.rounds} of {entry.label}" for entry in study.methods if entry.rounds is not None)
     echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.trial_text} a trial{own}.")
     for fact in outlook:
         echo(fact)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print_estimate(estimate: StudyEstimate) -> None:
