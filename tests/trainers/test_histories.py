@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from trainers import Pack, parse
-from trainers.data.histories import Histories, Log, numbered
+from trainers.data.histories import Histories, Log, numbered, sortable
 from trainers.errors import SpecError
 from trainers.models import dual_encoder, own_module
 from trainers.problem import Examples, Problem, Regulariser
@@ -304,7 +304,9 @@ DATES = {
     "seconds": ["2024-05-01T10:00:01", "2024-05-01T10:00:00", "2024-05-01T10:00:02"],
     "fractions in some rows": ["2024-05-01T10:00:00.5", "2024-05-01T10:00:00", "2024-05-01T10:00:01"],
     "offsets": ["2024-05-01T10:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01T10:00:00-05:00"],
+    "below a microsecond": [f"2024-05-01T10:00:00.{end}Z" for end in ("0000000010", "000000000", "000000002")],
     "times of day": ["10:00:01", "10:00:00", "10:00:02"],
+    "before 1970": ["1969-12-31T23:59:59", "0001-01-01T00:00:00", "1970-01-01T00:00:00"],
 }
 
 
@@ -328,6 +330,34 @@ def test_dates_order_items(tmp_path: Path, ending: str, name: str) -> None:
     train = data.build(task, "float64").train
     assert isinstance(train, Examples)
     assert (train.inputs[-1].tolist(), train.targets.tolist()) == ([0, 1, 3], [2, 1])  # films 3, 5, then 4
+
+
+def test_one_instant_in_two_zones_is_a_tie() -> None:
+    order = sortable(np.array(["2024-05-01T10:00:00+02:00", "2024-05-01T08:00:00.0000000Z"]), "order", "task.order")
+    assert order[0] == order[1]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("5/1/2023", "4/1/2024"),
+        ("12/2023", "01/2024"),
+        ("10:00 31.12.2023", "09:00 01.01.2024"),
+        ("31-Dec-2023", "01-Jan-2024"),
+        ("Sun, 31 Dec 2023", "Mon, 01 Jan 2024"),
+        ("2024/05/01 10:00 AM", "2024/05/01 09:00 PM"),
+    ],
+)
+def test_times_whose_strings_do_not_sort_are_refused(texts: tuple[str, ...]) -> None:
+    with pytest.raises(SpecError, match="or strings of one length that sort as meant, got"):
+        sortable(np.array(texts), "order", "task.order")
+
+
+@pytest.mark.parametrize(
+    "texts", [("2023/12/31", "2024/01/01"), ("t001", "t002"), ("09:00", "10:00"), ("marx", "mayo")]
+)
+def test_strings_of_one_length_that_sort_are_an_order(texts: tuple[str, ...]) -> None:
+    assert sortable(np.array(texts), "order", "task.order").tolist() == list(texts)
 
 
 def test_instants_of_libraries_order_items(tmp_path: Path) -> None:

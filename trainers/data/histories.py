@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,15 @@ from trainers.values import shown
 
 _MOST = 2**32  # bytes of items before
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_YEAR_LAST = re.compile(r"\d\d[-./]\d\d[-./]\d\d")
+_UNSORTED = re.compile(
+    r"(?<![\d./-])(\d{1,2}[-./]\d{1,2}[-./]\d\d|\d{1,2}[-/]\d{4}(?!\d))|\d ?[ap]\.?m(?![a-z])|"
+    r"(?<![a-z])(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|"
+    r"nov(ember)?|dec(ember)?)(?![a-z])",
+    re.I,
+)
+"""Times whose strings do not sort as they do: the year last, names of months, and halves of days."""
+_FINER = re.compile(r"(?<=[.,]\d{6})\d+")
+"""Digits of a fraction of a second below a microsecond, which `datetime` drops."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,9 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
 
 
 def sortable(order: NDArray[Any], what: str, place: str) -> NDArray[Any]:
-    """Numbers in place of dates, and strings as they are if they sort as what they say does: 9 and 10 do not.
+    """Numbers in place of dates, and strings as they are if they sort as what they say does.
+
+    The strings 9 and 10 do not, nor do 01/05/2024, 01-May-2024 or 09:00 PM.
 
     Args:
         order: (rows,) numbers, dates, or strings; those that begin as dates of ISO 8601 are dates, with or without a
@@ -129,31 +139,32 @@ def sortable(order: NDArray[Any], what: str, place: str) -> NDArray[Any]:
         return _instants(order, what, place)
     lengths = np.char.str_len(order)
     odd = order[lengths != lengths[0]]
-    if len(odd) or _YEAR_LAST.match(str(order[0])):
+    if len(odd) or _UNSORTED.search(str(order[0])):
         got = " and ".join(shown(str(one)) for one in (order[0], *odd[:1]))
-        rule = "numbers, dates such as 2024-01-31T10:00:00, or strings of one length"
+        rule = "numbers, dates such as 2024-01-31T10:00:00, or strings of one length that sort as meant"
         raise SpecError(f"{what} must hold {rule}, got {got}", place)
     return order
 
 
 def _instants(texts: NDArray[np.str_], what: str, place: str) -> NDArray[np.int64]:
-    """(rows,) microseconds since a first day."""
+    """(rows,) places of the instants among all different ones, in order."""
     different, places = np.unique(texts, return_inverse=True)
-    dates = []
+    instants = []
     for text in different.tolist():
+        finer = _FINER.search(text)
         try:
-            dates.append(datetime.fromisoformat(text))
+            instants.append((datetime.fromisoformat(text), finer.group().rstrip("0") if finer else ""))
         except ValueError as error:
             raise SpecError(
                 f"{what} must hold dates of ISO 8601, as its first row does, got {shown(text)}", place
             ) from error
-    zoned = [date.tzinfo is not None for date in dates]
+    zoned = [date.tzinfo is not None for date, _ in instants]
     if any(zoned) and not all(zoned):
         bare = different[zoned.index(False)]
         rule = "an offset from UTC in all rows or in none"
         raise SpecError(f"{what} must have {rule}, got {shown(str(bare))} beside others", place)
-    first = datetime(1, 1, 2, tzinfo=UTC if all(zoned) else None)
-    return np.array([(date - first) // timedelta(microseconds=1) for date in dates], np.int64)[places]
+    numbers = {instant: number for number, instant in enumerate(sorted(set(instants)))}
+    return np.array([numbers[instant] for instant in instants], np.int64)[places]
 
 
 def _of(log: Log, items: NDArray[np.int32], context: int) -> NextItems:
