@@ -126,6 +126,19 @@ def test_measures_of_each_population_are_those_of_its_examples(folder, central):
     assert line["test_loss_federated"] == pytest.approx(losses[~mask].mean(), rel=1e-10)
 
 
+def test_a_label_of_the_servers_file_alone_is_a_class(folder):
+    for name, others in (("mine", 2), ("own", 3)):  # the clients have classes 0 and 1
+        with np.load(folder / f"{name}.npz") as held:
+            np.savez(folder / f"{name}_whole.npz", **{**held, "y": np.arange(len(held["y"])) % others})
+    own = {"path": str(folder / "own_whole.npz")}
+    document = trial(folder, own, path=str(folder / "mine_whole.npz"), model="softmax")
+    settings, problem = built(document)
+    assert settings.classes == 3
+    assert not settings.notes
+    assert set(problem.central.targets.tolist()) == {0, 1, 2}
+    assert np.isfinite(Pack.from_spec(parse(document)).advance()[-1]["test_loss_central"])
+
+
 def test_the_server_is_no_held_out_client(folder):
     task, own = {"test": {"clients": ["cy", "dee"]}}, {"path": str(folder / "own.npz")}
     asked = {"report": ["client_accuracy"], "adaptation": {"steps": [1], "client_lr": 0.1, "shots": 7}}

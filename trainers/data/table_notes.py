@@ -27,6 +27,8 @@ def class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], pa
     held_out = table.main if table.test is None else table.test
     tested = different(taken(held_out.targets, ClientRows.of(test).rows))
     trained = different(taken(table.main.targets, rows))
+    if table.server is not None:
+        trained = np.union1d(trained, different(table.server.targets))
     everywhere = np.union1d(trained, tested)
     empty = classes - len(everywhere)
     if empty:

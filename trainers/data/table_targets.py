@@ -95,7 +95,7 @@ def classes_of(table: Table, given: int | None, path: str) -> int:
     Raises:
         SpecError: there are more classes than given, or only one.
     """
-    parts = [part for part in (table.main, table.test, table.validation) if part is not None]
+    parts = [part for part in (table.main, table.test, table.server, table.validation) if part is not None]
     largest = len(table.labels) - 1 if table.labels else max(int(part.targets.max()) for part in parts)
     if given is not None:
         if largest >= given:
