@@ -117,6 +117,22 @@ def test_a_column_marks_the_examples(files, test):
     assert test != "fraction" or len(tests) == pytest.approx(0.2 * (len(rows) - len(chosen)), abs=1.5)
 
 
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ({"test": "others"}, "task.validation must leave an example to train on, got all that do not test"),
+        ({"test": {"clients": ["c0"]}}, "task.validation must leave an example to train on, got all that do not test"),
+        ({"test": {"clients": ["c1"]}}, "task.validation must leave a test example, got all of the clients of test"),
+    ],
+)
+def test_a_column_that_marks_all_others(files, test, message):
+    rows = np.arange(sum(SIZES))
+    path = marked(files, "most", fold=rows >= SIZES[0], others=rows < SIZES[0])
+    with pytest.raises(SpecError) as error:
+        parse(trial(files, task={"path": path, "validation": "fold", **test}))
+    assert str(error.value).startswith(message)
+
+
 def test_clients_who_neither_train_nor_test(files):
     more = {"validation": {"clients": ["c4", "c5"]}, "test": {"clients": ["c1"]}}
     spec, held = problem(trial(files, task=more))
@@ -191,7 +207,7 @@ WRONG = {
     "all clients": ({"validation": {"clients": [f"c{n}" for n in range(6)]}}, {}, "task.validation.clients must set a"),
     "no file": ({"validation": {"path": "none.npz"}}, {}, 'task.validation.path: no file "none.npz"'),
     "other keys": ({"validation": {"file": "x"}}, {}, 'unknown key "file" in task.validation'),
-    "a list": ({"validation": ["fold"]}, {}, "task.validation must be a number"),
+    "a list": ({"validation": ["fold"]}, {}, "task.validation must be in (0, 1), a column, "),
     "nothing": ({"validation": 0.001}, {}, "task.validation must set an example aside, got 0.001 of 59 examples"),
     "all": ({"validation": 1}, {}, "task.validation must be in (0, 1), a column, "),
     "no test": ({"test_fraction": 0}, {}, "task.validation must be left out without test examples"),

@@ -47,6 +47,9 @@ def held_out_clients(
         people, place = np.arange(len(table.main.people)), join(path, "test.clients")
         chosen = chosen_clients(values["test"]["clients"], table.main, people, values["split_seed"], place)
         held_out = np.isin(taken(owners, everything), chosen) if owners is not None else everything < 0
+        if not held_out.any():
+            place = join(path, "validation")
+            raise SpecError(f"{place} must leave a test example, got all of the clients of test", place)
         return everything[~held_out], _grouped(everything[held_out], owners)
     fraction = values["test_fraction"]
     if fraction is None:

@@ -19,7 +19,7 @@ from trainers.data.table import Table
 from trainers.data.table_split import chosen_clients
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
-from trainers.values import number, shown
+from trainers.values import shown
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,10 @@ def checked(value: Any, path: str) -> Any:
         return value
     if isinstance(value, Mapping):
         return check(_FileKeys if "path" in value else _ClientsKeys, value, path)
-    share = number(value, path)
-    if not 0 < share < 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
         rule = 'in (0, 1), a column, {"clients": ..} or {"path": ..}'
         raise SpecError(f"{path} must be {rule}, got validation={shown(value)}", path)
-    return share
+    return float(value)
 
 
 def column_of(value: Any) -> str | None:
@@ -78,6 +77,8 @@ def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) ->
     if table.validation is not None:
         return rows, np.arange(len(table.validation.targets))
     if table.marked is not None:
+        if not len(rows):
+            raise SpecError(f"{place} must leave an example to train on, got all that do not test", place)
         return rows, np.flatnonzero(table.marked)
     if not isinstance(value, Mapping):
         return rows, None
