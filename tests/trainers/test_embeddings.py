@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from trainers import Pack, parse
+from trainers.data import features
 from trainers.data.embeddings import Embedding
 from trainers.errors import SpecError
 from trainers.models import mlp
@@ -99,6 +100,19 @@ def test_categories_that_are_not_trained_are_the_zero_vector(tmp_path: Path) -> 
             assert (test.inputs[:-2, 1] > 0).all()
 
 
+def test_whole_numbers_have_the_same_limit_as_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "MOST_EMBEDDED", 3)
+    for column in (np.arange(4), np.array(["a", "b", "c", "d"])):
+        with pytest.raises(SpecError, match='column "city" must have at most 3 categories, got 4, such'):
+            features.joined([[column]], ["city"], "task.inputs", (("city", 2),))
+
+
+def test_whole_numbers_with_and_without_a_sign_are_not_rounded() -> None:
+    known, other = np.array([2**53, 2**53 + 2]), np.array([2**53 + 1, 2**53 + 2, 2**64 - 1], np.uint64)
+    parts = features.joined([[known], [other]], ["id"], "task.inputs", (("id", 2),)).parts
+    assert [part[:, 0].tolist() for part in parts] == [[1, 2], [0, 2, 0]]
+
+
 def test_training_is_that_of_plain_torch(tmp_path: Path) -> None:
     task = keys(tmp_path, test_fraction=0, client=None, partition="iid", clients=1)
     trial = {
@@ -130,6 +144,10 @@ def test_training_is_that_of_plain_torch(tmp_path: Path) -> None:
         ({"embeddings": {"town": 2}}, 'task.embeddings must name columns of inputs, got "town"'),
         ({"embeddings": {"city": 2.5}}, "task.embeddings.city must be a whole number"),
         ({"embeddings": []}, "task.embeddings must be"),
+        (
+            {"inputs": ["age"]},
+            'task.embeddings must be left out without columns of strings, or name columns, as in {"zip": 8}, got emb',
+        ),
         (
             {"embeddings": {"share": 2}, "inputs": ["share", "city"]},
             'task.inputs: column "share" must hold a string or',

@@ -79,6 +79,8 @@ def joined(
             if known is None:
                 matrix[:, start:end] = column.reshape(len(column), -1)
                 continue
+            if np.result_type(known, column).kind == "f":  # with and without a sign, which floats would round
+                known, column = known.astype(np.object_), column.astype(np.object_)
             places = np.searchsorted(known, column).clip(max=len(known) - 1)
             if start in looked_up:
                 matrix[:, start] = np.where(known[places] == column, places + 1, 0)
@@ -96,11 +98,11 @@ def _categories(columns: Sequence[NDArray[Any]], name: str, place: str, embedded
     if not kinds.pop() and not embedded:
         return None
     if any(column.ndim > 1 for column in columns):
-        raise SpecError(f"{place}: column {shown(name)} must hold one string an example: give it alone", place)
+        alone = "give it alone" + (", without embeddings" if embedded else "")
+        raise SpecError(f"{place}: column {shown(name)} must hold one string an example: {alone}", place)
     known = np.unique(np.concatenate([np.unique(column) for column in columns[: 1 if embedded else None]]))
-    if known.dtype.kind != "U":
-        return known
-    filled = [str(one) for one in known if one]
+    strings = known.dtype.kind == "U"
+    filled = [str(one) for one in known if one] if strings else []
     if filled and all(map(_DATE.fullmatch, filled)):
         raise SpecError(
             f"{place}: column {shown(name)} must hold numbers or categories, got dates such as {shown(filled[0])}: "
@@ -109,10 +111,12 @@ def _categories(columns: Sequence[NDArray[Any]], name: str, place: str, embedded
         )
     most = MOST_EMBEDDED if embedded else MOST_CATEGORIES
     if len(known) > most:
-        advice = "" if embedded else ", or give it a width in embeddings"
+        advice = ("leave it out of inputs" if embedded else "give it a width in embeddings, leave it out of inputs") + (
+            ", or store numbers" if strings else " or of embeddings"
+        )
         raise SpecError(
             f"{place}: column {shown(name)} must have at most {most} categories, got {len(known)}, such as "
-            f"{shown(str(known[0]))}: leave it out of inputs, or store numbers{advice}",
+            f"{shown(known[0].item())}: {advice}",
             place,
         )
     return known

@@ -22,6 +22,7 @@ from trainers.data.words import Sentences
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.target_kinds import Kind
+from trainers.values import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,10 @@ def read(source: DataSource, names: Names, sides: SideNames, labelling: Labellin
     elif names.sequences is not None:
         found, known = _in_words(found, names.sequences, path)
     inputs, tokens, kept, embedded = _inputs(found, names, join(path, "inputs"))
+    if names.embeddings is not None and not embedded:
+        place = join(path, "embeddings")
+        rule = 'be left out without columns of strings, or name columns, as in {"zip": 8}'
+        raise SpecError(f"{place} must {rule}, got embeddings={shown(names.embeddings)}", place)
     targets, labels = _targets(found, labelling, path)
     parts = [
         TablePart(one, other, part.clients, part.people)
