@@ -104,14 +104,15 @@ def describe(path: str, keys: Mapping[str, Any]) -> Description:
         if "model" not in keys and "kind" not in keys:
             task |= _kind(source, chosen["targets"])
     settings = data.parse(task, _PATH)
+    unused = [name for name in columns if name not in settings.names.given] if "inputs" in advice else []
     table = load(settings.source, settings.names, settings.sides, settings.given, _PATH)
     if "scale" not in keys and settings.names.sequences is None and (scale := _scale(table)) != "none":
         task["scale"] = scale
         settings = data.parse(task, _PATH)
-    return _described(task, settings, table)
+    return _described(task, settings, table, unused if "inputs" not in keys else [])
 
 
-def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> Description:
+def _described(task: Mapping[str, Any], settings: TableTask, table: Table, unused: Sequence[str]) -> Description:
     parts = settings.parts
     classes, tagged = settings.classes or 0, settings.kind == "tags"
     if tagged:
@@ -128,6 +129,8 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table) -> De
     columns = settings.source.reader((settings.names,), _PATH).columns
     labels = settings.document["labels"] or range(classes)
     notes = list(settings.notes)
+    if unused:
+        notes.append(f"task.inputs: not used: {', '.join(unused)}; give inputs or targets for another task")
     if len(parts) == 1:
         notes.append("task: there is one client, so that no models are averaged")
     if not natural:

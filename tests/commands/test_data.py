@@ -47,6 +47,15 @@ def speeches(path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
 
 
+def names(path: Path) -> None:
+    rows = [f'"Doe, Mr. John {n}",{n % 50},{n % 2}' for n in range(60)]
+    path.write_text("\n".join(["name,age,label", *rows]) + "\n")
+
+
+def one_person(path: Path) -> None:
+    path.write_text("\n".join(["userId,movieId", *(f"1,{n % 7}" for n in range(40))]))
+
+
 def ratings(path: Path) -> None:
     rows = [f"{n % 6},{n % 7},{n % 5},2024-05-{1 + n // 6:02}T10:00:00" for n in range(120)]
     path.write_text("\n".join(["userId,movieId,rating,timestamp", *rows]))
@@ -91,13 +100,20 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
     "ratings.csv": (
         ratings,
         {"kind": "pairs", "inputs": "movieId", "client": "userId", "order": "timestamp", "context": 10},
-        ["clients     5, of 19 to 19", "targets     each item of a client", "timestamp  dates or times"],
+        [
+            "note: task.inputs: not used: rating;",
+            "clients     5, of 19 to 19",
+            "targets     each item of a client",
+            "timestamp  dates or times",
+        ],
     ),
+    "names.csv": (names, {"inputs": ["name", "age"]}, ["numbers, 0 to 49", "texts of 4.0 words in the mean"]),
+    "one.csv": (one_person, {"kind": "pairs", "client": "userId"}, ["31 training and 8 test", "there is one client"]),
     "images.npz": (images, {"scale": "unit"}, ["x       numbers of 1 x 4 x 4, 0 to 249", "clients     4, of 4 to 5"]),
 }
 
 
-LABELLED = ("people.csv", "reviews.csv", "images.npz")
+LABELLED = ("people.csv", "reviews.csv", "names.csv", "images.npz")
 
 
 @pytest.fixture(params=KINDS)

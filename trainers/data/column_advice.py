@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
 from trainers.data.column_choice import CLIENT, INPUTS, TARGETS
 from trainers.data.data_source import DataSource
 from trainers.data.format_contract import Columns, HasDates, HasTexts
@@ -23,14 +25,17 @@ _CONTEXT = {"pairs": 10, "tokens": 20}
 _WORDS, _FEWEST = 10_000, 100  # known
 _BAGS = 2**30  # bytes of bags of words, at most
 _TEXT = 4  # mean words from which strings are texts
+_LONG_TEXT = 6  # beside columns of another kind: names and addresses are shorter
+_HELD_OUT = 0.2  # of the people of a log
 _LSTM = {"name": "lstm", "embedding": 32, "width": 64, "depth": 1}
 
 
 def advised(source: DataSource, given: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Keys of a task for data that look like a log of items or like texts; {} for others.
 
-    A log has a column of people and one of items, by their names, and none of labels. Texts are strings of several
-    words; without a column of labels, each word is to be predicted from those before it.
+    A log has a column of people and one of items, by their names, and none of labels. Texts are strings of at least
+    four words in the mean, or six beside columns that hold none and are no clients or labels; without a column of
+    labels, each word is to be predicted from those before it.
 
     Args:
         source: the data.
@@ -45,7 +50,7 @@ def advised(source: DataSource, given: Mapping[str, Any], path: str) -> dict[str
     columns = source.names(path)
     target = given.get("targets") or next((name for name in TARGETS if name in columns), None)
     if target is None and (log := _log(columns, given)):
-        return log if source.has_test else {**log, "test": {"clients": 0.2}}
+        return {**log, **({} if source.has_test else _held_out(source, log["client"], path))}
     if isinstance(given.get("inputs"), list) and len(given["inputs"]) > 1:
         return {}
     named = [given["inputs"]] if isinstance(given.get("inputs"), str) else given.get("inputs")
@@ -95,6 +100,12 @@ def _log(columns: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _held_out(source: DataSource, person: str, path: str) -> dict[str, Any]:
+    """People to test on; {} if there are too few, so that items of each are drawn."""
+    people = source.format.read(source.path, [person], join(path, "path")).array(person, join(path, "client"))
+    return {"test": {"clients": _HELD_OUT}} if round(_HELD_OUT * len(np.unique(people))) else {}
+
+
 def _texts(
     source: DataSource, columns: Sequence[str], named: Sequence[str] | None, target: str | None, client: str, path: str
 ) -> dict[str, Any]:
@@ -117,6 +128,8 @@ def _texts(
     if not found:
         return {}
     name = max(found, key=lambda one: found[one])
+    if named is None and len(found) < len(names) and found[name][0] < _LONG_TEXT:
+        return {}
     if target is None:
         return {
             "kind": "tokens",
