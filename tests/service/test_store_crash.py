@@ -126,3 +126,21 @@ def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monke
     monkeypatch.undo()
     sqlite_store.curves.report(study, body)
     assert set(sqlite_store.curves.columns(study)) == set(trials)
+
+
+SYNCHRONOUS = """
+import sys
+from service.store.store import Store
+
+database = Store(sys.argv[1]).session.database
+for opened in (database.read, database.write):
+    with opened() as connection:
+        print(connection.exec_driver_sql("PRAGMA synchronous").scalar(), flush=True)
+"""
+
+
+def test_what_is_committed_to_sqlite_survives_a_power_cut(tmp_path: Path) -> None:
+    """In a process of its own, as a service's: the process of the tests does not sync (conftest.py)."""
+    command = [sys.executable, "-c", SYNCHRONOUS, str(tmp_path / "store.db")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    assert said == ["2", "2"]  # FULL; in WAL mode, with 1 (NORMAL) a power cut takes the last transactions back
