@@ -36,6 +36,18 @@ class Functions(nn.Module):
         return self.scores(torch.flatten(inner, 1))
 
 
+class Sizes(nn.Module):
+    """The number of examples in a tuple, negative dimensions, and functions that overwrite what they get."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.scores = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, images):
+        inner = self.hidden(images.reshape((images.shape[0], 4, -1)).permute(0, -1, 1)).relu_()
+        return self.scores(inner.mean(1))
+
+
 class Words(nn.Module):
     """The mean of embeddings; `padding` is a word that is not trained."""
 
@@ -72,7 +84,12 @@ STACKS = {
     "strided": lambda: convolutional(nn.Conv2d(4, 6, 3, 2, 1, groups=2, bias=False), nn.ELU(), channels=6),
     "same": lambda: convolutional(nn.Conv2d(4, 6, 3, padding="same", dilation=2), nn.MaxPool2d(2), channels=6),
     "in_sequence": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(2, 3, 5), nn.ReLU(), nn.Flatten(), nn.Linear(180, 3)),
+    "in_place": lambda: convolutional(nn.LeakyReLU(0.2, inplace=True), nn.MaxPool2d(2), nn.SiLU(inplace=True)),
+    "pool_of_rows": lambda: nn.Sequential(
+        nn.Flatten(1, 2), nn.Linear(8, 6), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(24, 3)
+    ),
     "functions": Functions,
+    "sizes": Sizes,
     "words": lambda: Words(None),
     "padded": lambda: Words(4),
 }
@@ -189,10 +206,63 @@ def _weight_normed():
     return module
 
 
-def _hooked():
-    module = STACKS["gelu"]()
-    module[1].register_forward_hook(lambda _, __, made: 2 * made)
-    return module
+def _hooked(register, layer):
+    """A hook or another `forward`, which changes large numbers only."""
+
+    def make():
+        module = STACKS["gelu"]()
+        register(module if layer is None else module[layer])
+        return module
+
+    return make
+
+
+def _forward_of_its_own(layer):
+    forward = type(layer).forward
+    layer.forward = lambda inputs: forward(layer, inputs).clamp(-1e6, 1e6)
+
+
+class _OwnCall(nn.Sequential):
+    def __call__(self, inputs):
+        return super().__call__(inputs).clamp(-1e6, 1e6)
+
+
+def _clamped(_, *held):
+    return held[-1].clamp(-1e6, 1e6) if isinstance(held[-1], torch.Tensor) else (held[-1][0].clamp(-1e6, 1e6),)
+
+
+HOOKS = {
+    "forward_hook": lambda layer: layer.register_forward_hook(_clamped),
+    "forward_pre_hook": lambda layer: layer.register_forward_pre_hook(_clamped),
+    "backward_hook": lambda layer: layer.register_full_backward_hook(lambda *_: None),
+    "backward_pre_hook": lambda layer: layer.register_full_backward_pre_hook(lambda *_: None),
+    "own_forward": _forward_of_its_own,
+}
+
+
+class _Doubled(_Branch):
+    def forward(self, images):
+        rows = self.hidden(images.flatten(1))
+        return self.scores(rows + rows)
+
+
+class _LooksIfItCan(_Branch):
+    def forward(self, images):
+        rows = self.hidden(images.flatten(1))
+        return self.scores(0.5 * rows if torch.is_tensor(rows) and bool(rows.abs().max() > 9) else rows)
+
+
+class _WithoutGradient(_Branch):
+    """Nothing of the first layer is seen in any number, since the scores are 0."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.scores.weight)
+
+    def forward(self, images):
+        with torch.no_grad():
+            rows = self.hidden(images.flatten(1))
+        return self.scores(rows)
 
 
 OTHERS = {
@@ -204,7 +274,12 @@ OTHERS = {
     "own_parameter": _OwnParameter,
     "frozen": _frozen,
     "weight_norm": _weight_normed,
-    "hook": _hooked,
+    "doubled": _Doubled,
+    "looks_if_it_can": _LooksIfItCan,
+    "without_gradient": _WithoutGradient,
+    "own_call": lambda: _OwnCall(*STACKS["gelu"]()),
+    **{f"{name}_of_a_layer": _hooked(hook, 3) for name, hook in HOOKS.items()},
+    **{f"{name}_of_all": _hooked(HOOKS[name], None) for name in ("forward_hook", "forward_pre_hook", "own_forward")},
     "unknown_layer": lambda: nn.Sequential(nn.Flatten(), nn.Linear(FLAT, 4), nn.PReLU(), nn.Linear(4, 3)),
     "circular": lambda: convolutional(nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"), nn.MaxPool2d(2)),
 }

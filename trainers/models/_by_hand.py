@@ -53,10 +53,10 @@ class ByHand(Oracle):
         self.loss = loss
         self.rounding = rounding
         self.examples = examples
-        self.second = None if all(layer.twice for layer in layers) else second
         self.stacked = all(layer.stacked for layer in layers)
         self.client_by_client = not self.stacked
         self.first = next(number for number, layer in enumerate(layers) if layer.names)
+        self.second = None if all(layer.twice for layer in layers[self.first :]) else second
         ends = [entry.offset + entry.extent for entry in layout.entries]
         starts = [*(entry.offset for entry in layout.entries[1:]), layout.size]
         self.gaps = [slice(end, start) for end, start in zip(ends, starts, strict=True) if start > end]

@@ -157,8 +157,8 @@ class MaxPool(Layer):
     def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
         assert change is not None
         places = marks[1]
-        found = change.flatten(3).flatten(0, 1).gather(2, places.flatten(2))
-        return found.view(*change.shape[:2], *places.shape[1:])
+        found = change.flatten(0, 1).flatten(-2).gather(-1, places.flatten(-2))
+        return by_client(found.view(places.shape), change)
 
 
 class Convolution(Layer):
@@ -335,7 +335,7 @@ class Permuted(Layer):
     """
 
     def __init__(self, order: Sequence[int]) -> None:
-        self.order = [0, *(place + 1 for place in order)]
+        self.order = [0, *(place % len(order) + 1 for place in order)]
         self.back = sorted(range(len(self.order)), key=self.order.__getitem__)
 
     def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from trainers.models._layers import Dense, Flatten, Layer
 from trainers.models._losses import KindLoss
 
 _TOLERANCE = 3.0  # times the root of rounding
+_MOVES = (1.0, 10.0)  # of parameters, times the size of the usual first values
 
 
 @dataclass(frozen=True)
@@ -39,28 +41,41 @@ class Stack:
     second: Oracle
 
     def agrees(self, exact: Oracle, row: Tensor, data: Mapping[str, Tensor]) -> bool:
-        """Whether gradients by hand are those of another oracle: a hook, for example, leaves no trace in layers.
+        """Whether gradients by hand are those of another oracle: torch.no_grad, for example, leaves no trace in layers.
 
-        Clients that are computed at once are two, so that layers cannot mix them.
+        Parameters move away from their first values: zeros would hide all layers before them, and `forward` may do
+        otherwise with large numbers. Clients that are computed at once are two, so that layers cannot mix them.
 
         Args:
             exact: the other oracle.
-            row: (P,) parameters.
+            row: (P,) first parameters.
             data: (examples, ...) inputs and targets.
         """
         oracle = ByHand(self.layout, self.layers, self.loss)
         clients = 1 + oracle.stacked
         both = {name: torch.stack([held, held.flip(0)][:clients]) for name, held in data.items()}
-        params, batch = row.expand(1, 1, -1), (Group(0, clients, both),)
-        try:
-            found = oracle.value_and_grad(params, batch)
-        except Exception as error:  # of any kind, from code of others
-            if ran_out(error):
-                raise
-            return False
+        batch = (Group(0, clients, both),)
         tolerance = _TOLERANCE * torch.finfo(row.dtype).eps ** 0.5
-        wanted = exact.value_and_grad(params, batch)
-        return all(close(one, other, tolerance) for one, other in zip(found, wanted, strict=True))
+        for size in _MOVES:
+            params = (row + size * self._moves().to(row)).expand(1, 1, -1)
+            try:
+                found, wanted = (one.value_and_grad(params, batch) for one in (oracle, exact))
+            except Exception as error:  # of any kind, from code of others
+                if ran_out(error):
+                    raise
+                return False
+            if not all(close(one, other, tolerance) for one, other in zip(found, wanted, strict=True)):
+                return False
+        return True
+
+    def _moves(self) -> Tensor:
+        """(P,) normal numbers, of variance 1 / inputs in a matrix; drawn by a generator of their own."""
+        drawn = torch.randn(self.layout.count, generator=torch.Generator(device="cpu").manual_seed(0), device="cpu")
+        moves = self.layout.row(drawn)
+        for entry, view in zip(self.layout.entries, self.layout.views(moves).values(), strict=True):
+            if len(entry.shape) > 1:
+                view.div_(math.sqrt(entry.count / entry.shape[0]))
+        return moves
 
     def takes_rows(self, axes: int) -> bool:
         """Whether rows of inputs go into a dense layer first, whose weight is the first of several tensors.

@@ -1,9 +1,9 @@
 """Which modules are stacks: layers of `_layers` one after another, without branches.
 
 A copy of the module is traced by torch.fx in both modes: `forward` is called with a stand-in for its inputs, which
-records what is called with it. A module that looks at numbers, has branches or takes a layer with parameters twice is
-no stack. Layers of torch with parameters must be among those below; anything without parameters, such as an activation
-or `x.mean(1)`, is differentiated by autograd.
+records what is called with it. A module that looks at numbers, has branches or hooks or takes a layer with parameters
+twice is no stack. Layers of torch with parameters must be among those below; anything without parameters, such as an
+activation or `x.mean(1)`, is differentiated by autograd.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.fx.node import map_arg
 
 from trainers.models._dropout import Dropout
 from trainers.models._layers import (
@@ -48,6 +49,8 @@ class _Tracer(fx.Tracer):
 
 def stack_of(module: nn.Module) -> list[Layer] | None:
     """The layers of a module, which takes each of its parameters once; None if it is no stack."""
+    if any(_does_more(one) for one in module.modules()):
+        return None
     held = (*module.parameters(), *module.buffers())
     try:
         copied = copy.deepcopy(module, {id(one): one for one in held})  # `forward` may keep what it gets
@@ -63,6 +66,13 @@ def stack_of(module: nn.Module) -> list[Layer] | None:
     return layers if whole and names and tables in ([], [first]) else None
 
 
+def _does_more(module: nn.Module) -> bool:
+    """Whether a call of the module does more than the `forward` of its class, of which tracing would see nothing."""
+    before = module._forward_pre_hooks or module._backward_pre_hooks
+    hooked = before or module._forward_hooks or module._backward_hooks
+    return bool(hooked) or "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__
+
+
 def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
     """The layers of a graph without branches."""
     layers: list[Layer] = []
@@ -75,7 +85,7 @@ def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
             return layers
         elif _is_count(node, counts):
             counts.add(node)
-        elif not node.args or node.args[0] is not last or {*node.all_input_nodes} - {last, *counts}:
+        elif not node.args or node.args[0] is not last or not counts.issuperset(_others(node)):
             break  # a branch, or something that a stack has not
         elif node.op == "call_module":
             name, last = str(node.target), node
@@ -90,6 +100,13 @@ def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
             last = node
             layers.append(_step(node, counts))
     raise _NoStackError
+
+
+def _others(node: fx.Node) -> list[fx.Node]:
+    """The nodes that a node takes besides its first argument."""
+    others: list[fx.Node] = []
+    map_arg((node.args[1:], node.kwargs), others.append)
+    return others
 
 
 def _is_count(node: fx.Node, counts: set[fx.Node]) -> bool:
@@ -130,6 +147,8 @@ def _layer(module: nn.Module, name: str) -> Layer:
         return _max_pool(module)
     if names or any(True for _ in module.buffers()):
         raise _NoStackError
+    module = copy.copy(module)
+    vars(module)["inplace"] = False  # of activations; autograd's leaves must stay as they are
     return Differentiated(_of_examples(module))
 
 
@@ -140,7 +159,7 @@ def _step(node: fx.Node, counts: set[fx.Node]) -> Layer:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     if node.op not in ("call_method", "call_function"):
         raise _NoStackError
-    if name == "relu":
+    if name in ("relu", "relu_"):
         return Relu()
     if name == "permute" and rest[:1] == (0,):
         return Permuted(rest)
@@ -153,8 +172,8 @@ def _step(node: fx.Node, counts: set[fx.Node]) -> Layer:
     called: Any = getattr(Tensor, target) if isinstance(target, str) else target
 
     def function(inputs: Tensor) -> Tensor:
-        own = (len(inputs) if isinstance(one, fx.Node) else one for one in rest)
-        made: Tensor = called(inputs, *own, **named)
+        own, options = map_arg((rest, named), lambda _: len(inputs))
+        made: Tensor = called(inputs, *own, **options)
         return made
 
     return Differentiated(_of_examples(function))
