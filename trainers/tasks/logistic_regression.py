@@ -1,4 +1,4 @@
-"""Synthetic classes of clients whose models and inputs differ: "Synthetic(alpha, beta)" of FedProx and LEAF.
+"""Synthetic classes of clients whose models and inputs differ: FedProx's "Synthetic(alpha, beta)".
 
     {"name": "logistic_regression", "clients": 30, "input_spread": 1, "iid": false, "size_mean": 4, "size_spread": 2,
      "least_examples": 50, "data_seed": 0, "model": "softmax"}
@@ -14,7 +14,7 @@ A client has `least_examples` examples and exp(N) more, with N normal of mean `s
 rest on data_seed and the client. The loss is cross-entropy.
 
 Source: "Federated Optimization in Heterogeneous Networks" (Li et al. 2020), section 5.1, and the authors' generator,
-which takes beta as a standard deviation.
+which takes beta as a standard deviation. LEAF's synthetic data have clusters of models and 10 inputs, and are others.
 """
 
 from __future__ import annotations
