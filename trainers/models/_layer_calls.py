@@ -1,4 +1,4 @@
-"""Calls of a module with the tensors that each of its layers got and gave, and which layer makes two calls differ."""
+"""Calls of a module with the tensors that each layer got and gave: where two calls differ, which layers are at ends."""
 
 from __future__ import annotations
 
@@ -91,6 +91,38 @@ def mixing(both: Sequence[LayerCall], others: Sequence[LayerCall], some: list[in
         if not same(first.made, second.made):
             return first.layer
     return ""
+
+
+def end_parameters(module: nn.Module, inputs: Tensor) -> set[str]:
+    """Names of the parameters of embeddings, of the first layer and of the layer whose answer is the scores.
+
+    Args:
+        module: called in evaluation mode; its mode is left as it is.
+        inputs: (examples, ...).
+    """
+    layers = {
+        name: layer
+        for name, layer in module.named_modules()
+        if any(held.ndim > 1 for held in layer.parameters(recurse=False))
+    }
+    answers: list[tuple[str, Any]] = []  # they stay alive, so that no two have the same memory
+    hooks = [
+        layer.register_forward_hook(lambda _, __, answer, name=name: answers.append((name, answer)))
+        for name, layer in layers.items()
+    ]
+    mode = module.training
+    try:
+        with torch.no_grad():
+            scores = module.eval()(inputs)
+    finally:
+        module.train(mode)
+        for hook in hooks:
+            hook.remove()
+    ends = {name for name, layer in layers.items() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)}
+    ends |= {name for name, _ in answers[:1]}
+    ends |= {name for name, answer in answers if isinstance(answer, Tensor) and answer.data_ptr() == scores.data_ptr()}
+    own = ((name, layers[name].named_parameters(recurse=False)) for name in ends)
+    return {f"{name}.{bare}" if name else bare for name, held in own for bare, _ in held}
 
 
 def _all_close(one: list[Tensor], other: list[Tensor], tolerance: float) -> bool:

@@ -25,7 +25,6 @@ trials: as `make` leaves them with seed 0. They are neither sent nor counted, no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -49,6 +48,7 @@ from trainers.models._evaluation import Evaluation, row_weights, sampled
 from trainers.models._examination import EXAMPLES, Examination, check_type
 from trainers.models._example_space import InnerProducts
 from trainers.models._generators import GlobalGenerator, generators, seeded
+from trainers.models._layer_calls import end_parameters
 from trainers.models._preparation import dense, freeze_others, give_shapes, refuse_unsuited
 from trainers.models._problem import examples_of
 from trainers.models._scored_examples import ScoredExamples
@@ -60,12 +60,7 @@ from trainers.problem import WHOLE, Examples, Problem
 from trainers.trial.passes import PassEnd
 
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
-_EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = (
-    4096,
-    8192,
-    65536,
-)  # computed at once: scores are as long as a vocabulary
-
+_EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = 4096, 8192, 65536  # at once: scores are as long as a vocabulary
 _BY_HAND = (ClassTargets, NumberTargets, TagTargets)  # targets with a loss whose derivatives are known
 _PASSES = 3  # of a gradient, by the memory of a forward pass
 
@@ -134,11 +129,9 @@ class Network:
         self.test = problem.test
         self.held_out = None if problem.test is None else self._held(problem.test)
         if not without_memory:
-            examination = self._examination()
-            self.draws = examination.draws()
+            self.draws = Examination(self.module, self._made(0), self.dropouts, self._two_examples(), self.kind).draws()
             if self.rounding is not None:
-                wanted = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
-                data = {"inputs": examination.inputs, "targets": wanted}
+                data = self._two_labelled()
                 check_type(self.module, lambda: self._functional_losses({}, data).sum(), self.rounding)
         evaluated = self._at_once(_EVALUATED, _EVALUATED_TOKENS)
         self.scored = ScoredExamples(self.module, self.layout, self.kind, self._shown, evaluated)
@@ -161,9 +154,8 @@ class Network:
             return {}
         stack = Stack(self.layout, layers, self.kind.loss, loop)
         if not self.like.is_meta:
-            wanted = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
-            data = {"inputs": self._examination().inputs, "targets": wanted}
-            if not stack.agrees(Autograd(self.layout, self._unrounded_losses), self._row(self.module), data):
+            exact = Autograd(self.layout, self._unrounded_losses)
+            if not stack.agrees(exact, self._row(self.module), self._two_labelled()):
                 return {}
         products = None
         if not self.dropouts and self.rounding is None and stack.takes_rows(self.inputs.ndim):
@@ -195,37 +187,10 @@ class Network:
 
     def hidden_matrices(self) -> Matrices:
         """See HasMatrices: found by the module's answer to two examples."""
-        ends = self._ends()
+        with seeded(self.generators, 0):
+            ends = end_parameters(self.module, self._two_examples())
         inner = [entry for entry in self.layout.entries if len(entry.shape) > 1 and entry.name not in ends]
         return tuple((slice(entry.offset, entry.offset + entry.extent), entry.shape[0]) for entry in inner)
-
-    def _ends(self) -> set[str]:
-        """Names of the parameters of embeddings, of the first layer and of the layer whose answer is the scores."""
-        layers = {
-            name: module
-            for name, module in self.module.named_modules()
-            if any(held.ndim > 1 for held in module.parameters(recurse=False))
-        }
-        answers: list[tuple[str, Any]] = []  # they stay alive, so that no two have the same memory
-        hooks = [
-            layer.register_forward_hook(lambda _, __, answer, name=name: answers.append((name, answer)))
-            for name, layer in layers.items()
-        ]
-        mode = self.module.training
-        try:
-            with torch.no_grad(), seeded(self.generators, 0):
-                scores = self.module.eval()(self._examination().inputs)
-        finally:
-            self.module.train(mode)
-            for hook in hooks:
-                hook.remove()
-        ends = {name for name, layer in layers.items() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)}
-        ends |= {name for name, _ in answers[:1]}
-        ends |= {
-            name for name, answer in answers if isinstance(answer, Tensor) and answer.data_ptr() == scores.data_ptr()
-        }
-        own = ((name, layers[name].named_parameters(recurse=False)) for name in ends)
-        return {f"{name}.{bare}" if name else bare for name, held in own for bare, _ in held}
 
     def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
         """The batches of a trial."""
@@ -379,11 +344,15 @@ class Network:
             freeze_others(module, self.patterns)
         return module
 
-    def _examination(self) -> Examination:
-        """The examination of the module."""
+    def _two_examples(self) -> Tensor:
+        """(2, ...) inputs with which the module is examined."""
         parts = [self.inputs] if self.held_out is None else [self.inputs, self.held_out[0]]
-        pair = self._shown(two_examples(parts, self.whole))
-        return Examination(self.module, self._made(0), self.dropouts, pair, self.kind)
+        return self._shown(two_examples(parts, self.whole))
+
+    def _two_labelled(self) -> dict[str, Tensor]:
+        """These inputs, both with the target of the first example."""
+        targets = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
+        return {"inputs": self._two_examples(), "targets": targets}
 
     def _takes_whole(self, examples: Examples) -> bool:
         """Whether the module takes whole numbers, such as word ids: False if it computes with floats only.
