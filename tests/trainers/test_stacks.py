@@ -139,6 +139,16 @@ def test_derivatives_are_those_of_autograd(name):
     check(model)
 
 
+def test_large_examples_are_cut_into_pieces():
+    """Of 2 x 512 x 512 numbers in float64, 32 of 4 MiB each are 128 MiB."""
+    model = network(lambda: nn.Sequential(nn.Upsample((512, 512)), nn.AvgPool2d(256), nn.Flatten(), nn.Linear(8, 3)))
+    assert 15 < model.oracles["stacked"].examples <= 32 < network(STACKS["gelu"]).oracles["stacked"].examples
+    params, batch = models_and_vectors(model, trials=1)[0], batch_of(model, None)
+    found, wanted = (model.oracles[name].value_and_grad(params, batch) for name in ("stacked", "loop"))
+    close(found[0], wanted[0])
+    close(found[1], wanted[1])
+
+
 LAYERS = (nn.ReLU, nn.GELU, nn.Tanh, nn.Softplus, nn.Identity, lambda: nn.LayerNorm(4), lambda: nn.Linear(4, 4))
 
 

@@ -19,7 +19,8 @@ from trainers.engine.oracles.oracle import Batch, Between, Group, Oracle, client
 from trainers.models._layers import Layer, Tensors
 from trainers.models._losses import KindLoss
 
-_EXAMPLES = 8192  # of all clients together, computed at once
+EXAMPLES = 8192
+"""Of all clients together, computed at once."""
 _ALONE = 64  # of a client by itself
 
 
@@ -45,7 +46,7 @@ class ByHand(Oracle):
         layers: Sequence[Layer],
         loss: KindLoss,
         rounding: torch.dtype | None = None,
-        examples: int = _EXAMPLES,
+        examples: int = EXAMPLES,
         second: Oracle | None = None,
     ) -> None:
         self.layout = layout

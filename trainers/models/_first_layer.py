@@ -35,7 +35,7 @@ class FirstLayerInExampleSpace(ByHand):
     instead_of = "stacked"
 
     def __init__(self, by_hand: ByHand, products: InnerProducts) -> None:
-        super().__init__(by_hand.layout, by_hand.layers, by_hand.loss, second=by_hand.second)
+        super().__init__(by_hand.layout, by_hand.layers, by_hand.loss, None, by_hand.examples, by_hand.second)
         self.products = products
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:

@@ -160,7 +160,9 @@ class Network:
         products = None
         if not self.dropouts and self.rounding is None and stack.takes_rows(self.inputs.ndim):
             products = InnerProducts(self.inputs, self.offsets, self.sizes)
-        return stack.oracles(self.rounding, None if self.like.is_cpu else self._vmapped(), products)
+        bytes_each = 1 if self.like.is_meta else self.scored.bytes_of_example(self.inputs)
+        most = stack.most_examples(bytes_each) if self.like.is_cpu else self._vmapped()
+        return stack.oracles(self.rounding, most, products, accelerated=not self.like.is_cpu)
 
     def _row(self, module: nn.Module) -> Tensor:
         """(P,) of a module's parameters."""

@@ -13,7 +13,7 @@ from trainers.engine.layout import Layout
 from trainers.engine.memory import ran_out
 from trainers.engine.oracles.all_trials import AllTrials
 from trainers.engine.oracles.oracle import Group, Oracle
-from trainers.models._by_hand import ByHand
+from trainers.models._by_hand import EXAMPLES, ByHand
 from trainers.models._example_space import InnerProducts
 from trainers.models._first_layer import FirstLayerInExampleSpace
 from trainers.models._layer_calls import close
@@ -21,6 +21,7 @@ from trainers.models._layers import Dense, Flatten, Layer
 from trainers.models._losses import KindLoss
 
 _TOLERANCE = 3.0  # times the root of rounding
+_ROOM = 1 << 27  # bytes of a forward pass
 _MOVES = (1.0, 10.0)  # of parameters, times the size of the usual first values
 
 
@@ -89,21 +90,30 @@ class Stack:
         own = isinstance(first, Dense) and first.names[0] == entries[0].name and len(entries) > 1
         return rows and own and all(layer.stacked for layer in self.layers)
 
+    @staticmethod
+    def most_examples(bytes_each: int) -> int:
+        """Examples of all clients together that a processor computes at once.
+
+        Args:
+            bytes_each: of all that a forward pass on an example makes.
+        """
+        return max(1, min(EXAMPLES, _ROOM // bytes_each))
+
     def oracles(
-        self, rounding: torch.dtype | None, examples: int | None, products: InnerProducts | None
+        self, rounding: torch.dtype | None, examples: int, products: InnerProducts | None, *, accelerated: bool
     ) -> dict[str, Oracle]:
         """The oracles by name.
 
         Args:
             rounding: type of products; None is that of the models.
-            examples: of all clients together that an accelerator computes at once; None is on a CPU.
+            examples: of all clients together that are computed at once, if not each client by itself.
             products: inner products of the inputs, if it `takes_rows`; None is no example space.
+            accelerated: whether all trials of a client are computed at once too.
         """
-        more = {} if examples is None else {"examples": max(1, examples)}
-        oracle = ByHand(self.layout, self.layers, self.loss, rounding, second=self.second, **more)
+        oracle = ByHand(self.layout, self.layers, self.loss, rounding, max(1, examples), self.second)
         if not oracle.stacked:
             return {"by_hand": oracle}
-        made: dict[str, Oracle] = {"stacked": oracle if examples is None else AllTrials(oracle)}
+        made: dict[str, Oracle] = {"stacked": AllTrials(oracle) if accelerated else oracle}
         if products is not None:
             made["example_space"] = FirstLayerInExampleSpace(oracle, products)
         return made
