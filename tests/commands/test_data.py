@@ -48,7 +48,7 @@ def speeches(path: Path) -> None:
 
 
 def names(path: Path) -> None:
-    rows = [f'"Doe, Mr. John {n}",{n % 50},{n % 2}' for n in range(60)]
+    rows = [f'"Doe, Mr. John {n}",{n % 50},{int(n % 50 < 25)}' for n in range(60)]
     path.write_text("\n".join(["name,age,label", *rows]) + "\n")
 
 
