@@ -196,7 +196,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "name,bought,client\n" + "".join(f"n{number},{number % 2},{number % 3}\n" for number in range(1100)),
         {},
-        'task.inputs: column "name" must have at most 1000 categories, got 1100, such as "n0": leave it out of inputs',
+        'task.inputs: column "name" must have at most 1000 categories, got 1100, such as "n0": give it a width in',
     ),
 ]
 
