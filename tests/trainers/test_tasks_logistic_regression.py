@@ -58,9 +58,9 @@ def test_classes_are_of_the_largest_score() -> None:
 
 def _scores(x: Any, y: Any, at: Any) -> Any:
     """Classes at these points of a least-squares fit of one-hot classes."""
-    ones = lambda rows: np.concatenate([rows, np.ones((len(rows), 1))], 1)  # noqa: E731
-    weights = np.linalg.lstsq(ones(x), np.eye(10)[y], rcond=None)[0]
-    return (ones(at) @ weights).argmax(1)
+    with_ones, at_with_ones = (np.column_stack([rows, np.ones(len(rows))]) for rows in (x, at))
+    weights = np.linalg.lstsq(with_ones, np.eye(10)[y], rcond=None)[0]
+    return (at_with_ones @ weights).argmax(1)
 
 
 def test_a_client_depends_on_its_number_and_the_seed_alone() -> None:
