@@ -13,13 +13,13 @@ from search_spaces.spaces import grid_size
 from service.samplers.build import build
 
 STUDY = Path(__file__).with_name("study.yaml")
-BATCH, TOKENS, STEPS = 32, 491_520, 10
+BATCH, TOKENS, STEPS = 32, 307_200, 10
 """Windows of all workers in a step, tokens of a run and local steps, where a cell varies another one of them."""
 PARAMETERS = {36: 34_000, 72: 130_000, 144: 508_000}
 """Width of the model -> its parameters, rounded."""
-INNER = {36: [0.005, 0.01, 0.02], 72: [0.0035, 0.007, 0.014], 144: [0.0025, 0.005, 0.01]}
+INNER = {36: [0.007, 0.014], 72: [0.005, 0.01], 144: [0.0035, 0.007]}
 """Width of the model -> rates of the workers: wider models take smaller ones."""
-FEW_RATES = [0.2, 0.4, 0.7]
+FEW_RATES = [0.1, 0.2, 0.4]
 """Outer rates of the parts that vary the batch: all five would take too long."""
 
 
@@ -80,18 +80,19 @@ def cells(smoke: str | None = None) -> list[Cell]:
     plan = [_cell("sizes", label, width, workers) for width in PARAMETERS for label, workers in _sizes(width)]
     steps: Any = {"local_steps": {"choice": [1, 3, 30]}}
     plan += [_cell("steps", "diloco", 36, workers, space=steps) for workers in (1, 4)]
-    plan += [_cell("length", "diloco", 36, 4, tokens=4 * TOKENS)]
     few: Any = {"delta_lr": {"choice": FEW_RATES}}
     for batch in (16, 64, 128):
         plan += [_cell("batches", "diloco", 36, workers, batch=batch, space=few) for workers in (1, 4, 8)]
         plan += [_cell("batches", "averaging", 36, 1, batch=batch)]
+    plan += [_cell("length", "diloco", 36, 4, tokens=4 * TOKENS)]
     return plan if smoke is None else [_tiny(cell, smoke) for cell in plan]
 
 
 def _sizes(width: int) -> list[tuple[str, int]]:
-    """Labels and workers with each width; two workers are left out of the largest, to save an hour."""
-    workers = (1, 2, 4, 8) if width < max(PARAMETERS) else (1, 4, 8)
-    return [("averaging", 1), *(("diloco", each) for each in workers), ("averaging", 4), ("schedule_free", 4)]
+    """Labels and workers with each width; the wider ones have only what a statement needs."""
+    if width > min(PARAMETERS):
+        return [("averaging", 1), *(("diloco", each) for each in (1, 4, 8))]
+    return [("averaging", 1), *(("diloco", each) for each in (1, 2, 4, 8)), ("averaging", 4), ("schedule_free", 4)]
 
 
 def _cell(
