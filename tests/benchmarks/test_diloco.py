@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.diloco.__main__ import ESTIMATES
-from benchmarks.diloco.cells import PARAMETERS, STUDY, Cell, cells
+from benchmarks.diloco.cells import PARAMETERS, STUDY, TOKENS, Cell, cells
 from benchmarks.diloco.finished import Finished, Piece, digest, finished, keep, pieces
 from benchmarks.diloco.outcomes import Outcomes, Setting, slope
 from benchmarks.diloco.page import NOT_RUN, minutes, page, planned
@@ -175,8 +175,8 @@ def test_what_does_not_matter_agrees_only_within_its_range() -> None:
 
 def test_best_rates_are_vertices_within_the_grid_and_its_ends_are_said() -> None:
     settings = [at for at in plan()[1] if (at.label, at.width, at.workers, at.local_steps) == ("diloco", 36, 4, 10)]
-    settings = [at for at in settings if at.batch == 32 and at.tokens == 491_520]
-    assert len(settings) == 15
+    settings = [at for at in settings if at.batch == 32 and at.tokens == TOKENS]
+    assert len(settings) == 10
     exact = replace(HOLDS, noise=0.0, rate_inner=0.0)
     assert exact.outcomes(settings).whole(settings).best("delta_lr") == pytest.approx(np.full(6, -0.7 + 0.3))
     assert exact.outcomes(settings).whole(settings).at_edge("delta_lr") == 0
@@ -225,8 +225,8 @@ def test_the_plan_shares_runs_and_its_studies_are_valid() -> None:
         assert statement.needed(settings), statement.name
     used = {setting for statement in STATEMENTS for setting in statement.needed(settings)}
     unused = {(at.label, at.workers, at.tokens) for at in settings if at not in used}
-    assert {label for label, *_ in unused} == {"schedule_free", "averaging", "diloco"}  # tables of the page alone
-    assert {at.tokens for at in settings if at.label == "diloco" and at not in used} == {4 * 491_520}
+    assert {label for label, *_ in unused} == {"schedule_free", "diloco"}  # tables of the page alone
+    assert {at.tokens for at in settings if at.label == "diloco" and at not in used} == {4 * TOKENS}
 
 
 def made(piece: Piece, world: World = HOLDS) -> Finished:
