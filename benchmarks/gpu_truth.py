@@ -10,7 +10,7 @@ What does not fit into the time is named under "not measured".
 Rounds are those of benchmarks/engine.py: FedAvg, 10 of 100 clients, batches of 20, 5 steps, single precision. *torch*
 is the plain loop of benchmarks/plain_loops.py with its data, draws and model on the device, one trial after another;
 *torch.func* the same work for all trials at once, by vmap over trials and clients. A trial in an hour has 200 rounds.
-TF32 is no setting of a trial: it is switched on in this process to see what it would give, and how far curves drift.
+How far curves drift is measured for `dtype: tf32` and `dtype: bfloat16`; all else is in exact single precision.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from benchmarks.plain_loops import BATCH, CLIENT_LR, CLIENTS, COHORT, EXAMPLES, 
 from trainers.engine.evaluation.flops import gradient_flops
 from trainers.engine.memory import ran_out
 from trainers.engine.packs.pack import Pack
+from trainers.engine.products import products_in
 from trainers.trial.document import parse
 
 MODELS = {case.name: case for case in (*CASES, *SMALL) if case.name in ("softmax", "mlp", "cnn", "transformer")}
@@ -283,15 +284,9 @@ class Bench:
 
     def drift(self, case: Case, arithmetic: str, rounds: int) -> dict[str, Any]:
         """How far the training loss is from that of single precision, in shares of it, and what a round costs."""
-        tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = arithmetic == "tf32"
-        try:
-            dtype = {"dtype": "bfloat16"} if arithmetic == "bfloat16" else {}
-            pack = self.pack(case, 8, **dtype)
-            lines = pack.advance(rounds)
-            seconds = self.round_seconds(pack.advance)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
+        pack = self.pack(case, 8, dtype=arithmetic)
+        lines = pack.advance(rounds)
+        seconds = self.round_seconds(pack.advance)
         row = {"model": case.name, "arithmetic": arithmetic, "trials_per_hour": hourly(seconds, 8)}
         return row | {"loss": lines[-1]["train_loss"]}
 
@@ -302,9 +297,8 @@ class Bench:
         for name in ("float32", "tf32", "bfloat16"):
             dtype = torch.bfloat16 if name == "bfloat16" else torch.float32
             left = torch.ones(size, size, dtype=dtype, device=self.device)
-            torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-            seconds = self.round_seconds(lambda count, left=left: [left @ left for _ in range(count)])
-            torch.backends.cuda.matmul.allow_tf32 = False
+            with products_in(name, self.device):
+                seconds = self.round_seconds(lambda count, left=left: [left @ left for _ in range(count)])
             found[f"{name}, FLOP/s"] = 2 * size**3 / seconds
         held = torch.empty(size * size * 4, device=self.device)
         into = torch.empty_like(held)
@@ -422,7 +416,8 @@ def main() -> None:
         bench = Bench(torch.device(options.device), Path(folder), seconds, repeats)
         report.deadline -= FOR_TESTS * 60 * options.minutes
         models = [options.only] if options.only else list(MODELS)
-        measure(bench, report, models, widths, rounds=2 if options.smoke else 20)
+        with products_in("float32", bench.device):  # of torch's own loops, too
+            measure(bench, report, models, widths, rounds=2 if options.smoke else 20)
     report.deadline = deadline
     run_tests(report, options.smoke)
     end.cancel()

@@ -207,7 +207,7 @@ def _left_out(study: Study, entry: MethodEntry, task: Any) -> str:
     said = [f"the noise of the gradients ({noise:g})"] if noise else []
     said += [f"the sampling of {many} of {task.clients} clients"] if sampled else []
     said += ["the stragglers"] if study.settings_of(entry).stragglers is not None else []
-    said += ["the rounding of float32"] if study.dtype == "float32" else []
+    said += [f"the rounding of {study.dtype}"] if study.dtype in ("float32", "tf32") else []
     return f"The prediction leaves out {' and '.join(said)}." if said else ""
 
 

@@ -39,7 +39,7 @@ STATE, TRIAL = "state_dict.pt", "trial.json"
 """Files beside the model, in its folder ``extra_files``: its tensors by name, and the document of its trial."""
 
 _CLOSE = 1e-3  # relative; a pack of another width gives the same curve up to rounding
-_CLOSE_ROUNDED = 5e-2  # in bfloat16, also on another kind of processor, which moved a curve by 1 %
+_CLOSE_ROUNDED = 5e-2  # in bfloat16 or TF32, also on another kind of processor, which moved a curve by 1 %
 _NOT_QUALITIES = frozenset({"round", "member", "wall_seconds"})
 
 
@@ -146,7 +146,7 @@ def train(point: FrontierModel, quality: str, begin: Callable[[], object] = lamb
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     }
     got = metrics.get(quality, math.nan)
-    close = _CLOSE_ROUNDED if spec.dtype == "bfloat16" else _CLOSE
+    close = _CLOSE_ROUNDED if spec.dtype in ("bfloat16", "tf32") else _CLOSE
     if not math.isclose(got, point.recorded, rel_tol=close, abs_tol=1e-9):
         raise InvalidSpec(
             "",

@@ -44,9 +44,10 @@ def test_a_gpu_gives_the_curves_of_the_cpu(name):
     same(train(CASES[name]), train(CASES[name], "cpu"), tolerance=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "tf32"])
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
-def test_a_gpu_computes_gradients_in_bfloat16(model):
-    given = {**pack("fedavg", TASKS[model]), "dtype": "bfloat16"}
+def test_a_gpu_computes_gradients_in_bfloat16_and_tf32(model, dtype):
+    given = {**pack("fedavg", TASKS[model]), "dtype": dtype}
     same(train(given), train(given, "cpu"), tolerance=0.05)
 
 

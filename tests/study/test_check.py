@@ -61,7 +61,7 @@ BAD = [
     ("clients: 20", "clients: 0", "task.clients: must be in [1, 10000000], got clients=0"),
     ("budget:", "clients_per_round: 21\nbudget:", "clients_per_round: must be at most 20, the clients of the task"),
     ("budget:", "batch_size: 0\nbudget:", "batch_size: must be at least 1, got batch_size=0"),
-    ("budget:", "dtype: int8\nbudget:", 'dtype: must be one of float32, float64, bfloat16, got dtype="int8"'),
+    ("budget:", "dtype: int8\nbudget:", 'dtype: must be one of float32, float64, tf32, bfloat16, got dtype="int8"'),
     ("budget:", "weighting: size\nbudget:", 'weighting: must be one of uniform, examples, got weighting="size"'),
     ("budget:", "objective: {quality: los}\nbudget:", "objective.quality: must be a metric of task quadratic (loss, "),
     (

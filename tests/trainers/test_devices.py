@@ -10,6 +10,8 @@ from tests.trainers.methods.trials import same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
+from trainers.engine.packs.setting import PackSetting
+from trainers.engine.rounds.cohort import Cohort
 from trainers.models._scored_examples import ScoredExamples
 from trainers.registry import methods
 from trainers.trial.document import parse
@@ -43,6 +45,43 @@ def test_a_pack_runs_on_a_device_of_its_own(name):
 
 def test_gradients_are_computed_in_bfloat16_on_the_device():
     agrees({**pack("maml", TASKS["mlp"]), "dtype": "bfloat16"}, tolerance=0.05)
+
+
+def factors():
+    """How a GPU would take the factors of products, convolutions and recurrent layers in single precision."""
+    kinds = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    return [kind.fp32_precision for kind in kinds]
+
+
+@pytest.mark.parametrize(("dtype", "trained"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")])
+def test_the_clients_of_a_trial_in_tf32_round_factors_and_nothing_else_does(dtype, trained, monkeypatch):
+    seen = {"training": [], "evaluation": []}
+
+    def watch(owner, name, where):
+        was = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, **named: seen[where].append(factors()) or was(*given, **named))
+
+    watch(Cohort, "local", "training")
+    watch(PackSetting, "evaluate", "evaluation")
+    before = factors()
+    agrees({**pack("fedavg", TASKS["mlp"]), "dtype": dtype}, tolerance=0.05)
+    assert before == factors()
+    here, there = (seen["training"][:3], seen["evaluation"][:4]), (seen["training"][3:], seen["evaluation"][4:])
+    assert here == ([before] * 3, [before] * 4)  # a CPU knows no TF32
+    assert there == ([[trained] * 3] * 3, [["ieee"] * 3] * 4)
+
+
+def test_the_switches_of_torch_are_set_back_after_an_error(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("no kernel")
+
+    before = factors()
+    with fake_device():
+        trained = Pack.from_spec(parse({**pack("fedavg", TASKS["mlp"]), "dtype": "tf32"}), device=str(FAKE))
+        monkeypatch.setattr(Cohort, "local", fails)
+        with pytest.raises(RuntimeError, match="no kernel"):
+            trained.advance()
+    assert factors() == before
 
 
 def test_accuracies_of_test_clients_are_computed_on_the_device(tmp_path):

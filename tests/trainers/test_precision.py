@@ -153,6 +153,15 @@ def test_a_trial_learns_as_in_single_precision(model, oracle):
     assert rounded[-1]["test_loss"] < rounded[0]["test_loss"]
 
 
+@pytest.mark.parametrize("name", ["softmax", "mlp"])
+def test_on_a_cpu_tf32_is_single_precision(name):
+    lines = {
+        dtype: Pack.from_spec(parse(document(name, dtype=dtype, members=[{}]))).advance()
+        for dtype in ("tf32", "float32")
+    }
+    assert of(lines["tf32"], 0) == of(lines["float32"], 0)
+
+
 @pytest.mark.parametrize(("model", "oracle"), [(MLP, "stacked"), (CNN, "by_hand")])
 def test_a_restored_trial_goes_on_to_the_bit(model, oracle):
     spec = parse(document(model, dtype="bfloat16", members=[{}, {"local_steps": 5}]))

@@ -9,6 +9,7 @@ Packages, each above those that it uses:
     batches       which examples a step sees
     oracles       gradients, and the contract of a model
     layout, randomness, memory    flat parameters; draws as functions of (seed, round, client, step); memory limits
+    products      whether a GPU rounds the factors of products in single precision
 
 Shapes everywhere: T trials of a pack, M clients of a cohort, P numbers of a flat model.
 """

@@ -70,7 +70,7 @@ class TrialKeys:
     )
     rounds: int = tunable(low=1, unit="server updates")
     seed: int = tunable(0, low=0, high=2**63 - 1)
-    dtype: str | None = tunable(None, choices=("float32", "float64", "bfloat16"))
+    dtype: str | None = tunable(None, choices=("float32", "float64", "tf32", "bfloat16"))
     eval_every: Any = tunable("auto", kind="any", unit="rounds")
     loss_data: str | None = tunable(None, choices=("full", "batches"))
     report: Any = tunable((), kind="any")
@@ -106,7 +106,8 @@ class TrialSpec:
         fragments: parts of the model that rounds exchange in turn (engine/rounds/fragments.py); None is the whole one.
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
-        dtype: "float32" or "float64"; or "bfloat16", in which gradients are computed, with everything else in float32.
+        dtype: "float32" or "float64"; or, with everything else in float32, "bfloat16", in which gradients are computed,
+            or "tf32", to which a GPU rounds the factors of products in training.
         eval_every: rounds between evaluations, or "auto".
         loss_data: "full" or "batches", the data that train_loss is measured on.
         monitored_data: the data on which the schedule sees the loss or the accuracy; loss_data if the document has it.
@@ -149,7 +150,12 @@ class TrialSpec:
     @property
     def held_dtype(self) -> str:
         """The type of models and evaluations: float32 for bfloat16, in which small changes of a model would be lost."""
-        return "float32" if self.dtype == "bfloat16" else self.dtype
+        return "float32" if self.dtype == "bfloat16" else self.gradient_dtype
+
+    @property
+    def gradient_dtype(self) -> str:
+        """The type of the tensors that gradients are computed in; that of tf32 is float32."""
+        return "float32" if self.dtype == "tf32" else self.dtype
 
     @property
     def pass_end(self) -> Literal["joined", "kept", "dropped"]:
@@ -447,7 +453,7 @@ def _check_batching(values: Mapping[str, Any], method: Part[Method], task: TaskS
 def check_dtype(dtype: str, model: str) -> None:
     """Raises a SpecError if the model with this name does not take the dtype."""
     types = models()[model].DTYPES
-    if dtype not in types:
+    if ("float32" if dtype == "tf32" else dtype) not in types:
         raise SpecError(f"dtype must be {' or '.join(types)} for the model {model}, got dtype={shown(dtype)}", "dtype")
 
 

@@ -17,6 +17,7 @@ from trainers.engine.evaluation.after_adaptation import Adapted, split
 from trainers.engine.memory import release_freed_memory
 from trainers.engine.oracles.oracle import Model
 from trainers.engine.packs.plan import Plan
+from trainers.engine.products import products_in
 from trainers.engine.rounds.central_data import CentralData
 from trainers.errors import SpecError
 from trainers.plugins import Configured
@@ -124,7 +125,7 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
     share = None if adapts is None else (adapts.support, adapts.shots)
     key = (
         json.dumps(spec.canonical["task"], sort_keys=True),
-        spec.dtype,
+        spec.gradient_dtype,
         str(device),
         spec.weighting,
         whose,
@@ -155,8 +156,10 @@ def _made(
         problem = split(problem, *share)[whose == "query"]
     builder = models().find(problem.model, "task.model")
     check_dtype(spec.dtype, problem.model)
-    dtype = spec.held_dtype if whose == "query" else spec.dtype  # held-out clients are measured as in any evaluation
-    return problem.model, builder.build(problem, getattr(torch, dtype), device)
+    query = whose == "query"  # held-out clients are measured as in any evaluation
+    dtype = spec.held_dtype if query else spec.gradient_dtype
+    with products_in("float32", device):  # oracles are compared when a model is built
+        return problem.model, builder.build(problem, getattr(torch, dtype), device)
 
 
 def default_device(name: str = "auto") -> torch.device:

@@ -17,6 +17,7 @@ from trainers.engine.packs.build import RATES, given_rates, hyper_of, rates_of, 
 from trainers.engine.packs.lines import Metrics, lines, opening
 from trainers.engine.packs.progress import Progress
 from trainers.engine.packs.setting import PackSetting
+from trainers.engine.products import products_in
 from trainers.engine.rounds.client_memory import ClientMemory
 from trainers.engine.rounds.cohort import CLIENT, Cohort
 from trainers.engine.rounds.counters import SHARED
@@ -169,7 +170,8 @@ class Lane:
         client_lr, server_lr, hyper = self._hyper()
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
         cohort = self._cohort(round_index, draw)
-        new = spec.method.module.train_round(hyper, old, cohort)
+        with products_in(spec.dtype, setting.device):
+            new = spec.method.module.train_round(hyper, old, cohort)
         if cohort.exchange is not None:
             new = cohort.exchange.only(old, new)
         if cohort.kept:

@@ -20,6 +20,7 @@ from trainers.engine.packs.lane import Lane
 from trainers.engine.packs.lines import Metrics
 from trainers.engine.packs.plan import Plan
 from trainers.engine.packs.setting import PackSetting
+from trainers.engine.products import products_in
 from trainers.errors import CheckpointError, SpecError
 from trainers.trial.document import TrialSpec
 
@@ -182,7 +183,8 @@ class Pack:
             seconds: no new round begins after this time; None is no limit. At least one round is trained, so that every
                 call makes progress.
         """
-        return list(self._advance(max_rounds, seconds))
+        with products_in("float32", self.device):
+            return list(self._advance(max_rounds, seconds))
 
     def to_bytes(self) -> bytes:
         """Everything that `restore` needs; `checkpoint.members` splits it by member."""

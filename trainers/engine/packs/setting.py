@@ -23,6 +23,7 @@ from trainers.engine.packs.build import (
     training_weights,
 )
 from trainers.engine.packs.plan import Plan, fastest_oracle
+from trainers.engine.products import products_in
 from trainers.engine.rounds.round_context import Draw
 from trainers.errors import SpecError
 from trainers.registry import reports
@@ -157,7 +158,8 @@ class PackSetting:
     def _decide(self) -> Plan:
         spec = self.spec
         params, steps = self.first_models(spec.members), self._most_steps()
-        oracle = fastest_oracle(self._name, spec.dtype, self.model, self._typical, params, steps)
+        with products_in(spec.dtype, self.device):
+            oracle = fastest_oracle(self._name, spec.dtype, self.model, self._typical, params, steps)
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, spec.eval_every)
 
     def _typical(self) -> RoundBatches:
