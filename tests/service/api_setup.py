@@ -72,6 +72,17 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
         yield Service(store, server, tokens)
 
 
+def pages(http: httpx.Client, path: str, key: str, size: int) -> list[list[Any]]:
+    """All pages of a listing, each of this many rows at most."""
+    found, params = [], {"page_size": str(size)}
+    while True:
+        page = http.get(path, params=params).json()
+        found.append(list(page[key]))
+        if page["next_page_token"] is None:
+            return found
+        params["page_token"] = page["next_page_token"]
+
+
 def problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     """The body of an answer that must be an error of this kind."""
     assert response.status_code == status

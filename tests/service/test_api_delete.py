@@ -1,21 +1,21 @@
 """Deleting studies over a real server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
-from driftline.errors import Conflict, Forbidden, NotFound
+from driftline.errors import NotFound
 from service.store.store import Store
 
 from .api_setup import Service, problem, running
 from .conftest import SPEC
-from .store_setup import driven, make
+from .store_setup import make
 
 
 @pytest.fixture
-def service(store: Store) -> Iterator[Service]:
-    with running(store) as started:
+def service(sqlite_store: Store) -> Iterator[Service]:
+    with running(sqlite_store) as started:
         yield started
 
 
@@ -34,33 +34,6 @@ def test_a_study_is_deleted_once(service: Service) -> None:
         assert http.get("/v1/studies").json()["studies"] == []
     (event,) = service.store.audit.find(action="study.delete")
     assert (event.actor_name, event.target) == ("configured", study)
-
-
-def test_a_study_that_runs_is_refused(service: Service) -> None:
-    study, attempt, _ = driven(service.store)
-    with service.client("writer") as client:
-        with pytest.raises(Conflict, match="running cannot be deleted") as refused:
-            client.delete(study)
-        assert "cancel it first" in str(refused.value)
-        client.cancel(study)
-        with pytest.raises(Conflict, match="cancelling"):
-            client.delete(study)
-        service.store.leases.release(study, attempt, "CANCELLED")
-        client.delete(study)
-        with pytest.raises(NotFound):
-            client.delete(study)
-
-
-def test_who_may_delete(service: Service) -> None:
-    study = make(service.store)
-    service.store.studies.intend(study, "pause")
-    for token, error in (("reader", Forbidden), ("stranger", NotFound), (service.tokens.driver(study), Forbidden)):
-        with service.client(token) as client:
-            with pytest.raises(error):
-                client.delete(study)
-            with pytest.raises(error):
-                client._request("DELETE", f"/v1/studies/{study}")
-    assert service.store.studies.get(study).state == "PAUSED"
 
 
 def test_an_answer_that_is_lost_costs_nothing(service: Service) -> None:
@@ -99,11 +72,12 @@ def test_the_stream_of_a_deleted_study_ends(service: Service) -> None:
             next(events)
 
 
-def test_a_scheduler_in_the_same_process_looks_at_once(store: Store) -> None:
+def test_every_wish_wakes_a_scheduler_in_the_same_process(sqlite_store: Store) -> None:
     woken: list[int] = []
-    with running(store, wake=lambda: woken.append(1)) as service, service.client() as client:
+    with running(sqlite_store, wake=lambda: woken.append(1)) as service, service.client() as client:
         study = client.create(SPEC).id
-        client.cancel(study)
-        before = len(woken)
-        client.delete(study)
-        assert len(woken) == before + 1
+        wishes: list[Callable[[str], object]] = [client.pause, client.resume, client.cancel, client.delete]
+        for before, wish in enumerate(wishes, 1):
+            assert len(woken) == before
+            wish(study)
+    assert len(woken) == 5

@@ -14,7 +14,7 @@ from driftline.wire.records import Event
 from service.api.http_server import Server
 from service.store.store import Store
 from tests.ports import free_port
-from tests.waiting import together, until
+from tests.waiting import until
 
 from .api_setup import Service, running
 from .conftest import SPEC, new_trials
@@ -242,10 +242,3 @@ def test_a_port_that_is_taken(sqlite_store: Store) -> None:
         port = int(service.server.url.rpartition(":")[2])
         with pytest.raises(Unavailable, match=f"port {port} of 127.0.0.1 must be free"):
             Server(create_app(sqlite_store, Tokens()), loopback=True, port=port)
-
-
-def test_many_clients_at_once(sqlite_store: Store) -> None:
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    with running(sqlite_store) as service, service.client() as shared:
-        answers = together([lambda: [shared.study(study).state for _ in range(5)]] * 8)
-    assert answers == [["PENDING"] * 5] * 8

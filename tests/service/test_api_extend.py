@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driftline.errors import Conflict, Forbidden, InvalidSpec, NotFound
+from driftline.errors import Conflict, InvalidSpec
 from driftline.wire.ids import holder
 from driftline.wire.logs import NewLine, NewLines
 from service.api import study_checks
@@ -14,7 +14,7 @@ from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.waiting import together
 
-from .api_setup import Service, running
+from .api_setup import Service, pages, running
 from .conftest import SPEC, new_trials
 from .store_setup import report
 
@@ -59,10 +59,6 @@ def test_an_extension_over_the_api(real: Service) -> None:
         client.cancel(study.id)
         with pytest.raises(Conflict, match="extend needs a study that is"):
             client.extend(study.id, seeds=5)
-    with real.client("reader") as reader, pytest.raises(Forbidden):
-        reader.extend(study.id, seeds=5)
-    with real.client("stranger") as stranger, pytest.raises(NotFound):
-        stranger.extend(study.id, seeds=5)
 
 
 def test_extensions_at_the_same_time_are_all_heard(service: Service) -> None:
@@ -88,17 +84,8 @@ def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
         last = reader.logs(study)[3].id
         assert [line.text for line in reader.logs(study, last)] == ["line 4", "line 5", "line 6"]
         assert [line.text for line in driver.logs(study)] == [line.text for line in lines]
-        with pytest.raises(Forbidden):
-            reader.send_logs(study, 1, lines)
     with service.http() as http:
-        walked: list[str] = []
-        params: dict[str, Any] = {"page_size": 3}
-        while True:
-            page = http.get(f"/v1/studies/{study}/logs", params=params).json()
-            walked += [line["text"] for line in page["lines"]]
-            if page["next_page_token"] is None:
-                break
-            params["page_token"] = page["next_page_token"]
+        walked = [line["text"] for page in pages(http, f"/v1/studies/{study}/logs", "lines", 3) for line in page]
         assert walked == [line.text for line in lines]
         raw = b'{"attempt": 1, "lines": [{"at": 1, "text": "a\\u0000b\\ud800"}]}'  # a driver replaces both
         answer = http.post(f"/v1/studies/{study}/logs", content=raw, headers={"Content-Type": "application/json"})
@@ -109,8 +96,6 @@ def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
         assert http.get(f"/v1/studies/{study}/logs").json()["lines"][-1]["text"] == "a\ufffdb?"
         many = {"attempt": 1, "lines": [{"at": 1, "text": "x"}] * 1001}
         assert http.post(f"/v1/studies/{study}/logs", json=many).status_code == 422
-    with service.client("stranger") as stranger, pytest.raises(NotFound):
-        stranger.logs(study)
 
 
 # ---- metrics

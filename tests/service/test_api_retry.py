@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from driftline.errors import Conflict, Forbidden, NotFound
+from driftline.errors import Conflict
 from driftline.wire.ids import holder
 from service.store.store import Store
 from tests.waiting import together
@@ -14,36 +14,9 @@ from .test_store_retry import failed, mixed
 
 
 @pytest.fixture
-def service(store: Store) -> Iterator[Service]:
-    with running(store) as started:
+def service(sqlite_store: Store) -> Iterator[Service]:
+    with running(sqlite_store) as started:
         yield started
-
-
-def test_all_failed_trials_or_some(service: Service) -> None:
-    study, attempt, trials = mixed(service.store)
-    service.store.leases.release(study, attempt, "SUCCEEDED")
-    with service.client("writer") as client:
-        with pytest.raises(NotFound, match="has no trial"):
-            client.retry(study, ["x"])
-        with pytest.raises(Conflict, match="only failed trials are retried, got a complete one"):
-            client.retry(study, trials)
-        assert client.retry(study, trials[:1]).state == "PENDING"
-        assert client.retry(study).progress["fedavg"].search == {"WAITING": 2, "COMPLETE": 1, "DIVERGED": 1}
-        with pytest.raises(Conflict) as refused:
-            client.retry(study)
-        assert "\n" not in str(refused.value)
-        assert client.cancel(study).state == "CANCELLED"
-        with pytest.raises(Conflict, match="got a cancelled one"):
-            client.retry(study)
-    assert [event.details["trials"] for event in service.store.audit.find(action="study.retry")] == [1, 1]
-
-
-def test_who_may_retry(service: Service) -> None:
-    study, _, _ = mixed(service.store)
-    for token, error in (("reader", Forbidden), ("stranger", NotFound), (service.tokens.driver(study), Forbidden)):
-        with service.client(token) as client, pytest.raises(error):
-            client.retry(study)
-    assert [trial.state for trial in service.store.trials.find(study)].count("FAILED") == 2
 
 
 def test_bodies_and_keys(service: Service) -> None:

@@ -102,13 +102,6 @@ def test_a_grid_leaves_out_what_is_not_allowed_and_keeps_its_order():
     assert [sampler.ask(number) for number in reversed(range(len(kept)))] == kept[::-1]
 
 
-def test_a_grid_holds_every_allowed_combination_once():
-    space = {"a": Choice((1, 2, 3, 4)), "b": Choice((1, 2, 3))}
-    sampler = build("grid", space, OBJECTIVES, 0, start=[{"a": 1}], constraints=[Constraint("a + b <= 4")])
-    drawn = [tuple(sampler.ask(number).values()) for number in range(6)]
-    assert sorted(drawn) == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)]
-
-
 def test_gp_looks_for_the_best_configuration_that_is_allowed():
     """The best of all breaks the constraint; random configurations would seldom be near the boundary."""
     space = {"client_lr": Float(1e-3, 10, log=True), "local_steps": Choice((1, 2, 5, 10))}

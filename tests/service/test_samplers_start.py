@@ -72,16 +72,6 @@ def test_samplers_learn_from_them(name):
     assert proposals[0] != proposals[1]
 
 
-def test_a_grid_holds_every_setting_once_start_included():
-    space = {"a": Choice((1, 2, 3)), "b": Choice(("x", "y"))}
-    start = [{"a": 2, "b": "y"}, {"a": 3}]
-    sampler = build("grid", space, OBJECTIVES, 5, start=start)
-    found = [tuple(sampler.ask(number).values()) for number in range(6)]
-    assert found[0] == (2, "y")
-    assert found[1][0] == 3
-    assert sorted(found) == [(1, "x"), (1, "y"), (2, "x"), (2, "y"), (3, "x"), (3, "y")]
-
-
 def test_what_lies_off_the_grid_takes_no_setting_from_it():
     space = {"a": Float(0, 1, points=3)}
     sampler = build("grid", space, OBJECTIVES, 5, start=[{"a": 0.2}])

@@ -18,6 +18,13 @@ from .conftest import SPEC, Clock, new_trials
 from .scheduler_setup import FakeLauncher, driving, make, scheduler
 
 
+@pytest.fixture
+def store(sqlite_store: Store, clock: Clock) -> Store:
+    """SQLite alone: what differs between databases is tested with the store."""
+    sqlite_store.session.clock = clock
+    return sqlite_store
+
+
 def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: Store, clock: Clock) -> None:
     name = make(store, clock)
     launcher = FakeLauncher()

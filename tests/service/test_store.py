@@ -67,17 +67,13 @@ def test_locks_expire_and_are_renewed(store: Store, clock: Clock) -> None:
     assert store.locks.take("scheduler", "a", 10)
 
 
-def test_facts_are_set_once(store: Store) -> None:
+def test_facts_are_set_once_or_replaced(store: Store) -> None:
     assert store.facts.get("fingerprint") is None
     assert store.facts.setdefault("fingerprint", "abc") == "abc"
     assert store.facts.setdefault("fingerprint", "def") == "abc"
     assert store.facts.get("fingerprint") == "abc"
-
-
-def test_facts_may_be_replaced(store: Store) -> None:
-    for value in ("one", "two"):
-        store.facts.put("pools", value)
-        assert store.facts.get("pools") == value
+    store.facts.put("fingerprint", "new")
+    assert store.facts.get("fingerprint") == "new"
 
 
 def test_of_many_first_comers_one_is_first(store: Store) -> None:

@@ -76,6 +76,7 @@ def test_a_deleted_study_is_hidden_before_its_rows_are_gone(store: Store, clock:
         lambda: store.logs.write(study, NewLines(attempt=1, lines=[NewLine(at=1.0, text="late")])),
         lambda: store.recorder_state.write(study, Recorded("ended", "", "run-1", 1)),
         lambda: store.leases.acquire(study, "h/1"),
+        lambda: store.trials.create(study, 1, new_trials("fedavg", 1, start=7)),
         lambda: store.deletions.request(study),
     ]
     for ask in gone:
@@ -276,14 +277,6 @@ def test_a_study_that_goes_on_does_not_expire(store: Store, clock: Clock, monkey
     assert store.deletions.expire(Quota(retention_days=0.5), 9) == []
     clock.now += DAY
     assert store.deletions.expire(Quota(retention_days=0.5), 9) == [study]
-
-
-def test_new_trials_of_a_deleted_study_are_refused(store: Store) -> None:
-    study, attempt, _ = driven(store)
-    store.leases.release(study, attempt, "FAILED", "no")
-    store.deletions.request(study)
-    with pytest.raises(NotFound):
-        store.trials.create(study, attempt, new_trials("fedavg", 1, start=7))
 
 
 def test_an_archive_stays_as_long_as_a_study_needs_it(store: Store, clock: Clock) -> None:

@@ -153,12 +153,6 @@ def test_several_processes_may_migrate_at_once(new_url: str) -> None:
     store.close()
 
 
-def test_upgrading_what_is_up_to_date_changes_nothing(filled: Store) -> None:
-    before = filled.studies.find()
-    database.upgrade(filled.session.database)
-    assert filled.studies.find() == before
-
-
 def test_a_database_of_a_newer_driftline_is_refused(filled: Store, new_url: str) -> None:
     with filled.session.write() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))

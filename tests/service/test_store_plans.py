@@ -1,8 +1,5 @@
 """Plans of studies in the store."""
 
-import pytest
-
-from driftline.errors import StaleDriver
 from driftline.wire.records import StudyPlan
 from service.store.store import Store
 
@@ -37,11 +34,3 @@ def test_a_changed_plan_is_an_event_and_keeps_what_was_said_before(store: Store)
     assert changed == first.model_copy(update={"width": 2, "exceptions": ["one", "out of memory"]})
     assert store.studies.get(study).plan == changed
     assert logged(store, study) == ["out of memory"]
-
-
-def test_only_the_study_s_driver_stores_its_plan(store: Store) -> None:
-    study = store.studies.create(SPEC, "f").id
-    attempt = store.leases.acquire(study, "host/1").attempt
-    store.leases.acquire(study, "host/1")
-    with pytest.raises(StaleDriver):
-        store.plans.put(study, attempt, PLAN)

@@ -163,9 +163,3 @@ def test_other_resources_leave_the_rest_of_a_study_alone(store: Store) -> None:
     store.studies.set_resources(study, {"gpu": 0, "cpus": 2})
     assert store.studies.get(study).spec == SPEC | {"resources": {"gpu": 0, "cpus": 2}}
     assert store.studies.get(study).version == 0
-
-
-def test_mlflow_url(store: Store) -> None:
-    study = make(store)
-    store.studies.set_mlflow_url(study, "http://mlflow/#/experiments/1")
-    assert store.studies.get(study).mlflow_url == "http://mlflow/#/experiments/1"
