@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from service.launchers.kubernetes.config import Config
 from tests.kubernetes.tools import Missing, tool
 from tests.kubernetes_launcher.plane import Plane
+
+from .matrix import MATRIX
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "driftline"
@@ -57,22 +60,31 @@ class Helm:
         return done
 
     def objects(self, values: dict, *options: str, release: str = "r") -> dict[tuple[str, str], dict]:
-        """(kind, name) to object, of a rendering; without the hooks that only make room for a Job of the same name.
+        """The objects of a rendering."""
+        return objects_of(self.template(values, *options, release=release).stdout)
 
-        An object that a project's namespace has, too, is there (kind, namespace/name).
-        """
-        text = self.template(values, *options, release=release).stdout
-        found = [item for item in yaml.load_all(text, LOADER) if item]
-        found = [item for item in found if item.get("spec", {}).get("completions") != 0]
-        named = {}
-        for item in found:
-            about = item["metadata"]
-            first = named.setdefault((item["kind"], about["name"]), item)
-            if first is not item:
-                named[item["kind"], f"{about['namespace']}/{about['name']}"] = item
-        places = {(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in found}
-        assert len(named) == len(found) == len(places), "two objects have one name"
-        return named
+
+def objects_of(text: str) -> dict[tuple[str, str], dict]:
+    """(kind, name) to object, of a rendering; without the hooks that only make room for a Job of the same name.
+
+    An object that a project's namespace has, too, is there (kind, namespace/name).
+    """
+    found = [item for item in yaml.load_all(text, LOADER) if item]
+    found = [item for item in found if item.get("spec", {}).get("completions") != 0]
+    named = {}
+    for item in found:
+        about = item["metadata"]
+        first = named.setdefault((item["kind"], about["name"]), item)
+        if first is not item:
+            named[item["kind"], f"{about['namespace']}/{about['name']}"] = item
+    places = {(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in found}
+    assert len(named) == len(found) == len(places), "two objects have one name"
+    return named
+
+
+def launcher_of(objects: dict[tuple[str, str], dict], name: str = "r-driftline") -> Config:
+    """The launcher's settings in a rendering."""
+    return Config.from_json(yaml.load(objects["ConfigMap", name]["data"]["launcher.yaml"], LOADER))
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +94,18 @@ def helm() -> Helm:
     except Missing as error:
         lacking(str(error))
         raise
+
+
+@pytest.fixture(scope="session")
+def texts(helm) -> dict[str, str]:
+    """What each entry of the matrix renders to."""
+    return {name: helm.template(values).stdout for name, values in MATRIX.items()}
+
+
+@pytest.fixture(scope="session")
+def rendered(texts) -> dict[str, dict[tuple[str, str], dict]]:
+    """Each entry of the matrix as objects; tests that share them change none."""
+    return {name: objects_of(text) for name, text in texts.items()}
 
 
 @pytest.fixture(scope="module")

@@ -49,8 +49,8 @@ def test_an_upgrade_sets_no_new_password_for_a_database_that_has_one(helm):
     helm.template({"postgresql": GIVEN["postgresql"]}, "--is-upgrade")
 
 
-def test_an_uninstall_has_rights_only_while_it_runs(helm):
-    objects = helm.objects({**MATRIX["external"]})
+def test_an_uninstall_has_rights_only_while_it_runs(rendered):
+    objects = rendered["external"]
     own = {key: item for key, item in objects.items() if "-uninstall" in key[1]}
     assert {kind for kind, _ in own} == {"ServiceAccount", "ConfigMap", "Role", "RoleBinding", "Job"}
     for item in own.values():
@@ -61,7 +61,7 @@ def test_an_uninstall_has_rights_only_while_it_runs(helm):
         own["Job", "r-driftline-uninstall"]["spec"]["template"]["spec"]["serviceAccountName"] == "r-driftline-uninstall"
     )
     for without in ("small", "their-accounts"):
-        assert not [name for _, name in helm.objects(MATRIX[without]) if name.endswith("uninstall")]
+        assert not [name for _, name in rendered[without] if name.endswith("uninstall")]
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.api.auth.code_flow import CALLBACK
 from service.api.auth.oidc import OidcConfig as Oidc
 from service.api.metrics import Metrics
-from service.launchers.kubernetes.config import Config
 from service.store.session import Actor
 from service.store.store import Store
 from service.web.pages import ROUTERS
 from tests.service.conftest import SPEC
 
 from .chart_readme import CHART
-from .conftest import LOADER
+from .conftest import LOADER, launcher_of
 from .matrix import MATRIX
 
 CA = "/etc/driftline-ca/bundle.pem"
@@ -25,8 +24,8 @@ FROM = {"secretKeyRef": {"name": "my-b", "key": "b"}}
 
 
 @pytest.fixture(scope="module")
-def objects(helm):
-    return helm.objects(MATRIX["watched"])
+def objects(rendered):
+    return rendered["watched"]
 
 
 def containers(objects):
@@ -241,7 +240,7 @@ def test_proxy_and_certificates_reach_every_pod(objects):
     assert of["api"]["A"] == "1"
     assert "A" not in of["scheduler"]
     assert of["scheduler"]["B"] == {"secretKeyRef": {"name": "my-b", "key": "b"}}
-    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(objects)
     assert read.env == {
         "SSL_CERT_FILE": "/own.pem",  # what is said for studies wins
         "REQUESTS_CA_BUNDLE": CA,
@@ -290,7 +289,7 @@ def test_what_the_chart_sets_itself_is_refused(helm, path, name):
 
 
 def test_a_queue_reaches_the_launcher_and_its_reasons_the_scheduler(helm, objects):
-    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(objects)
     assert (read.queue, read.queue_priority_class) == ("gpu-queue", "low")
     rule = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list"]}
     assert rule in objects["Role", "r-driftline-scheduler"]["rules"]
@@ -304,5 +303,5 @@ def test_an_elastic_queue_may_scale(helm):
         "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
     }
     found = helm.objects({"studies": studies})
-    read = Config.from_json(yaml.load(found["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(found)
     assert (read.queue, read.workers.max) == ("gpu", 4)

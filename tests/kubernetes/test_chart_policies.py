@@ -4,13 +4,11 @@ No network plugin runs here: the policies are read as Kubernetes defines them.
 """
 
 import pytest
-import yaml
 
 from service.launchers.kubernetes import manifests
-from service.launchers.kubernetes.config import Config
 from tests.kubernetes_launcher.made import STUDY, launch
 
-from .conftest import LOADER
+from .conftest import launcher_of
 
 OTHER, ELSEWHERE = "01k6vq8r9s2t3v4w5x6y7z8zzz", "01k6zzzzzzzzzzzzzzzzzzzzzz"
 GCS, DASHBOARD, METRICS, HTTP = 6379, 8265, 8080, "http"
@@ -63,7 +61,7 @@ def connects(helm):
     """Whether one pod may connect to another: both sides must allow it, and a pod that no policy selects allows all."""
     objects = helm.objects(VALUES)
     policies = [item for (kind, _), item in objects.items() if kind == "NetworkPolicy"]
-    settings = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    settings = launcher_of(objects)
     pods = {
         "api": ("ns", objects["Deployment", "r-driftline-api"]["spec"]["template"]["metadata"]["labels"]),
         "scheduler": ("ns", objects["Deployment", "r-driftline-scheduler"]["spec"]["template"]["metadata"]["labels"]),

@@ -16,18 +16,12 @@ from service.launchers.kubernetes.pod_patch import patched
 from service.settings import read_service
 
 from .chart_readme import CHART, described, readme
-from .conftest import LOADER
+from .conftest import LOADER, launcher_of
 from .foreign import KINDS, schema
 from .matrix import CONTAINER, KEYS, MATRIX, PLACED, SPREAD
 
 VALID: set[tuple[str, str]] = set()  # what several entries of the matrix have in common is checked once
 VERSIONS = ("1.27", "1.31", "1.35")
-
-
-@pytest.fixture(scope="module")
-def rendered(helm):
-    """Each entry of the matrix as objects."""
-    return {name: helm.objects(values) for name, values in MATRIX.items()}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +81,7 @@ def test_names_that_yaml_reads_as_something_else_stay_names(helm, word, schemas)
         kubernetes_validate.validate(item, VERSIONS[-1], strict=True)
         assert item["metadata"]["namespace"] == word
     assert objects["Ingress", "tuner"]["spec"]["rules"][0]["http"]["paths"][0]["path"] == "/a: #b"
-    launcher = Config.from_json(yaml.load(objects["ConfigMap", "tuner"]["data"]["launcher.yaml"], LOADER))
+    launcher = launcher_of(objects, "tuner")
     assert (launcher.namespace, launcher.service_account) == (word, word)
 
 
@@ -182,7 +176,7 @@ def test_the_launcher_takes_its_settings(rendered, name):
 
 
 def test_a_gpu_pool_reaches_the_launcher(rendered):
-    read = Config.from_json(yaml.load(rendered["gpu"]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(rendered["gpu"])
     workers = MATRIX["gpu"]["studies"]["workers"]
     assert (read.workers.min, read.workers.max, read.workers.gpus) == (0, 8, 4)
     assert read.workers.runtime_class == "nvidia"
@@ -205,20 +199,17 @@ def test_what_programs_may_bring_reaches_the_api_and_the_launcher(rendered):
         given = {variable["name"]: variable.get("value", "") for variable in container["env"]}
         return read_service({key: value for key, value in given.items() if key.startswith("DRIFTLINE_PROGRAM")})
 
-    def launcher_of(name):
-        return Config.from_json(yaml.load(rendered[name]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
-
     images, secrets = ("ghcr.io/team/*", "quay.io/a/b:1"), ("wandb-*", "hf")
-    api, launcher = api_of("gpu"), launcher_of("gpu")
+    api, launcher = api_of("gpu"), launcher_of(rendered["gpu"])
     assert (api.programs, api.program_images, api.program_secrets) == (True, images, secrets)
     assert (launcher.images, launcher.images_pull_secrets, launcher.secrets) == (images, ("ghcr",), secrets)
-    api, launcher = api_of("projects"), launcher_of("projects")
+    api, launcher = api_of("projects"), launcher_of(rendered["projects"])
     assert (api.programs, api.program_images, api.program_secrets) == (False, (), ())
     assert (launcher.images, launcher.images_pull_secrets, launcher.secrets) == ((), (), ())
 
 
 def test_pools_reach_the_launcher(rendered):
-    read = Config.from_json(yaml.load(rendered["pools"]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(rendered["pools"])
     assert read.workers == Workers(), "defaults of the chart and of the launcher are the same"
     a100, mig, cpu = (read.of("other", name) for name in ("a100", "mig", "cpu"))
     one = a100.workers
@@ -308,9 +299,7 @@ def test_patches_reach_every_pod(rendered, helm):
 
 
 def test_patches_reach_the_pods_of_studies(rendered):
-    read = Config.from_json(
-        yaml.load(rendered["extended"]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER)
-    )
+    read = launcher_of(rendered["extended"])
     studies = MATRIX["extended"]["studies"]
     assert read.head.pod_patch.document() == studies["head"]["podPatch"]
     assert read.workers.pod_patch.document() == studies["workers"]["podPatch"]
@@ -326,7 +315,7 @@ def test_a_parents_registry_and_its_secrets_reach_every_image(rendered):
     secrets = ["registry", "mirror"]
     for pod, spec, _ in pods(objects):
         assert [secret["name"] for secret in spec["imagePullSecrets"]] == secrets, pod
-    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(objects)
     assert (read.image, list(read.image_pull_secrets)) == (f"{mirror}/driftline:{__version__}", secrets)
 
 
@@ -347,7 +336,7 @@ def test_a_parents_registry_takes_the_place_of_an_images_own(helm, repository, r
     objects = helm.objects(values)
     [container] = objects["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == image
-    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(objects)
     assert (read.image, read.of("any", "a").image) == (image, image)
 
 
@@ -467,18 +456,15 @@ def test_no_account_of_the_chart_mounts_its_token_by_itself(rendered):
 
 
 def test_each_study_has_an_account_unless_one_is_named(rendered):
-    def settings(name):
-        return Config.from_json(yaml.load(rendered[name]["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
-
-    assert settings("gpu").service_account == ""
-    assert settings("gpu").service_account_annotations == {"eks.amazonaws.com/role-arn": "arn"}
-    assert settings("their-accounts").service_account == "c"
-    assert settings("gpu").network_policy
+    assert launcher_of(rendered["gpu"]).service_account == ""
+    assert launcher_of(rendered["gpu"]).service_account_annotations == {"eks.amazonaws.com/role-arn": "arn"}
+    assert launcher_of(rendered["their-accounts"]).service_account == "c"
+    assert launcher_of(rendered["gpu"]).network_policy
 
 
 def test_projects_have_places_of_their_own(rendered):
     objects = rendered["projects"]
-    read = Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
+    read = launcher_of(objects)
     assert {name: read.of(name).namespace for name in ("team-a", "Team_B", "small", "others")} == {
         "team-a": "team-a",
         "Team_B": "team-b",
@@ -512,8 +498,8 @@ def test_projects_have_places_of_their_own(rendered):
     admitted = objects["NetworkPolicy", "r-driftline-api"]["spec"]["ingress"][0]["from"]
     (studies,) = [peer["namespaceSelector"] for peer in admitted if "namespaceSelector" in peer]
     (within,) = studies["matchExpressions"]
-    assert set(within.pop("values")) == everywhere
-    assert within == {"key": "kubernetes.io/metadata.name", "operator": "In"}
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": everywhere}
+    assert {**within, "values": set(within["values"])} == named
 
 
 EGRESS = ("egress", "kubernetes-egress", "studies-egress", "heads-egress")

@@ -1,18 +1,12 @@
 """Every claim that the chart makes is mounted by a pod of the release, and studies find their volumes."""
 
 import pytest
-import yaml
 
 from driftline import __version__
-from service.launchers.kubernetes.config import Config
 
-from .conftest import LOADER
+from .conftest import launcher_of
 from .matrix import MATRIX, PLACED
 from .test_chart_render import pods
-
-
-def launcher(objects):
-    return Config.from_json(yaml.load(objects["ConfigMap", "r-driftline"]["data"]["launcher.yaml"], LOADER))
 
 
 def claims(spec):
@@ -26,9 +20,9 @@ def written_at_once(objects):
 
 
 @pytest.mark.parametrize("name", MATRIX)
-def test_every_claim_is_mounted_by_a_pod_of_the_release_that_is_no_hook(helm, name):
+def test_every_claim_is_mounted_by_a_pod_of_the_release_that_is_no_hook(rendered, name):
     """`helm install --wait` waits for claims before it runs a hook, and a class may bind them to a pod's node only."""
-    objects = helm.objects(MATRIX[name])
+    objects = rendered[name]
     made = {item["metadata"]["name"] for (kind, _), item in objects.items() if kind == "PersistentVolumeClaim"}
     steady = {
         key: item for key, item in objects.items() if "helm.sh/hook" not in item["metadata"].get("annotations", {})
@@ -68,7 +62,7 @@ def test_each_namespace_of_studies_has_a_claim_for_checkpoints_and_a_job_that_tr
         spec = job["spec"]["template"]["spec"]
         assert spec["serviceAccountName"] == "r-driftline-studies", "an account of its namespace"
         assert claims(spec) == {"r-driftline-checkpoints"}
-    assert [volume["name"] for volume in launcher(objects).volumes] == ["checkpoints"]
+    assert [volume["name"] for volume in launcher_of(objects).volumes] == ["checkpoints"]
 
 
 def test_a_job_in_another_namespace_mounts_nothing_of_the_releases(helm):
@@ -82,11 +76,11 @@ def test_a_job_in_another_namespace_mounts_nothing_of_the_releases(helm):
         assert pod["metadata"]["labels"]["team"] == "a"
 
 
-def test_a_claim_in_the_studies_namespace_is_theirs_alone(helm):
-    objects = helm.objects(MATRIX["apart"])
+def test_a_claim_in_the_studies_namespace_is_theirs_alone(rendered):
+    objects = rendered["apart"]
     assert not any(kind == "PersistentVolumeClaim" and name.endswith("checkpoints") for kind, name in objects)
     assert not any("their-checkpoints" in claims(spec) for _, spec, _ in pods(objects))
-    read = launcher(objects)
+    read = launcher_of(objects)
     mounted = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in read.volumes}
     assert mounted == {"checkpoints": "their-checkpoints", "data": "my-data"}
     assert read.namespace == "studies"
@@ -104,4 +98,4 @@ def test_a_claim_in_the_studies_namespace_is_theirs_alone(helm):
 )
 def test_the_image_of_studies(helm, image, expected):
     values = {"image": {"repository": "example.org/all", "tag": "1"}, "studies": {"image": image}}
-    assert launcher(helm.objects(values)).image == expected
+    assert launcher_of(helm.objects(values)).image == expected
