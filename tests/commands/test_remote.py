@@ -356,13 +356,6 @@ def test_a_study_that_fails_ends_the_command_with_1(service: Service, run: Run, 
     assert (found.exit_code, "no room" in str(found)) == (1, True)
 
 
-def test_probes_answer_without_a_token(service: Service) -> None:
-    with httpx.Client(base_url=service.url) as http:
-        assert http.get("/healthz").status_code == http.get("/readyz").status_code == 200
-        assert "driftline" in http.get("/metrics").text
-        assert http.get("/v1/studies").status_code == 401
-
-
 def test_a_slow_service_is_named_on_stderr(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("driftline.client.connection.WAIT_S", 0.01)
     announced = threading.Event()

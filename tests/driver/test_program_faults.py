@@ -100,7 +100,9 @@ def test_a_fault_is_one_line_with_the_log_and_the_end_of_stderr(fault: str, star
     assert "\n" not in text
     assert f"log: {tmp_path / 'trial.log'}" in text
     assert text.endswith("" if fault in COMMANDS else "stderr: first | trouble")
-    assert caught.value.final or fault not in COMMANDS
+    if fault in COMMANDS:
+        assert caught.value.final
+        assert not list(tmp_path.glob("*.work"))
 
 
 def test_a_whole_round_may_be_written_as_a_fraction(started: Started) -> None:
@@ -162,11 +164,12 @@ def test_a_program_that_ignores_sigterm_is_killed(started: Started) -> None:
     assert pack.remark.startswith("the program ignored SIGTERM for 0.2 s and was killed: ")
 
 
-def test_children_that_it_leaves_are_ended(started: Started, tmp_path: Path) -> None:
-    pack = started(f"sleep 1000 & echo $! > {tmp_path / 'child'}; {GOOD}")
+@pytest.mark.parametrize("session", ["", "setsid "], ids=["in its group", "in a group of its own"])
+def test_processes_that_it_leaves_are_ended(session: str, started: Started, tmp_path: Path) -> None:
+    child = f"{session}sh -c 'echo $$ > child; exec sleep 1000' & until [ -s child ]; do sleep 0.02; done"
+    pack = started(f"{child}; {GOOD}")
     lines_of(pack)
-    child = int((tmp_path / "child").read_text())
-    until(lambda: not alive(child), 120)
+    until(lambda: not alive(int((tmp_path / "child").read_text())), 120)
     assert pack.remark == f"the program left a process behind, now ended: {tmp_path / 'trial.log'}"
 
 
@@ -212,9 +215,10 @@ def test_a_program_that_ends_its_group_at_once_does_not_end_a_slow_guard(
     run.end()
 
 
-def test_a_rung_without_a_checkpoint_is_a_fault(started: Started) -> None:
+@pytest.mark.parametrize("instead", [":", 'ln -s /etc "$saved/1"'], ids=["nothing", "a link to a folder"])
+def test_a_rung_without_a_checkpoint_is_a_fault(instead: str, started: Started) -> None:
     with pytest.raises(ProgramError, match="ended at the rung, after round 1 of 1, without a checkpoint"):
-        started('say \'{"round": 1, "loss": 1}\'', until=1, checkpoints=True).advance()
+        started(f'say \'{{"round": 1, "loss": 1}}\'; {instead}', until=1, checkpoints=True).advance()
 
 
 def test_a_checkpoint_has_a_bound(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,13 +258,6 @@ def test_what_another_attempt_would_repeat_is_final(script: str, final: bool, st
     assert caught.value.final == final
 
 
-def test_a_program_that_cannot_be_started_is_final(started: Started, tmp_path: Path) -> None:
-    with pytest.raises(ProgramError) as caught:
-        started("", command=["./missing"])
-    assert caught.value.final
-    assert not list(tmp_path.glob("*.work"))
-
-
 def test_reports_that_are_cut_are_a_fault(started: Started) -> None:
     pack = started("say '{\"round\": 1}'; sleep 60")
     lines: list[Any] = []
@@ -279,14 +276,6 @@ def test_very_many_rounds_are_handed_on_in_parts(started: Started) -> None:
         parts.append(pack.advance())
     assert [line["round"] for part in parts for line in part] == list(range(1, rounds + 1))
     assert max(map(len, parts)) < 40_000
-
-
-def test_a_process_that_leaves_the_group_is_ended(started: Started, tmp_path: Path) -> None:
-    child = "setsid sh -c 'echo $$ > child; exec sleep 1000' & until [ -s child ]; do sleep 0.02; done"
-    pack = started(f"{child}; {GOOD}")
-    lines_of(pack)
-    assert not alive(int((tmp_path / "child").read_text()))
-    assert pack.remark == f"the program left a process behind, now ended: {tmp_path / 'trial.log'}"
 
 
 def test_the_end_of_stderr_is_named_as_a_terminal_shows_it(started: Started) -> None:
@@ -330,11 +319,6 @@ def test_a_checkpoint_keeps_links_within_it_and_refuses_others(started: Started)
         pack.advance()
         with pytest.raises(OSError, match=f"the checkpoint 1 must hold .*, got {came}"):
             pack.to_bytes()
-
-
-def test_a_link_to_a_folder_is_no_checkpoint(started: Started) -> None:
-    with pytest.raises(ProgramError, match="ended at the rung, after round 1 of 1, without a checkpoint"):
-        started('say \'{"round": 1, "loss": 1}\'; ln -s /etc "$saved/1"', until=1, checkpoints=True).advance()
 
 
 def test_a_checkpoint_has_the_costs_of_its_round(
