@@ -16,6 +16,7 @@ from service.driver.ray.worker import columns
 from tests.clients import EveryClient
 from tests.commands.processes import SMALL, begun, running
 from tests.service.conftest import Postgresql, postgresql
+from tests.uninterrupted import plain
 from tests.waiting import until
 from trainers import Pack, Plan, parse
 
@@ -90,7 +91,7 @@ def test_a_study_goes_on_after_a_restore_and_has_the_curves_of_undisturbed_trial
         assert [trial.id for trial in trials] == [trial.id for trial in known]
         curves = client.curves(study)
         for trial in trials:
-            assert without_time(curves[trial.id]) == undisturbed(record.study, trial), trial
+            assert plain(curves[trial.id]) == undisturbed(record.study, trial), trial
 
 
 def further(client: EveryClient, study: str) -> None:
@@ -106,9 +107,4 @@ def further(client: EveryClient, study: str) -> None:
 def undisturbed(study: Any, trial: TrialRecord) -> dict[str, Any]:
     """The curve of a trial, trained in this process in one go."""
     document = trial_document(study, trial.label, [trial.hyperparameters], trial.seed, phase=trial.phase)
-    return without_time(columns(Pack.from_spec(parse(document), plan=Plan.from_json(trial.plan)).advance(), 1)[0])
-
-
-def without_time(curve: dict[str, Any]) -> dict[str, Any]:
-    """A curve without the only column in which two runs differ."""
-    return {name: column for name, column in curve.items() if name != "wall_seconds"}
+    return plain(columns(Pack.from_spec(parse(document), plan=Plan.from_json(trial.plan)).advance(), 1)[0])

@@ -11,19 +11,12 @@ from typing import Any
 import pytest
 
 from driftline.errors import Conflict
-from driftline.study.trial_document import trial_document
-from service.api.computed_results import computed_frontier
-from service.driver.checkpoints import round_of
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import mutex
-from service.driver.ray.worker import columns
 from service.driver.search.search import Search
-from service.driver.search.study_plan import sampler_seed
-from service.samplers.build import build
 from tests.driver.store_client import StoreClient, quadratic
+from tests.uninterrupted import in_one_go, plain
 from tests.waiting import until
-from trainers.engine.packs.pack import Pack
-from trainers.trial.document import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(400)]
 
@@ -38,28 +31,22 @@ LONG = {
 QUICK = {"chunk_seconds": 0.1, "checkpoint_seconds": 0.1}
 
 
-def plain(client: StoreClient, study_id: str) -> dict[str, Any]:
+def curves(client: StoreClient, study_id: str) -> dict[str, Any]:
     """Curves without what no two runs share, by the trial's name within its study."""
-    return {
-        trial.partition(".")[2]: {name: column for name, column in columns.items() if name != "wall_seconds"}
-        for trial, columns in client.store.curves.columns(study_id).items()
-    }
+    found = client.store.curves.columns(study_id)
+    return {trial.partition(".")[2]: plain(columns) for trial, columns in found.items()}
 
 
 @cache
 def uninterrupted() -> dict[str, Any]:
     """The curves of the long study, trained in this process, each pack in one go."""
     study = quadratic(**LONG)
-    found: dict[str, Any] = {}
-    for label in study.labels:
-        sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed))
-        for first in (0, 2):
-            settings = [sampler.ask(number) for number in (first, first + 1)]
-            pack = Pack.from_spec(parse(trial_document(study, label, settings, study.seed)))
-            for member, columns_ in enumerate(columns(pack.advance(), 2)):
-                del columns_["wall_seconds"]
-                found[f"{label}.s{first + member:05d}"] = columns_
-    return found
+    return {
+        f"{label}.s{first + member:05d}": curve
+        for label in study.labels
+        for first in (0, 2)
+        for member, curve in enumerate(in_one_go(study, label, first, 2))
+    }
 
 
 class Driven(threading.Thread):
@@ -122,7 +109,7 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
     assert [trial.state for trial in trials] == ["COMPLETE"] * 8
     assert sorted(trial.attempt for trial in trials) == [1] * 6 + [2] * 2
     assert len(client.finished) == len({result.trial for result in client.finished}) == 8
-    assert plain(client, study_id) == uninterrupted()
+    assert curves(client, study_id) == uninterrupted()
 
 
 def test_a_paused_study_resumes_with_the_same_curves(
@@ -147,7 +134,7 @@ def test_a_paused_study_resumes_with_the_same_curves(
     assert Driven(client, study_id, tmp_path).end() == "SUCCEEDED"
     assert len(client.finished) == len({result.trial for result in client.finished}) == 8
     assert done < {result.trial for result in client.finished}
-    assert plain(client, study_id) == uninterrupted()
+    assert curves(client, study_id) == uninterrupted()
 
 
 def test_one_study_at_a_time_uses_a_ray_and_is_cancelled_at_once(client: StoreClient, tmp_path: Path) -> None:
@@ -224,77 +211,3 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
         until(lambda: client.store.studies.get(second).state == "RUNNING")
         client.cancel(second)
         assert driven.end() == "CANCELLED"
-
-
-@pytest.mark.slow
-def test_a_trial_whose_worker_is_killed_five_times_is_complete_in_the_end(
-    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on nodes that go away again and again: every life comes to a newer checkpoint, and is ended by SIGKILL."""
-    study = quadratic(
-        **{**LONG, "methods": LONG["methods"][:1], "budget": {"trials_per_method": 1, "rounds": 100, "seeds": 0}}
-    )
-    study_id = client.submit(study)
-    kills: list[tuple[int, int]] = []  # process and round of its checkpoint
-    take = Search.report
-
-    def spy(search: Search, report: Mapping[str, Any]) -> None:
-        take(search, report)
-        reached = round_of(report["checkpoint"])
-        last_pid, last_round = kills[-1] if kills else (0, 0)
-        if len(kills) < 5 and not report["done"] and report["pid"] != last_pid and reached > last_round:
-            kills.append((report["pid"], reached))
-            os.kill(report["pid"], signal.SIGKILL)
-
-    monkeypatch.setattr(Search, "report", spy)
-    driven = Driven(client, study_id, tmp_path, chunk_seconds=1e-6, checkpoint_seconds=0.0)
-    assert driven.end() == "SUCCEEDED"
-    assert len(kills) == 5
-    (trial,) = client.store.trials.find(study_id)
-    assert (trial.state, trial.attempt, trial.rounds_done) == ("COMPLETE", 6, 100)
-    assert (trial.deaths, trial.death_round) == (1, kills[-1][1])
-    sampler = build("quasi_random", study.entry("one").parameters(), ("quality", "speed"), sampler_seed(study.seed))
-    pack = Pack.from_spec(parse(trial_document(study, "one", [sampler.ask(0)], study.seed)))
-    (undisturbed,) = columns(pack.advance(), 1)
-    del undisturbed["wall_seconds"]
-    assert plain(client, study_id) == {"one.s00000": undisturbed}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_neither_workers_nor_deaths_change_a_trial(
-    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One, two and eight workers, as many as packs of these CPU cores fit; workers die under all but the first."""
-    budget = {"trials_per_method": 12, "rounds": 100, "seeds": 1, "confirm": 2}
-    take, kills = Search.report, list[int]()
-
-    def spy(search: Search, report: Mapping[str, Any]) -> None:
-        take(search, report)
-        if report["checkpoint"] and not report["done"] and len(kills) < 2:
-            kills.append(report["pid"])
-            os.kill(report["pid"], signal.SIGKILL)
-
-    found = []
-    for cpus in (1.5, 1.0, 0.25):
-        study = quadratic(
-            **{
-                **LONG,
-                "budget": budget,
-                "sampler": {"name": "tpe", "startup": 4},
-                "resources": {"gpu": 0, "cpus": cpus},
-            }
-        )
-        study_id = client.submit(study)
-        quick = {"chunk_seconds": 0.02, "checkpoint_seconds": 0.0}
-        assert Driven(client, study_id, tmp_path / str(cpus), **quick).end() == "SUCCEEDED"
-        found.append((computed_frontier(client.store, study_id)["trial_list"], plain(client, study_id)))
-        assert len(kills) == (0 if cpus == 1.5 else 2)
-        kills.clear()
-        monkeypatch.setattr(Search, "report", spy)
-    assert found[0][0]["reproducible"]
-    assert found[0][0]["trials"] == 2 * (12 + 2)
-    for listed, curves in found[1:]:
-        assert listed == found[0][0]
-        same = {trial for trial, curve in curves.items() if curve == found[0][1].get(trial)}
-        assert same == set(found[0][1])

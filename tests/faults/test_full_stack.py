@@ -22,12 +22,8 @@ import pytest
 import yaml
 
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyRecord, TrialRecord
-from service.driver.ray.worker import columns
-from service.driver.search.study_plan import sampler_seed
 from service.recorder.tracking import KEY, connect
-from service.samplers.build import build
 from service.server.home import ADMIN_TOKEN
 from service.store.store import Store
 from tests.clients import EveryClient
@@ -35,9 +31,8 @@ from tests.conftest import TESTS
 from tests.driver.store_client import quadratic
 from tests.ports import free_port
 from tests.postgresql import postgresql_server
+from tests.uninterrupted import in_one_go, plain
 from tests.waiting import until
-from trainers.engine.packs.pack import Pack
-from trainers.trial.document import parse
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 ROUNDS = 2000
@@ -84,6 +79,8 @@ for r in t.rounds():
     t.report(r, loss=x)
 """
 
+TOGETHER = "shared_gradients"
+"""A column that tells the packs of two runs apart."""
 MINUTES = float(os.environ.get("MINUTES") or 0)
 SEED = int(os.environ.get("SEED") or 0)
 
@@ -298,7 +295,7 @@ def test_processes_are_killed_under_one_study(stack: Stack, own: bool) -> None:
             for number in range(len(trials)) if MINUTES else (0, len(trials) - 1):
                 rounds = trials[number].rounds_done + 1
                 alone = {name: column[:rounds] for name, column in undisturbed(number, trials[number], own).items()}
-                assert plain(curves[trials[number].id]) == alone, number
+                assert plain(curves[trials[number].id], TOGETHER) == alone, number
             until(lambda: shown(stack, study_id, record.version), 120)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{stack.logs()}") from error
@@ -348,16 +345,7 @@ def undisturbed(number: int, trial: TrialRecord, own: bool) -> dict[str, Any]:
         for _ in range(PROGRAM_ROUNDS):
             losses.append(losses[-1] - trial.hyperparameters["rate"] * losses[-1])
         return {"round": list(range(len(losses))), "loss": losses, "diverged": [False] * len(losses)}
-    whole = study()
-    sampler = build("quasi_random", whole.entry("one").parameters(), ("quality", "speed"), sampler_seed(whole.seed))
-    settings = [sampler.ask(each) for each in range(number + 1)][number:]
-    pack = Pack.from_spec(parse(trial_document(whole, "one", settings, whole.seed)))
-    return plain(columns(pack.advance(), 1)[0])
-
-
-def plain(curve: dict[str, Any]) -> dict[str, Any]:
-    """A curve without what depends on the run: its time, and what the trials of a pack compute together."""
-    return {name: column for name, column in curve.items() if name not in ("wall_seconds", "shared_gradients")}
+    return plain(in_one_go(study(), "one", number)[0], TOGETHER)
 
 
 def shown(stack: Stack, study_id: str, version: int) -> bool:

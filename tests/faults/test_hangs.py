@@ -7,37 +7,14 @@ import os
 import signal
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
-from service.driver.ray.worker import columns
-from service.driver.search.study_plan import sampler_seed
-from service.samplers.build import build
 from service.store.store import Store
 from tests.commands.processes import LARGER, SMALL, begun, running
+from tests.uninterrupted import in_one_go, plain
 from tests.waiting import until
-from trainers.engine.packs.pack import Pack
-from trainers.trial.document import parse
-
-
-def plain(curve: dict[str, Any]) -> dict[str, Any]:
-    """A curve without what no two runs share."""
-    return {name: column for name, column in curve.items() if name != "wall_seconds"}
-
-
-def undisturbed(trials: int) -> list[dict[str, Any]]:
-    """The curves of the study's first trials, each trained in this process in one go."""
-    study = Study.from_json(SMALL)
-    (label,) = study.labels
-    sampler = build("quasi_random", study.entry(label).parameters(), ("quality", "speed"), sampler_seed(study.seed))
-    found = []
-    for number in range(trials):
-        pack = Pack.from_spec(parse(trial_document(study, label, [sampler.ask(number)], study.seed)))
-        found.append(plain(columns(pack.advance(), 1)[0]))
-    return found
 
 
 @pytest.mark.slow
@@ -67,9 +44,10 @@ def test_workers_and_then_the_driver_stop_under_a_study(tmp_path: Path) -> None:
         assert record.state == "SUCCEEDED", record.reason
         trials = client.trials(study)
         assert [trial.state for trial in trials] == ["COMPLETE"] * 4
-        curves = client.curves(study)
+        curves, whole = client.curves(study), Study.from_json(SMALL)
+        alone = [curve for number in range(2) for curve in in_one_go(whole, *whole.labels, number)]
         assert all(curve["round"] == list(range(SMALL["budget"]["rounds"] + 1)) for curve in curves.values())
-        assert [plain(curves[trial.id]) for trial in trials[:2]] == undisturbed(2)  # of those that were stopped
+        assert [plain(curves[trial.id]) for trial in trials[:2]] == alone  # of those that were stopped
         assert {line.attempt for line in client.logs(study)} == {1, 2}  # one driver was lost, and counted once
         said = processes.said()
         assert said.count("is killed: it hangs") == 1

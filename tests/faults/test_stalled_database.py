@@ -124,10 +124,3 @@ def test_a_stalled_connection_is_given_up_and_the_study_goes_on(
             time.sleep(0.1)
     assert store.curves.columns(study)[trial.id] == {"round": [0, 1], "train_loss": [1.0, 0.5]}
     store.close()
-
-
-def test_a_connection_says_how_long_it_may_be_idle(postgresql: Postgresql) -> None:
-    store = Store(postgresql.emptied())
-    with store.session.read() as connection:
-        assert connection.execute(sa.text("SHOW idle_in_transaction_session_timeout")).scalar() == "1min"
-    store.close()
