@@ -15,16 +15,11 @@ from driftline.sdk.job import Job
 from service.cli.main import app
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
+from tests import mlflow_warnings
 from tests.commands.conftest import STUDY, Drivers
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.slow,  # MLflow's database alone takes ten seconds to be made
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow leaves its database connections to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.slow, *mlflow_warnings.IGNORED]  # MLflow's database alone takes ten seconds to be made
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from service.cli.run import resume_study
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.folder_results import stored_link
 from service.store.store import Store
+from tests import mlflow_warnings
 from tests.waiting import until
 
 STUDY: dict[str, Any] = {
@@ -60,13 +61,7 @@ STUDY: dict[str, Any] = {
 }
 FILES = {"frontier.json", "frontier.html", "frontier.png", "frontier.svg", "trials.csv", "driftline.db", "mlflow.db"}
 
-pytestmark = [
-    pytest.mark.ray,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow leaves its database connections to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.ray, *mlflow_warnings.IGNORED]
 
 
 @contextlib.contextmanager

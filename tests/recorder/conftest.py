@@ -45,6 +45,12 @@ def client(uri: str) -> Any:
     return connect(uri)
 
 
+@pytest.fixture
+def one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pictures, which take their time."""
+    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+
+
 @pytest.fixture(autouse=True)
 def refreshed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels are written as soon as they are due."""

@@ -11,20 +11,20 @@ from requests.utils import get_environ_proxies
 
 from driftline.errors import InvalidSpec
 from service import pauses
-from service.recorder import study_recorder
 from service.recorder.all_studies import StudiesRecorder
 from service.recorder.study_recorder import Recorder
 from service.store.store import Store
+from tests import mlflow_warnings
 
-from .test_study_recorder import Stored, connect, pytestmark, shown, trials
+from .test_study_recorder import Stored, connect, ended, shown, trials
 
-__all__ = ["pytestmark"]
+pytestmark = mlflow_warnings.IGNORED
 
 
+@pytest.mark.usefixtures("one_file")
 def test_all_studies_are_recorded_and_finished_ones_left_alone(
-    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, uri: str, client: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
     studies = [Stored(store, ["fedavg"], 20, name) for name in ("one", "two")]
     for study in studies:
         study.add(trials("fedavg", 1))
@@ -55,14 +55,10 @@ def test_all_studies_are_recorded_and_finished_ones_left_alone(
     assert len(connections) == 5  # one to ask for both
 
 
-def test_a_look_at_recorded_studies_reads_no_study_and_counts_no_trials(
-    store: Store, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
+@pytest.mark.usefixtures("one_file")
+def test_a_look_at_recorded_studies_reads_no_study_and_counts_no_trials(store: Store, uri: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        study = Stored(store, ["fedavg"], 20, name)
-        study.add(trials("fedavg", 1))
-        study.succeed()
+        ended(store, name)
     recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
     assert recorder.sync()
     assert not recorder.sync()
@@ -78,13 +74,11 @@ def test_a_look_at_recorded_studies_reads_no_study_and_counts_no_trials(
     assert "FROM deletions" in deletions
 
 
+@pytest.mark.usefixtures("one_file")
 def test_finished_studies_are_recorded_again_in_a_new_mlflow(
-    store: Store, uri: str, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, uri: str, tmp_path: Path, migrated: Path
 ) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
-    study = Stored(store, ["fedavg"], 20)
-    study.add(trials("fedavg", 2))
-    study.succeed()
+    ended(store)
     assert StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
     before = shown(connect(uri))
 
@@ -137,19 +131,16 @@ def test_mlflow_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.M
         connect("https://mlflow.example.com")
 
 
+@pytest.mark.usefixtures("one_file")
 def test_an_artifact_store_that_is_away_holds_up_nothing_else(
     store: Store,
     uri: str,
     client: Any,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
     for name in ("one", "two"):
-        study = Stored(store, ["fedavg"], 20, name)
-        study.add(trials("fedavg", 1))
-        study.succeed()
+        ended(store, name)
     place = tmp_path / "artifacts"
     place.write_text("a file where a folder should be")
     recorder = StudiesRecorder(store, uri, str(place))

@@ -16,29 +16,18 @@ from fsspec.implementations.local import LocalFileSystem
 from driftline.wire.access import Quota
 from service.driver import checkpoints
 from service.launchers.local.launcher import LocalLauncher
-from service.recorder import all_studies, study_recorder
+from service.recorder import all_studies
 from service.recorder.all_studies import StudiesRecorder
 from service.scheduler.cleanup import SWEEP_S, Cleanup
 from service.store.schema import METADATA
 from service.store.session import Session
 from service.store.store import Store
+from tests import mlflow_warnings
 from tests.waiting import until
 
-from .test_study_recorder import Stored, connect, pytestmark, shown, trials
+from .test_study_recorder import Stored, connect, ended, shown, trials
 
-__all__ = ["pytestmark"]
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
-
-
-def recorded(store: Store, name: str) -> Stored:
-    study = Stored(store, ["fedavg"], 20, name)
-    study.add(trials("fedavg", 2))
-    study.succeed()
-    return study
+pytestmark = [*mlflow_warnings.IGNORED, pytest.mark.usefixtures("one_file")]
 
 
 def delete(store: Store, study: Stored) -> None:
@@ -49,7 +38,7 @@ def delete(store: Store, study: Stored) -> None:
 
 
 def test_a_deleted_study_goes_to_the_bin_and_others_stay(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
-    first, second = recorded(store, "digits"), recorded(store, "digits")
+    first, second = ended(store), ended(store)
     recorder = StudiesRecorder(store, uri, str(tmp_path / "artifacts"))
     recorder.sync()
     before = shown(client)
@@ -66,7 +55,7 @@ def test_a_deleted_study_goes_to_the_bin_and_others_stay(store: Store, uri: str,
 
 
 def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
-    study = recorded(store, "digits")
+    study = ended(store)
     StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
     delete(store, study)
     assert store.studies.find() == []
@@ -86,7 +75,7 @@ def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tm
 def test_studies_that_cannot_be_forgotten_block_no_later_deletion(
     store: Store, uri: str, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    studies = [recorded(store, f"digits{number}") for number in range(3)]
+    studies = [ended(store, f"digits{number}") for number in range(3)]
     recorder = StudiesRecorder(store, uri)
     recorder.sync()
     for study in studies:
@@ -117,7 +106,7 @@ def test_what_was_half_written_is_forgotten(
     store: Store, uri: str, client: Any, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The recorder died after its first request to MLflow, before it told the store."""
-    study = recorded(store, "digits")
+    study = ended(store)
 
     def dying(where: str) -> Any:
         made = connect(where)
@@ -142,7 +131,7 @@ def test_what_was_half_written_is_forgotten(
 def test_a_study_that_is_deleted_while_it_is_recorded(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study, other = recorded(store, "digits"), recorded(store, "digits")
+    study, other = ended(store), ended(store)
     glances = store.studies.glances
 
     def then_deleted() -> Any:
@@ -158,7 +147,7 @@ def test_a_study_that_is_deleted_while_it_is_recorded(
 
 
 def test_another_recorder_of_the_study_is_waited_for(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
-    study = recorded(store, "digits")
+    study = ended(store)
     StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
     delete(store, study)
     store.locks.release(f"recorder/{study.id}", StudiesRecorder(store, uri)._holder)
@@ -176,7 +165,7 @@ def test_the_bin_is_emptied_with_artifacts_as_the_page_says(
 ) -> None:
     from mlflow.entities import ViewType
 
-    study, kept = recorded(store, "digits"), recorded(store, "digits")
+    study, kept = ended(store), ended(store)
     StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
     before = shown(client)
     delete(store, study)
@@ -192,7 +181,7 @@ def test_the_bin_is_emptied_with_artifacts_as_the_page_says(
 
 
 def test_an_experiment_of_somebody_else_is_left_alone(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
-    study = recorded(store, "digits")
+    study = ended(store)
     StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
     name = f"digits {study.id[-6:]}"
     client.set_experiment_tag(client.get_experiment_by_name(name).experiment_id, "driftline.study", "another")

@@ -12,11 +12,12 @@ from service.recorder import study_recorder
 from service.recorder.recorder_loop import RecorderLoop
 from service.store.recorder_state import Recorded
 from service.store.store import Store
+from tests import mlflow_warnings
 from tests.waiting import until
 
-from .test_study_recorder import Stored, pytestmark, shown, trials
+from .test_study_recorder import Stored, shown, trials
 
-__all__ = ["pytestmark"]
+pytestmark = mlflow_warnings.IGNORED
 
 
 @pytest.fixture

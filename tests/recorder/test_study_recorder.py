@@ -18,21 +18,16 @@ from driftline.results.curves import TrialCurve
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
 from service.recorder import bulk_runs, study_recorder
-from service.recorder.chart_view import VIEW_TAG
 from service.recorder.study_recorder import Recorder, lock_name
 from service.recorder.tracking import Tracking, connect
 from service.store.store import Store
+from tests import mlflow_warnings
 from tests.waiting import until
 
 from ..results.samples import curve
 from .stored import Stored
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow leaves its database connections to the collector
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = mlflow_warnings.IGNORED
 WRITES = frozenset(
     {
         "create_experiment", "restore_experiment", "set_experiment_tag", "create_run", "log_batch", "set_terminated",
@@ -53,6 +48,14 @@ def trials(label: str, count: int, rounds: int = 20, first: int = 0) -> list[Tri
         )
         for number in range(first, first + count)
     ]
+
+
+def ended(store: Store, name: str = "digits") -> Stored:
+    """A study of one label that has ended."""
+    study = Stored(store, ["fedavg"], 20, name)
+    study.add(trials("fedavg", 2))
+    study.succeed()
+    return study
 
 
 def shown(client: Any) -> dict[str, Any]:
@@ -537,17 +540,3 @@ def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_pa
     assert shown(client) == {}
     store.locks.release(f"recorder/{study.id}", "another-host/7")
     assert writer.sync()
-
-
-def test_a_new_mlflow_database_is_filled_again(store: Store, uri: str, tmp_path: Path, migrated: Path) -> None:
-    study = finished_study(store)
-    assert recorder(store, study, uri, tmp_path).finish()
-    shutil.copy(migrated, tmp_path / "other.db")
-    other = f"sqlite:///{tmp_path / 'other.db'}"
-    assert recorder(store, study, other, tmp_path).finish()
-    (labels,) = (entry.run_id for entry in store.recorder_state.read(study.id, "experiment") if entry.key == "labels")
-    assert connect(other).get_experiment(labels).name == f"digits {study.id[-6:]}"
-    assert len(shown(connect(other))[f"digits {study.id[-6:]} trials"][1]) == 6
-    tags = {name: kinds for name, (kinds, _) in shown(connect(uri)).items()}
-    assert {name: kinds for name, (kinds, _) in shown(connect(other)).items()} == tags
-    assert VIEW_TAG in tags[f"digits {study.id[-6:]}"]
