@@ -192,16 +192,6 @@ MODELS: dict[str, Model] = {
     "quadratic": Model("quadratic", "closed_form", own="quadratic"),
 }
 
-FACTORS: dict[str, tuple[str, ...]] = {
-    "method": tuple(METHODS),
-    "server": tuple(SERVERS),
-    "client": tuple(CLIENTS),
-    "schedule": tuple(SCHEDULES),
-    "task": tuple(TASKS),
-    "model": tuple(MODELS),
-}
-"""What covering.csv pairs: every legal pair of values of two factors is in a row."""
-
 
 def document(
     method: str = "fedavg",
@@ -215,12 +205,7 @@ def document(
     """A trial document; it may be illegal.
 
     Args:
-        method: a value of FACTORS, like the next five.
-        server: the server optimizer.
-        client: the client optimizer.
-        schedule: the schedule.
-        task: the task.
-        model: the model.
+        method: a key of METHODS; the next five likewise of SERVERS, CLIENTS, SCHEDULES, TASKS and MODELS.
         changes: further keys of the document, or others.
     """
     chosen = MODELS[model]

@@ -1,17 +1,10 @@
-"""Compares two recordings: equal to the bit, up to listed exceptions.
+"""Compares two recordings: equal to the bit, but for relative differences that are allowed.
 
-    python -m tests.equality.compare OLD NEW [--exceptions curves.yaml] [--most 40]
+    python -m tests.equality.compare OLD NEW [--allow "oracle/*/loop/float64" 1e-13] [--most 40]
 
-OLD and NEW are two files of record.py. Prints each difference with its case, key, place,
-both values and the relative difference; exits with 1 when there is one that no exception allows. An exception is
-
-    - {cases: "fedavg/*/float64", keys: "train_loss", relative: 1e-12, reason: "..."}
-    - {cases: "*", keys: "extra_*", absent: true, reason: "only one of the trees reports it"}
-    - {cases: "*", keys: "*.fingerprint", text: true, reason: "of a study in another spelling"}
-    - {cases: "*", keys: "frontier.json.*", anew: true, reason: "results are defined anew"}
-
-with patterns as of a shell, or lists of them. An exception of which a key allowed nothing is an error, and so is one
-for a float64 case with a relative difference above 1e-11.
+OLD and NEW are two files of record.py. Prints each difference with its case, metric, place, both values and the
+relative difference; exits with 1 when there is one that is not allowed. A pattern of cases that allowed nothing is an
+error, and so is a relative difference above 1e-11 for cases in float64.
 """
 
 from __future__ import annotations
@@ -19,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import gzip
+import itertools
 import json
 import math
 import re
@@ -27,8 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import yaml
 
 MOST_FLOAT64 = 1e-11
 FLOAT32 = ("/float32", "data/*")
@@ -41,9 +33,9 @@ class Leaf(NamedTuple):
     """Where a value stands.
 
     Attributes:
-        case: name of a case or study.
-        key: name of a metric, or dotted path within an answer.
-        place: member and line, for a curve.
+        case: name of a case.
+        key: name of a metric.
+        place: member and line.
     """
 
     case: str
@@ -73,6 +65,10 @@ class Difference:
             return math.inf
         return abs(one - other) / max(abs(one), abs(other)) if one != other else 0.0
 
+    def within(self, cases: str, relative: float) -> bool:
+        """Whether it is in cases of this pattern, and relatively at most so large."""
+        return fnmatch.fnmatchcase(self.leaf.case, cases) and self.relative <= relative
+
     def __str__(self) -> str:
         return (
             f"{self.leaf.case}: {self.leaf.key} {self.leaf.place}".rstrip()
@@ -80,80 +76,19 @@ class Difference:
         )
 
 
-@dataclass
-class Exemption:
-    """An allowed difference, as the file of exceptions lists it.
-
-    Args:
-        cases: pattern of names of cases, or a list of them.
-        keys: pattern of keys.
-        reason: why.
-        relative: largest relative difference that is allowed.
-        absent: whether a value may be in one recording only.
-        text: whether a text may be another text.
-        anew: whether the value is defined anew, so that it may be any.
-        used: how often it allowed something.
-    """
-
-    cases: str | list[str]
-    keys: str
-    reason: str
-    relative: float = 0.0
-    absent: bool = False
-    text: bool = False
-    anew: bool = False
-    used: int = 0
-
-    @property
-    def patterns(self) -> list[str]:
-        """Patterns of names of cases."""
-        return [self.cases] if isinstance(self.cases, str) else self.cases
-
-    def allows(self, difference: Difference) -> bool:
-        """Whether it allows a difference."""
-        leaf = difference.leaf
-        named = any(fnmatch.fnmatchcase(leaf.case, pattern) for pattern in self.patterns)
-        if not (named and fnmatch.fnmatchcase(leaf.key, self.keys)):
-            return False
-        if self.anew:
-            return True
-        if MISSING in (difference.old, difference.new):
-            return self.absent
-        if isinstance(difference.old, str) and isinstance(difference.new, str) and number(difference.old) is None:
-            return self.text and number(difference.new) is None
-        return difference.relative <= self.relative
-
-
-def exemptions(file: Path | None) -> list[Exemption]:
-    """The exceptions in a file.
+def allowed(given: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Pattern of cases -> the largest relative difference that is allowed in them.
 
     Raises:
-        SystemExit: one that lacks a reason, has an unknown key or allows too much.
+        SystemExit: one that is too large for cases in float64.
     """
-    if file is None:
-        return []
-    listed = []
-    for entry in yaml.safe_load(file.read_text()) or []:
-        keys = entry.get("keys")
-        relative = float(entry.get("relative", 0.0))
-        try:
-            of_keys = [
-                Exemption(**{**entry, "keys": key, "relative": relative})
-                for key in (keys if isinstance(keys, list) else [keys])
-            ]
-        except TypeError as error:
-            raise SystemExit(f"{file}: an exception must have cases, keys, reason and a tolerance: {error}") from error
-        exemption = of_keys[0]
-        if not exemption.reason.strip():
-            raise SystemExit(f"{file}: an exception must have a reason, got none for {exemption.cases}")
-        in_float32 = all(pattern.endswith(FLOAT32) for pattern in exemption.patterns)
-        if not in_float32 and exemption.relative > MOST_FLOAT64:
+    for pattern, relative in given:
+        if not pattern.endswith(FLOAT32) and float(relative) > MOST_FLOAT64:
             raise SystemExit(
-                f"{file}: relative must be at most {MOST_FLOAT64:g}, or cases must end in /float32 or be data/*, "
-                f"got {exemption.relative:g} for {exemption.cases}"
+                f"--allow must be at most {MOST_FLOAT64:g} for cases that do not end in /float32 or are data/*, "
+                f"got {relative} for {pattern}"
             )
-        listed += of_keys
-    return listed
+    return {pattern: float(relative) for pattern, relative in given}
 
 
 def differences(old: Path, new: Path) -> list[Difference]:
@@ -178,22 +113,17 @@ def read(file: Path) -> dict[str, Any]:
 def leaves(recording: Mapping[str, Any]) -> Iterator[tuple[Leaf, Any]]:
     """Every value of a recording with its place."""
     for case, answer in recording["cases"].items():
-        for key, place, value in _leaves(answer, "", ""):
-            yield Leaf(case, key, place), value
-
-
-def _leaves(value: Any, key: str, place: str) -> Iterator[tuple[str, str, Any]]:
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            if name.isdecimal() and not key:  # a member of a pack
-                yield from _leaves(item, key, f"member {name}")
-            else:
-                yield from _leaves(item, f"{key}.{name}" if key else name, place)
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from _leaves(item, key, f"{place} [{index}]".strip())
-    else:
-        yield key, place, value
+        if "error" in answer:
+            yield Leaf(case, "error", ""), answer["error"]
+            continue
+        for member, metrics in answer.items():
+            for metric, values in metrics.items():
+                for line, value in enumerate(values):
+                    place = f"member {member} [{line}]"
+                    if isinstance(value, list):
+                        yield from ((Leaf(case, metric, f"{place} [{at}]"), item) for at, item in enumerate(value))
+                    else:
+                        yield Leaf(case, metric, place), value
 
 
 def number(value: Any) -> float | None:
@@ -211,26 +141,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def verdict(differing: Sequence[Difference], allowed: Sequence[Exemption]) -> tuple[list[Difference], list[Exemption]]:
-    """The differences that nothing allows, and the exceptions that allowed nothing."""
-    left = []
-    for difference in differing:
-        fitting = [exemption for exemption in allowed if exemption.allows(difference)]
-        for exemption in fitting:
-            exemption.used += 1
-        if not fitting:
-            left.append(difference)
-    return left, [exemption for exemption in allowed if not exemption.used]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
-    parser.add_argument("--exceptions", type=Path, help="YAML file of allowed differences")
+    parser.add_argument("--allow", nargs=2, action="append", default=[], metavar=("CASES", "RELATIVE"))
     parser.add_argument("--most", type=int, default=40, help="differences to print, the others are counted")
     options = parser.parse_args(arguments)
-    allowed = exemptions(options.exceptions)
+    most = allowed(options.allow)
     one, other = read(options.old), read(options.new)
     for fact in sorted({*one["about"], *other["about"]}):
         if one["about"].get(fact) != other["about"].get(fact):
@@ -239,19 +157,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "the last bits may differ for that reason alone; record OLD again on this machine"
             )
     differing = differences(options.old, options.new)
-    left, unused = verdict(differing, allowed)
+    fitting = [[pattern for pattern in most if each.within(pattern, most[pattern])] for each in differing]
+    left = [each for each, patterns in zip(differing, fitting, strict=True) if not patterns]
+    unused = most.keys() - itertools.chain.from_iterable(fitting)
     for difference in left[: options.most]:
         print(difference)
     if len(left) > options.most:
         print(f"... and {len(left) - options.most} more")
-    for exemption in unused:
-        print(f"unused exception, take it out: {exemption.cases} {exemption.keys}: {exemption.reason}")
-    cases = len({difference.leaf.case for difference in left})
-    values = sum(1 for _ in leaves(one))
+    for pattern in unused:
+        print(f"nothing differs that --allow {pattern} allows: leave it out")
+    differ = len({each.leaf.case for each in left})
     print(
-        f"{len(one['cases'])} and {len(other['cases'])} cases, {values} values: "
-        f"{len(left)} differences in {cases} cases, {len(differing) - len(left)} allowed, "
-        f"{len(unused)} exceptions unused"
+        f"{len(one['cases'])} and {len(other['cases'])} cases, {len(dict(leaves(one)))} values: "
+        f"{len(left)} differences in {differ} cases, {len(differing) - len(left)} allowed"
     )
     return 1 if left or unused else 0
 

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.equality import compare
 from tests.equality.cases import DTYPES, METHODS, MODELS, cases
@@ -33,12 +32,6 @@ def changed(recording: Path, case: str, key: str, line: int, value: object) -> P
     return file
 
 
-def exceptions(folder: Path, **entry: object) -> Path:
-    file = folder / "exceptions.yaml"
-    file.write_text(yaml.safe_dump([{"cases": "*/float64", "keys": "train_loss", "reason": "a test", **entry}]))
-    return file
-
-
 def test_recorded_again_in_another_order_is_equal_to_the_bit(recording: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.json.gz"
     chosen = [case for case in cases() if case.name in SOME]
@@ -60,50 +53,24 @@ def test_one_changed_bit_is_found(recording: Path, capsys: pytest.CaptureFixture
     assert f"{SOME[0]}: train_loss member 0 [3]: {float.fromhex(old)!r} -> " in capsys.readouterr().out
 
 
-def test_an_exception_allows_what_it_lists_and_no_more(recording: Path, tmp_path: Path) -> None:
+def test_a_difference_is_allowed_in_its_cases_up_to_its_size(recording: Path) -> None:
     old = json.loads(gzip.decompress(recording.read_bytes()))["cases"][SOME[0]]["0"]["train_loss"][3]
-    near, far = (float.fromhex(old) * (1 + relative) for relative in (5e-13, 5e-12))
-    allowed = exceptions(tmp_path, relative=1e-12)
-    file = changed(recording, SOME[0], "train_loss", 3, near.hex())
-    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 0
-    file = changed(recording, SOME[0], "train_loss", 3, far.hex())
-    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 1
+    for relative, pattern, ends in ((5e-13, "*/float64", 0), (5e-13, "*/float32", 1), (5e-12, "*/float64", 1)):
+        file = changed(recording, SOME[0], "train_loss", 3, (float.fromhex(old) * (1 + relative)).hex())
+        assert compare.main([str(recording), str(file), "--allow", pattern, "1e-12"]) == ends
 
 
-def test_other_texts_need_an_exception_for_texts(recording: Path, tmp_path: Path) -> None:
-    content = json.loads(gzip.decompress(recording.read_bytes()))
-    content["cases"][SOME[0]]["0"]["state"] = ["SUCCEEDED"]
-    old, new = tmp_path / "old.json.gz", tmp_path / "new.json.gz"
-    write(content, old)
-    content["cases"][SOME[0]]["0"]["state"] = ["FAILED"]
-    write(content, new)
-    allowed = exceptions(tmp_path, keys="state", relative=1e-12)
-    assert compare.main([str(old), str(new), "--exceptions", str(allowed)]) == 1
-    for kind in ("text", "anew"):
-        allowed = exceptions(tmp_path, keys="state", **{kind: True})
-        assert compare.main([str(old), str(new), "--exceptions", str(allowed)]) == 0
-
-
-def test_what_is_defined_anew_may_have_any_value(recording: Path, tmp_path: Path) -> None:
-    file = changed(recording, SOME[0], "train_loss", 1, exact(17.0))
-    allowed = exceptions(tmp_path, anew=True)
-    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 0
-
-
-def test_unused_exceptions_and_those_without_need_are_errors(recording: Path, tmp_path: Path) -> None:
-    unused = exceptions(tmp_path, relative=1e-12)
-    assert compare.main([str(recording), str(recording), "--exceptions", str(unused)]) == 1
+def test_what_is_allowed_must_be_needed_and_small(recording: Path) -> None:
+    assert compare.main([str(recording), str(recording), "--allow", "*/float64", "1e-12"]) == 1
     with pytest.raises(SystemExit, match="at most 1e-11"):
-        compare.exemptions(exceptions(tmp_path, relative=1e-9))
-    with pytest.raises(SystemExit, match="must have a reason"):
-        compare.exemptions(exceptions(tmp_path, relative=1e-12, reason=" "))
+        compare.allowed([("*/float64", "1e-9")])
+    assert compare.allowed([("*/float32", "1e-5")]) == {"*/float32": 1e-5}
 
 
 @pytest.mark.parametrize("value", [None, "absent", 1, "nan"], ids=str)
-def test_other_types_are_differences_whatever_is_tolerated(recording: Path, tmp_path: Path, value: object) -> None:
+def test_other_types_are_differences_whatever_is_allowed(recording: Path, value: object) -> None:
     file = changed(recording, SOME[0], "train_loss", 3, value)
-    allowed = exceptions(tmp_path, relative=1e-12)
-    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 1
+    assert compare.main([str(recording), str(file), "--allow", "*/float64", "1e-12"]) == 1
 
 
 def test_a_case_of_only_one_recording_is_a_difference(recording: Path, tmp_path: Path) -> None:
@@ -113,13 +80,6 @@ def test_a_case_of_only_one_recording_is_a_difference(recording: Path, tmp_path:
     write(content, file)
     assert compare.main([str(recording), str(file)]) == 1
     assert compare.main([str(file), str(recording)]) == 1
-
-
-def test_each_key_of_an_exception_must_be_used(recording: Path, tmp_path: Path) -> None:
-    old = json.loads(gzip.decompress(recording.read_bytes()))["cases"][SOME[0]]["0"]["train_loss"][3]
-    file = changed(recording, SOME[0], "train_loss", 3, (float.fromhex(old) * (1 + 5e-13)).hex())
-    allowed = exceptions(tmp_path, keys=["train_loss", "test_loss"], relative=1e-12)
-    assert compare.main([str(recording), str(file), "--exceptions", str(allowed)]) == 1
 
 
 def test_every_case_has_a_name_of_its_own_and_every_method_its_six() -> None:

@@ -3,7 +3,6 @@
 PYTHONPATH=TREE python -P tree.py TREE      reads a request in JSON a line, answers each with a line of JSON
 
 {"do": "train", "document": ..., "oracle": ..., "stop": ...}    {"lines": [...]} or {"error": "..."}
-{"do": "check", "documents": [...]}                             {"errors": [null or "...", ...]}
 {"do": "about"}                                                 {"torch": ..., ...}
 """
 
@@ -15,17 +14,6 @@ import sys
 import warnings
 from pathlib import Path
 from typing import Any
-
-
-def check(document: dict[str, Any]) -> str | None:
-    """Why the tree refuses a trial document; None where it takes it."""
-    from trainers import SpecError, parse
-
-    try:
-        parse(document)
-    except SpecError as error:
-        return str(error)
-    return None
 
 
 def train(document: dict[str, Any], oracle: str | None, stop: int | None) -> list[dict[str, Any]]:
@@ -82,11 +70,8 @@ def about(tree: Path) -> dict[str, Any]:
 
 def answer(request: dict[str, Any], tree: Path) -> dict[str, Any]:
     """The answer to one request; an error of the tree is an answer too."""
-    match request["do"]:
-        case "about":
-            return about(tree)
-        case "check":
-            return {"errors": [check(document) for document in request["documents"]]}
+    if request["do"] == "about":
+        return about(tree)
     try:
         return {"lines": train(request["document"], request["oracle"], request["stop"])}
     except Exception as error:

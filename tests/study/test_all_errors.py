@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,12 @@ from hypothesis import strategies as st
 from driftline.errors import InvalidSpec
 from driftline.study.all_errors import read_study, study_of
 
+from .documents import changed
+
 VALID: dict[str, Any] = {
     "name": "small",
     "task": {"name": "digits", "clients": 5},
-    "methods": ["fedavg", "fedprox"],
+    "methods": [{"name": "fedavg"}, {"name": "fedprox"}],
     "objective": {"quality": "test_loss"},
     "budget": {"trials_per_method": 4, "rounds": 3},
 }
@@ -100,192 +101,128 @@ SIZED = {"name": "fedavg", "label": "sized", "space": {"client_lr": 0.1, "server
 SIZED["space"] |= {"clients_per_round": 400}
 
 
-def errors(tmp_path: Path, **changes: Any) -> list[str]:
-    """The places of the errors of the valid study with some keys replaced."""
+TOGETHER: dict[str, tuple[dict[str, Any], dict[str, list[str]]]] = {
+    # what is written at which places of the valid study, and what is named for a place if that is not it alone
+    "unknown key, metric": ({"budgt": 1, "objective.quality": "test_los"}, {}),
+    "names of methods, optimizers and tasks": (
+        {"methods[0]": "fedaveg", "task": "digitz", "methods[1].server": "adamm"},
+        {"methods[0]": [".name"], "task": [".name"], "methods[1].server": [".name"]},
+    ),
+    "budget and labels": (
+        {
+            "budget": {"trials_per_method": "many"},
+            "sampler": "grid",
+            "methods[1]": {"name": "fedavg", "space": {"prox": 1}},
+        },
+        {
+            "budget": [".trials_per_method", ".rounds"],
+            "sampler": [],
+            "methods[1]": [".label", *(f".space.{name}" for name in ("client_lr", "server_lr", "local_steps", "prox"))],
+        },
+    ),
+    "no entries": ({"methods": "fedavg", "task": "digitz"}, {"task": [".name"]}),
+    "cohorts of an unknown population": (
+        {"task.clients": "x", "methods": [OWN, SIZED], "clients_per_round": 300},
+        {"methods": [], "clients_per_round": []},
+    ),
+    "of another task": (
+        {"task": {"name": "digitz", "clients": 500}, "methods": [OWN]},
+        {"task": [".name"], "methods": []},
+    ),
+    "settings of an entry's own": (
+        {"methods[1]": OWN | {"batch_size": 0}},
+        {"methods[1]": [".batch_size", ".clients_per_round"]},
+    ),
+    "sizes": ({"clients_per_round": 0, "batch_size": -5, "task.clients": 0, "task.partition.dirichlet": -1}, {}),
+    "a space": (
+        {
+            "methods[1].space": {"prox": {"choices": [1]}, "momentum": 0.9},
+            "methods[1].space.client_lr": {"float": [2, 1]},
+            "methods[1].space.server_lr": -1,
+            "methods[1].space.local_steps": {"int": [0, 3]},
+            "methods[1].server": "adamm",
+        },
+        {"methods[1].space": [".prox.choices", ".momentum"], "methods[1].server": [".name"]},
+    ),
+    "constraints": (
+        {
+            "methods[0].space": "default",
+            "methods[0].constraints": ["client_lr <", "client_lr <= server_lr", "prox <= 1", "client_lr <= -1"],
+        },
+        {"methods[0].space": [], "methods[0].constraints": ["[0]", "[2]", ""]},
+    ),
+    "settings": ({"task.clients": -1, "seed": -1}, {}),
+    "beside a misspelt key": (
+        {"budget": {"trials": 4, "rounds": 0, "seeds": -1}},
+        {"budget": [".trials", ".rounds", ".seeds"]},
+    ),
+    "the value of a misspelt key": (
+        {"budget": {"trails_per_method": -1, "round": 3}},
+        {"budget": [".trails_per_method", ".round", ".trials_per_method"]},
+    ),
+    "missing": ({"budget": {"n": 4}}, {"budget": [".n", ".trials_per_method", ".rounds"]}),
+    "methods misspelt": ({"methods": ..., "method": ["fedavg"], "task.model": "mpl"}, {"methods": []}),
+    "a task, its partition and its model": (
+        {"task.clients": 0, "task.partition": {"dirichlt": -1}, "task.model": {"name": "mlp", "x": 3}},
+        {"task.partition": [".dirichlt", ".dirichlet"], "task.model": [".x"]},
+    ),
+    "cohorts of a known population": ({"clients_per_round": 900, "task.partition.dirichlet": -1}, {}),
+    "an unknown method, and what does not depend on it": (
+        {
+            "methods[0]": {"name": "fedavgg", "label": "?", "sever": "adamm", "batch_size": 0},
+            "methods[0].space": {"prox": 1, "client_lr": {"float": [2, 1]}},
+            "methods[0].constraints": ["client_lr <"],
+            "methods[0].schedule.name": "plato",
+            "methods[1].client": {"name": "adam", "spac": {"beta1": 9, "beta3": 1}},
+        },
+        {
+            "methods[0]": [".name", ".label", ".sever", ".server.name", ".batch_size"],
+            "methods[0].space": [".client_lr"],
+            "methods[0].constraints": ["[0]"],
+            "methods[1].client": [".spac", ".space.beta1", ".space.beta3"],
+        },
+    ),
+    "mappings and lists of settings": (
+        {
+            "adaptation": {"steps": [-1], "shots": 0, "x": 2},
+            "evaluation": {"clients": 0, "y": 1},
+            "report": ["foo", "params", "bar"],
+            "init": [1, None],
+            "dtype": "float61",
+        },
+        {"adaptation": [".x", ".steps.0", ".shots"], "evaluation": [".clients", ".y"], "report": [".0", ".2"]},
+    ),
+    "no mappings": (
+        {"budget": 7, "resources": 3, "objective": 5, "task": 3, "sampler": 2, "methods[0]": 3, "methods[1].x": 1},
+        {},
+    ),
+    "misspelt keys with wrong values": (
+        {
+            "sampler": {"name": "tpe", "startp": -1},
+            "resources": {"gpus": -1, "cpus": -1},
+            "objective": {"qualty": "test_los", "cost": "euros"},
+        },
+        {
+            "sampler": [".startp", ".startup"],
+            "resources": [".gpus", ".gpu", ".cpus"],
+            "objective": [".qualty", ".quality", ".cost"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOGETHER)
+def test_errors_of_every_kind_are_named_together(kind: str, tmp_path: Path) -> None:
+    changes, named = TOGETHER[kind]
+    document = VALID
+    for place, value in changes.items():
+        document = changed(document, place, value)
     file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump({key: value for key, value in (VALID | changes).items() if value is not None}))
+    file.write_text(yaml.safe_dump(document))
     with pytest.raises(InvalidSpec) as found:
         read_study(file).check()
-    return [path for path, _ in found.value.errors]
-
-
-@pytest.mark.parametrize(
-    ("changes", "places"),
-    [
-        pytest.param(
-            {"budgt": 1, "objective": {"quality": "test_los"}}, ["budgt", "objective.quality"], id="unknown key, metric"
-        ),
-        pytest.param(
-            {"methods": ["fedaveg", {"name": "fedprox", "server": "adamm"}], "task": "digitz"},
-            ["methods[0].name", "task.name", "methods[1].server.name"],
-            id="names of methods, optimizers and tasks",
-        ),
-        pytest.param(
-            {
-                "budget": {"trials_per_method": "many"},
-                "sampler": "grid",
-                "methods": ["fedavg", {"name": "fedavg", "space": {"prox": 1}}],
-            },
-            [
-                *("budget.trials_per_method", "budget.rounds", "methods[1].label"),
-                *(f"methods[1].space.{name}" for name in ("client_lr", "server_lr", "local_steps", "prox")),
-            ],
-            id="budget and labels",
-        ),
-        pytest.param({"methods": "fedavg", "task": "digitz"}, ["methods", "task.name"], id="no entries"),
-        pytest.param(
-            {"task": {"name": "digits", "clients": "x"}, "methods": [OWN, SIZED], "clients_per_round": 300},
-            ["task.clients"],
-            id="cohorts of an unknown population",
-        ),
-        pytest.param(
-            {"task": {"name": "digitz", "clients": 500}, "methods": [OWN]}, ["task.name"], id="of another task"
-        ),
-        pytest.param(
-            {"methods": ["fedavg", OWN | {"batch_size": 0}], "task": {"name": "digits", "clients": 5}},
-            ["methods[1].batch_size", "methods[1].clients_per_round"],
-            id="settings of an entry's own",
-        ),
-        pytest.param(
-            {
-                "clients_per_round": 0,
-                "batch_size": -5,
-                "task": {"name": "digits", "clients": 0, "partition": {"dirichlet": -1}},
-            },
-            ["clients_per_round", "batch_size", "task.clients", "task.partition.dirichlet"],
-            id="sizes",
-        ),
-        pytest.param(
-            {
-                "methods": [
-                    {
-                        "name": "fedprox",
-                        "space": {
-                            "client_lr": {"float": [2, 1]},
-                            "server_lr": -1,
-                            "local_steps": {"int": [0, 3]},
-                            "prox": {"choices": [1]},
-                            "momentum": 0.9,
-                        },
-                        "server": "adamm",
-                    }
-                ]
-            },
-            [
-                "methods[0].space.client_lr",
-                "methods[0].space.server_lr",
-                "methods[0].space.local_steps",
-                "methods[0].space.prox.choices",
-                "methods[0].space.momentum",
-                "methods[0].server.name",
-            ],
-            id="a space",
-        ),
-        pytest.param(
-            {
-                "methods": [
-                    {
-                        "name": "fedavg",
-                        "space": "default",
-                        "constraints": ["client_lr <", "client_lr <= server_lr", "prox <= 1", "client_lr <= -1"],
-                    },
-                    "fedprox",
-                ]
-            },
-            ["methods[0].constraints[0]", "methods[0].constraints[2]", "methods[0].constraints"],
-            id="constraints",
-        ),
-        pytest.param({"task": {"name": "digits", "clients": -1}, "seed": -1}, ["seed", "task.clients"], id="settings"),
-        pytest.param(
-            {"budget": {"trials": 4, "rounds": 0, "seeds": -1}},
-            ["budget.trials", "budget.rounds", "budget.seeds"],
-            id="beside a misspelt key",
-        ),
-        pytest.param(
-            {"budget": {"trails_per_method": -1, "round": 3}},
-            ["budget.trails_per_method", "budget.round", "budget.trials_per_method"],
-            id="the value of a misspelt key",
-        ),
-        pytest.param({"budget": {"n": 4}}, ["budget.n", "budget.trials_per_method", "budget.rounds"], id="missing"),
-        pytest.param(
-            {"methods": None, "method": ["fedavg"], "task": {"name": "digits", "model": "mpl"}},
-            ["method", "task.model"],
-            id="methods misspelt",
-        ),
-        pytest.param(
-            {"task": {"name": "digits", "clients": 0, "partition": {"dirichlt": -1}, "model": {"name": "mlp", "x": 3}}},
-            ["task.clients", "task.partition.dirichlt", "task.partition.dirichlet", "task.model.x"],
-            id="a task, its partition and its model",
-        ),
-        pytest.param(
-            {"clients_per_round": 900, "task": {"name": "digits", "clients": 5, "partition": {"dirichlet": -1}}},
-            ["clients_per_round", "task.partition.dirichlet"],
-            id="cohorts of a known population",
-        ),
-        pytest.param(
-            {
-                "methods": [
-                    {
-                        "name": "fedavgg",
-                        "label": "?",
-                        "sever": "adamm",
-                        "batch_size": 0,
-                        "space": {"prox": 1, "client_lr": {"float": [2, 1]}},
-                        "constraints": ["client_lr <"],
-                        "schedule": {"name": "plato"},
-                    },
-                    {"name": "fedprox", "client": {"name": "adam", "spac": {"beta1": 9, "beta3": 1}}},
-                ]
-            },
-            [
-                *("methods[0].sever", "methods[0].label", "methods[0].space.client_lr", "methods[0].constraints[0]"),
-                *("methods[0].name", "methods[0].server.name", "methods[0].batch_size", "methods[0].schedule.name"),
-                *("methods[1].client.spac", "methods[1].client.space.beta1", "methods[1].client.space.beta3"),
-            ],
-            id="an unknown method, and what does not depend on it",
-        ),
-        pytest.param(
-            {
-                "adaptation": {"steps": [-1], "shots": 0, "x": 2},
-                "evaluation": {"clients": 0, "y": 1},
-                "report": ["foo", "params", "bar"],
-                "init": [1, None],
-                "dtype": "float61",
-            },
-            [
-                *("adaptation.x", "adaptation.steps.0", "adaptation.shots", "evaluation.clients", "evaluation.y"),
-                *("report.0", "report.2", "init", "dtype"),
-            ],
-            id="mappings and lists of settings",
-        ),
-        pytest.param(
-            {
-                "budget": 7,
-                "resources": 3,
-                "objective": 5,
-                "task": 3,
-                "sampler": 2,
-                "methods": [3, {"name": "fedavg", "x": 1}],
-            },
-            ["budget", "resources", "objective", "task", "sampler", "methods[0]", "methods[1].x"],
-            id="no mappings",
-        ),
-        pytest.param(
-            {
-                "sampler": {"name": "tpe", "startp": -1},
-                "resources": {"gpus": -1, "cpus": -1},
-                "objective": {"qualty": "test_los", "cost": "euros"},
-            },
-            [
-                *("sampler.startp", "sampler.startup", "resources.gpus", "resources.gpu", "resources.cpus"),
-                *("objective.qualty", "objective.quality", "objective.cost"),
-            ],
-            id="misspelt keys with wrong values",
-        ),
-    ],
-)
-def test_errors_of_every_kind_are_named_together(changes: dict[str, Any], places: list[str], tmp_path: Path) -> None:
-    assert sorted(errors(tmp_path, **changes)) == sorted(places)
+    wanted = [f"{place}{end}" for place in changes for end in named.get(place, [""])]
+    assert sorted(path for path, _ in found.value.errors) == sorted(wanted)
 
 
 def test_if_no_entry_can_be_read_the_task_is_checked_all_the_same(tmp_path: Path) -> None:
@@ -309,13 +246,9 @@ def apart(chosen: list[tuple[str, Any, str]]) -> bool:
 @settings(max_examples=20, derandomize=True, deadline=None, database=None)
 @given(st.lists(st.sampled_from(MISTAKES), min_size=2, max_size=5, unique_by=lambda mistake: mistake[0]).filter(apart))
 def test_every_mistake_is_named_once(chosen: list[tuple[str, Any, str]]) -> None:
-    document = copy.deepcopy(RICH)
+    document = RICH
     for place, value, _ in chosen:
-        holder: Any = document
-        *steps, key = place.split(".")
-        for step in steps:
-            holder = holder[int(step) if step.isdigit() else step]
-        holder[key] = value
+        document = changed(document, place, value)
     with pytest.raises(InvalidSpec) as found:
         study_of(document).check()
     named = [path.replace("[", ".").replace("]", "") for path, _ in found.value.errors]

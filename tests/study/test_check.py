@@ -10,8 +10,11 @@ from driftline.study.check import _readable
 from driftline.study.search_check import corners
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
+from driftline.study.yaml_files import read
 from trainers.errors import SpecError
 from trainers.registry import methods, tasks
+
+from .documents import at, changed
 
 TEXT = """\
 name: check
@@ -23,62 +26,54 @@ methods:
     schedule: {name: plateau, space: {window: {int: [5, 50]}, client_decay: {choice: [0.1, 0.5]}}}
 budget: {trials_per_method: 16, rounds: 20}
 """
+DOCUMENT = read(TEXT)
 
 
 def test_a_good_study_passes():
     assert Study.from_yaml(TEXT).check() == []
 
 
-BAD = [
+BAD = [  # a place, what is written there, and what is said of it or of a place below
+    ("batch_size", 0, "must be at least 1, got batch_size=0"),
+    ("clients_per_round", 21, "must be at most 20, the clients of the task"),
+    ("dtype", "int8", 'must be one of float32, float64, tf32, bfloat16, got dtype="int8"'),
     (
-        "[1e-3, 1.0], log: true, also: [0]",
-        "[-1, 1]",
-        "methods[0].space.client_lr: must be at least 0, got client_lr=-1",
+        "methods[0]",
+        {"name": "maml", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1, "clip_norm": 1}},
+        ".space.clip_norm: must be left out for maml: the adaptation steps are differentiated",
     ),
-    ("also: [0]", "also: [-1]", "methods[0].space.client_lr: must be at least 0, got client_lr=-1"),
-    ("server_lr: 0.1", "server_lr: 0", "methods[0].space.server_lr: must be above 0, got server_lr=0"),
-    ("server_lr: 0.1, ", "", "methods[0].space.server_lr: must be given"),
-    ("server_lr: 0.1", "server_lr: 0.1, delta_lr: 1", "methods[0].space.delta_lr: must not be given beside server_lr"),
-    ("server_lr: 0.1", "delta_lr: 1", "methods[0].space.delta_lr: must come with a client_lr above 0, got client_lr=0"),
-    ("[1, 5, 10]", "[5, 0]", "methods[0].space.local_steps: must be at least 1, got local_steps=0"),
-    ("[1, 5, 10]", "[5, 2.5]", "methods[0].space.local_steps: must be a whole number, got local_steps=2.5"),
-    ("[0.0, 0.9]", "[0.0, 1.0]", "methods[0].server.space.momentum: must be in [0, 1), got momentum=1"),
-    ("[0.1, 0.5]", "[0.1, 0]", "methods[0].schedule.space.client_decay: must be in (0, 1], got client_decay=0"),
-    ("int: [5, 50]", "int: [0, 50]", "methods[0].schedule.space.window: must be in [1, 1000000], got window=0"),
-    ("client_lr:", "clent_lr:", "methods[0].space.clent_lr: unknown hyperparameter of fedavg: did you mean client_lr?"),
+    ("methods[0].name", "fedavgg", 'no method "fedavgg": did you mean fedavg?'),
+    ("methods[0].schedule.name", "plateu", 'no schedule "plateu": did you mean plateau?'),
+    ("methods[0].schedule.space.client_decay", {"choice": [0.1, 0]}, "must be in (0, 1], got client_decay=0"),
+    ("methods[0].schedule.space.window", {"int": [0, 50]}, "must be in [1, 1000000], got window=0"),
+    ("methods[0].schedule.space.windw", 3, "unknown hyperparameter of plateau: did you mean window?"),
+    ("methods[0].server.name", "sdg", 'no optimizer "sdg": did you mean sgd?'),
+    ("methods[0].server.space.moment", 3, "unknown hyperparameter of sgd: did you mean momentum?"),
+    ("methods[0].server.space.momentum", {"choice": [0.0, 1.0]}, "must be in [0, 1), got momentum=1"),
     (
-        "name: fedavg\n    space: {",
-        "name: maml\n    space: {clip_norm: 1, ",
-        "methods[0].space.clip_norm: must be left out for maml: the adaptation steps are differentiated",
+        "methods[0].space",
+        {"client_lr": {"choice": [0, 0.1]}, "delta_lr": 1, "local_steps": 1},
+        ".delta_lr: must come with a client_lr above 0, got client_lr=0",
     ),
-    ("momentum:", "moment:", "methods[0].server.space.moment: unknown hyperparameter of sgd: did you mean momentum?"),
-    ("window:", "windw:", "methods[0].schedule.space.windw: unknown hyperparameter of plateau: did you mean window?"),
-    ("name: fedavg", "name: fedavgg", 'methods[0].name: no method "fedavgg": did you mean fedavg?'),
-    ("name: sgd", "name: sdg", 'methods[0].server.name: no optimizer "sdg": did you mean sgd?'),
-    ("name: plateau", "name: plateu", 'methods[0].schedule.name: no schedule "plateu": did you mean plateau?'),
-    ("name: quadratic", "name: quadric", 'task.name: no task "quadric": did you mean quadratic?'),
-    ("clients: 20", "clints: 20", "task.clints: unknown key: did you mean clients?"),
-    ("clients: 20", "clients: 0", "task.clients: must be in [1, 10000000], got clients=0"),
-    ("budget:", "clients_per_round: 21\nbudget:", "clients_per_round: must be at most 20, the clients of the task"),
-    ("budget:", "batch_size: 0\nbudget:", "batch_size: must be at least 1, got batch_size=0"),
-    ("budget:", "dtype: int8\nbudget:", 'dtype: must be one of float32, float64, tf32, bfloat16, got dtype="int8"'),
-    ("budget:", "weighting: size\nbudget:", 'weighting: must be one of uniform, examples, got weighting="size"'),
-    ("budget:", "objective: {quality: los}\nbudget:", "objective.quality: must be a metric of task quadratic (loss, "),
+    ("methods[0].space.clent_lr", 3, "unknown hyperparameter of fedavg: did you mean client_lr?"),
+    ("methods[0].space.client_lr", {"float": [-1, 1]}, "must be at least 0, got client_lr=-1"),
+    ("methods[0].space.client_lr", {"float": [0.001, 1.0], "also": [-1]}, "must be at least 0, got client_lr=-1"),
+    ("methods[0].space.delta_lr", 1, "must not be given beside server_lr"),
+    ("methods[0].space.local_steps", {"choice": [5, 0]}, "must be at least 1, got local_steps=0"),
+    ("methods[0].space.local_steps", {"choice": [5, 2.5]}, "must be a whole number, got local_steps=2.5"),
+    ("methods[0].space.server_lr", 0, "must be above 0, got server_lr=0"),
+    ("methods[0].space.server_lr", ..., "must be given"),
     (
-        "budget:",
-        "objective: {cost: tokens}\nbudget:",
-        "objective.cost: must be a cost of task quadratic (rounds, bytes, client_gradients, examples, seconds)",
+        "objective.cost",
+        "tokens",
+        "must be a cost of task quadratic (rounds, bytes, client_gradients, examples, seconds)",
     ),
-    (
-        "budget:",
-        "objective: {quality: test_accuracy}\nbudget:",
-        "objective.quality: must be a metric of task quadratic",
-    ),
-    (
-        "budget: {trials_per_method: 16",
-        "sampler: grid\nbudget: {trials_per_method: 10000",
-        "budget.trials_per_method: must be at most 360, the configurations on the grid of fedavg, got trials_per_meth",
-    ),
+    ("objective.quality", "los", "must be a metric of task quadratic (loss, "),
+    ("objective.quality", "test_accuracy", "must be a metric of task quadratic"),
+    ("task.clients", 0, "must be in [1, 10000000], got clients=0"),
+    ("task.clints", 20, "unknown key: did you mean clients?"),
+    ("task.name", "quadric", 'no task "quadric": did you mean quadratic?'),
+    ("weighting", "size", 'must be one of uniform, examples, got weighting="size"'),
 ]
 
 
@@ -130,10 +125,10 @@ def test_each_search_has_a_grid_of_its_own():
         Study.from_yaml(grid.replace("720", "722")).check()
 
 
-@pytest.mark.parametrize(("old", "new", "message"), BAD)
-def test_bad_settings_are_found_at_the_corners(old, new, message):
-    assert old in TEXT
-    bad = Study.from_yaml(TEXT.replace(old, new, 1))
+@pytest.mark.parametrize(("place", "value", "said"), BAD)
+def test_bad_settings_are_found_at_the_corners(place, value, said):
+    message = at(place, said)
+    bad = Study.from_json(changed(DOCUMENT, place, value))
     with pytest.raises(InvalidSpec) as error:
         bad.check()
     assert str(error.value).startswith(message)

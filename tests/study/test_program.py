@@ -17,6 +17,8 @@ from driftline.study.program import SERVED
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 
+from .documents import at, changed
+
 DOCUMENT: dict[str, Any] = {
     "name": "mine",
     "program": {
@@ -41,15 +43,6 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def changed(*path: Any, to: Any = None) -> dict[str, Any]:
-    document = copy.deepcopy(DOCUMENT)
-    part = document
-    for step in path[:-1]:
-        part = part[step]
-    part[path[-1]] = to
-    return document
-
-
 def test_its_canonical_form_is_what_people_write() -> None:
     study = Study.from_json(DOCUMENT)
     written = study.to_json()
@@ -65,7 +58,7 @@ def test_its_canonical_form_is_what_people_write() -> None:
 
 
 def test_a_metric_gets_better_as_the_program_says_whatever_its_name() -> None:
-    study = Study.from_json(changed("objective", "scale", to={"start": 1, "best": 30}))
+    study = Study.from_json(changed(DOCUMENT, "objective.scale", {"start": 1, "best": 30}))
     assert direction(study.objective.quality) == "rises"
     assert direction("bleu") == "falls"
     assert direction(study.metric("loss")) == "falls"
@@ -83,8 +76,8 @@ def test_the_trials_document_says_what_to_train() -> None:
 
 def test_only_what_trains_another_way_makes_another_study(tmp_path: Path) -> None:
     fingerprint = Study.from_json(DOCUMENT).fingerprint()
-    assert Study.from_json(changed("program", "folder", to=str(tmp_path))).fingerprint() == fingerprint
-    assert Study.from_json(changed("program", "env", to={"A": "1"})).fingerprint() != fingerprint
+    assert Study.from_json(changed(DOCUMENT, "program.folder", str(tmp_path))).fingerprint() == fingerprint
+    assert Study.from_json(changed(DOCUMENT, "program.env", {"A": "1"})).fingerprint() != fingerprint
 
 
 def test_a_program_lies_beside_the_file_of_its_study(tmp_path: Path) -> None:
@@ -106,7 +99,7 @@ def test_a_program_is_found_in_the_folder_of_the_study(
     (folder / "train now.sh").write_text("#!/bin/sh\n")
     (folder / "train now.sh").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    document = changed("program", "command", to=[word])
+    document = changed(DOCUMENT, "program.command", [word])
     document["program"]["folder"] = str(folder)
     Study.from_json(document).check()
 
@@ -118,7 +111,7 @@ def test_what_lies_beside_a_study_under_the_name_of_another_program_need_not_tra
     (tmp_path / "sh").write_text("notes")
     (tmp_path / "train.py").write_text("")
     program = {**DOCUMENT["program"], "command": [word, "train.py"], "files": ["train.py"], "folder": str(tmp_path)}
-    Study.from_json(changed("program", to=program)).check()
+    Study.from_json(changed(DOCUMENT, "program", program)).check()
 
 
 def test_relative_places_in_path_are_those_of_the_programs_folder(
@@ -135,68 +128,64 @@ def test_relative_places_in_path_are_those_of_the_programs_folder(
 def test_a_service_has_none_of_a_programs_files_but_those_that_travel() -> None:
     program = {**DOCUMENT["program"], "command": ["./train"], "folder": SERVED}
     with pytest.raises(InvalidSpec, match=r"^program\.command: must be below one of program\.files, beside which"):
-        Study.from_json(changed("program", to=program)).check()
-    Study.from_json(changed("program", to={**program, "files": ["train"], "archive": "0" * 64})).check()
+        Study.from_json(changed(DOCUMENT, "program", program)).check()
+    Study.from_json(changed(DOCUMENT, "program", {**program, "files": ["train"], "archive": "0" * 64})).check()
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "task": (changed("task", to="digits"), "task: must be left out beside program: give one of the two"),
-    "setting": (changed("batch_size", to=3), "batch_size: must be left out beside program, whose settings are its own"),
-    "packs": (
-        changed("resources", to={"packs": 4}),
-        "resources.packs: must be 1 for a program, which trains one trial",
+WRONG: list[tuple[str, Any, str]] = [  # a place, what is written there, and what is said of it or of a place below
+    ("methods[0].space.algorithm", 1, "must be given once"),
+    ("methods[1].start", [{"n": 20}], "[0].n: "),
+    ("task", "digits", "must be left out beside program: give one of the two"),
+    ("batch_size", 3, "must be left out beside program, whose settings are its own"),
+    ("resources", {"packs": 4}, ".packs: must be 1 for a program, which trains one trial"),
+    ("program.command", [], "must be a list of a program and its"),
+    ("program.command", "sh train.sh", "must be a list"),
+    ("program.metrics.loss", "down", "must be falls or rises"),
+    ("program.metrics", {}, "must not be empty"),
+    ("program.costs", ["seconds"], "must not be seconds, which Driftline"),
+    ("program.costs", ["loss"], "must name each cost once, and no metric"),
+    ("program.costs", ["bytes", "bytes_up"], "must be bytes, or bytes_up"),
+    ("program.metrics.a b", "falls", "must begin with a letter"),
+    ("program.cmd", [], "unknown key: known are"),
+    ("program.files", ["../a"], "[0]: must be a path below the folder"),
+    ("program.files", ["a\x00b"], "[0]: must be a path below the folder"),
+    ("program.env", {"A": "a\x00b"}, ".A: must hold no null character"),
+    ("program.env", {"RAY_ADDRESS": "x"}, ".RAY_ADDRESS: must be the name of a"),
+    ("objective.quality", "los", "must be one of program.metrics, got"),
+    ("objective.cost", "token", "must be rounds, seconds, tokens, bytes"),
+    ("methods[0].server", "sgd", "unknown key"),
+    ("methods[0]", {"space": {}}, ".label: must be given"),
+    ("methods[0].space", "default", "must be a mapping of the program's"),
+    ("methods[0].fixed.a", [1], "must be a number, a string"),
+    ("methods[1].constraints", ["m <= 2"], "[0]: "),
+    ("program.command", ["no-such"], "must begin with a program"),
+    ("program.command", ["./tmp"], 'must begin with a program that can be started, got "./tmp", which is no file'),
+    (
+        "program",
+        {**DOCUMENT["program"], "command": ["bin/sh"], "files": ["etc/hosts"]},
+        ".command: must be below one of program.files, beside which it starts, or an absolute path",
     ),
-    "no command": (changed("program", "command", to=[]), "program.command: must be a list of a program and its"),
-    "a shell": (changed("program", "command", to="sh train.sh"), "program.command: must be a list"),
-    "direction": (changed("program", "metrics", "loss", to="down"), "program.metrics.loss: must be falls or rises"),
-    "no metrics": (changed("program", "metrics", to={}), "program.metrics: must not be empty"),
-    "own counter": (changed("program", "costs", to=["seconds"]), "program.costs: must not be seconds, which Driftline"),
-    "cost twice": (changed("program", "costs", to=["loss"]), "program.costs: must name each cost once, and no metric"),
-    "bytes twice": (changed("program", "costs", to=["bytes", "bytes_up"]), "program.costs: must be bytes, or bytes_up"),
-    "a name": (changed("program", "metrics", "a b", to="falls"), "program.metrics.a b: must begin with a letter"),
-    "key": (changed("program", "cmd", to=[]), "program.cmd: unknown key: known are"),
-    "file outside": (changed("program", "files", to=["../a"]), "program.files[0]: must be a path below the folder"),
-    "null in a file": (changed("program", "files", to=["a\0b"]), "program.files[0]: must be a path below the folder"),
-    "null in env": (changed("program", "env", to={"A": "a\0b"}), "program.env.A: must hold no null character"),
-    "variable": (changed("program", "env", to={"RAY_ADDRESS": "x"}), "program.env.RAY_ADDRESS: must be the name of a"),
-    "quality": (changed("objective", "quality", to="los"), "objective.quality: must be one of program.metrics, got"),
-    "cost": (changed("objective", "cost", to="token"), "objective.cost: must be rounds, seconds, tokens, bytes"),
-    "rungs": (
-        changed("program", "checkpoints", to=False),
-        "budget.rungs: must be left out, or have program.checkpoints: true, or budget.asking: asynchronous",
-    ),
-    "method": (changed("methods", 0, "server", to="sgd"), "methods[0].server: unknown key"),
-    "no label": (changed("methods", 0, to={"space": {}}), "methods[0].label: must be given"),
-    "space": (changed("methods", 0, "space", to="default"), "methods[0].space: must be a mapping of the program's"),
-    "twice": (changed("methods", 0, "fixed", "steps", to=1), "methods[0].space.steps: must be given once"),
-    "fixed list": (changed("methods", 0, "fixed", "a", to=[1]), "methods[0].fixed.a: must be a number, a string"),
-    "constraint": (changed("methods", 1, "constraints", to=["m <= 2"]), "methods[1].constraints[0]: "),
-    "start": (changed("methods", 1, "start", to=[{"n": 20}]), "methods[1].start"),
-    "missing program": (changed("program", "command", to=["no-such"]), "program.command: must begin with a program"),
-    "no file": (
-        changed("program", "command", to=["./tmp"]),
-        'program.command: must begin with a program that can be started, got "./tmp", which is no file',
-    ),
-    "left behind": (
-        changed("program", to={**DOCUMENT["program"], "command": ["bin/sh"], "files": ["etc/hosts"]}),
-        "program.command: must be below one of program.files, beside which it starts, or an absolute path",
-    ),
-    "missing file": (changed("program", "files", to=["no-such"]), "program.files: must exist in /, got"),
-    "branches": (changed("budget", "branches", to=2), "budget.branches: needs an entry whose schedule"),
-}
+    ("program.files", ["no-such"], "must exist in /, got"),
+    ("budget.branches", 2, "needs an entry whose schedule"),
+]
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_document_is_one_line(kind: str, tmp_path: Path) -> None:
-    document, said = WRONG[kind]
+@pytest.mark.parametrize(("place", "value", "said"), WRONG)
+def test_a_wrong_document_is_one_line(place: str, value: Any, said: str, tmp_path: Path) -> None:
+    document = changed(DOCUMENT, place, value)
     checks: list[Callable[[], object]] = [lambda: Study.from_json(document).check()]
     (tmp_path / "study.yaml").write_text(json.dumps(document))
     checks.append(lambda: read_study(tmp_path / "study.yaml").check())
     for check in checks:
         with pytest.raises(InvalidSpec) as caught:
             check()
-        assert str(caught.value).startswith(said), str(caught.value)
+        assert str(caught.value).startswith(at(place, said))
         assert "\n" not in str(caught.value)
+
+
+def test_a_program_without_checkpoints_has_no_rungs() -> None:
+    with pytest.raises(InvalidSpec, match=r"^budget\.rungs: must be left out, or have program\.checkpoints"):
+        Study.from_json(changed(DOCUMENT, "program.checkpoints", False)).check()
 
 
 def test_a_function_is_a_program() -> None:

@@ -9,8 +9,11 @@ from driftline.errors import InvalidSpec
 from driftline.study.budget import Budget
 from driftline.study.entries import MethodEntry, ScheduleEntry, ServerOptimizerEntry
 from driftline.study.spec import Objective, Resources, Study
+from driftline.study.yaml_files import read
 from search_spaces import spaces
 from search_spaces.parameters import Choice, Float, Int
+
+from .documents import at, changed
 
 TEXT = """\
 name: digits-fedavg-vs-fedprox
@@ -27,6 +30,7 @@ budget: {trials_per_method: 64, rounds: 200}
 resources: {gpu: auto, packs: 4}
 clients_per_round: 10
 """
+DOCUMENT = read(TEXT)
 
 
 def study(text=TEXT):
@@ -187,6 +191,13 @@ def test_branches_need_a_schedule_to_search_and_change_the_fingerprint():
         )
 
 
+def test_a_grid_branches_from_fixed_values_alone():
+    budget = {"trials_per_method": 6, "rounds": 200, "branches": 3}
+    rule = "^budget.branches: with the sampler grid, needs a fixed value for all that is not of the schedule, got a "
+    with pytest.raises(InvalidSpec, match=f"{rule}range for client_lr of averaging$"):
+        Study.from_json(DOCUMENT | {"budget": budget, "sampler": "grid"})
+
+
 def test_searches_have_trunks_of_their_own():
     budget = Budget(trials_per_method=16, rounds=1, searches=2, branches=4)
     assert [budget.trunk_of(number) for number in range(10)] == [0, 1, 0, 1, 0, 1, 0, 1, 8, 9]
@@ -199,165 +210,108 @@ def test_forecast_is_refused_where_only_speed_counts():
     assert study(text.replace("optimize: speed", "optimize: quality")).budget.rung_rule == "forecast"
 
 
-BAD = [
+BAD = [  # a place, what is written there, and what is said of it or of a place below
+    ("3", 4, "keys must be strings"),
     (
-        "cost: bytes",
-        "cost: bytes, scale: {start: 0.1, best: 0.1}",
-        "objective.scale.best: must differ from start, got best=0.1",
+        "budget",
+        {"trials_per_method": 64, "rounds": 200, "searches": 4, "branches": 17},
+        ".branches: must be at most 16, the configurations of a search, got branches=17",
+    ),
+    ("budget.rounds", 0, "must be at least 1, got rounds=0"),
+    ("budget.rounds", True, "must be a whole number, got true"),
+    ("budget.rounds", 1.5, "must be a whole number, got 1.5"),
+    ("budget.rounds", ..., "must be given"),
+    ("budget.rungs", [25, 20], "must be auto or a list of increasing rounds from 1 to rounds=200, got [25, 20]"),
+    ("budget.rungs", 3, "must be auto or a list of increasing numbers, got 3"),
+    ("budget.rungs", ["a"], 'must be auto or a list of increasing numbers, got ["a"]'),
+    ("budget.rungs", [], "must be auto or a list of increasing rounds from 1"),
+    ("budget.rungs", {"rule": "best"}, '.rule: must be halving, extrapolation or forecast, got rule="best"'),
+    ("budget.rungs", {"att": "auto"}, ".att: unknown key: did you mean at?"),
+    ("budget.rungs", {"at": 3}, ".at: must be auto or a list of increasing numbers"),
+    ("budget.seeds", -1, "must be at least 0, got seeds=-1"),
+    ("budget.trials_per_methd", 64, "unknown key: did you mean trials_per_method?"),
+    ("eval_every", 0, "must be auto or a whole number of at least 1, got 0"),
+    ("method", 3, "unknown key: did you mean methods?"),
+    ("methods[0].label", "a.b", "must be 1 to 50 letters"),
+    ("methods[0].label", 3, "must be a string, got label=3"),
+    ("methods[0].nam", "fedavg", "unknown key: did you mean name?"),
+    ("methods[0].schedule.name", ..., "must be given"),
+    ("methods[0].schedule.space.window", [5, 50], "write {choice: [5, 50]}"),
+    ("methods[0].schedule.space.window.int", 5, "must be a list, got 5"),
+    ("methods[0].server.momentum", 0.9, "unknown key: use name and space"),
+    ("methods[0].space.client_lr", {"float": [1, 0.001]}, "low must be below high, got float=[1.0, 0.001]"),
+    ("methods[0].space.client_lr.lg", True, "unknown key: did you mean log?"),
+    ("methods[0].start", 3, "must be a list, got"),
+    ("methods[1]", 3, "must be a mapping, got 3"),
+    ("methods[1]", "fedpro", '.name: no method "fedpro": did you mean fedprox?'),
+    ("methods[1].name", "fedpro", 'no method "fedpro": did you mean fedprox?'),
+    ("methods[1].space", 3, "must be a mapping of hyperparameters to their search spaces, or default"),
+    (
+        "methods[1].start",
+        [{"prox": 0.1}, {"client_lr": 0.1, "server_lr": 1000000.0}],
+        '[1].server_lr: must lie in its space {"float": [',
     ),
     (
-        "trials_per_method: 64",
-        "trials_per_methd: 64",
-        "budget.trials_per_methd: unknown key: did you mean trials_per_method?",
+        "methods[1].start",
+        [{"client_lr": 0.1}, {"clent_lr": 0.1}],
+        "[1].clent_lr: not in the entry's search space: did you mean client_lr?",
     ),
-    ("methods:", "method:", "method: unknown key: did you mean methods?"),
-    ("rounds: 200", "rounds: 0", "budget.rounds: must be at least 1, got rounds=0"),
-    ("rounds: 200", "rounds: true", "budget.rounds: must be a whole number, got true"),
-    ("rounds: 200", "rounds: 1.5", "budget.rounds: must be a whole number, got 1.5"),
-    (", rounds: 200", "", "budget.rounds: must be given"),
+    ("methods[1].start", [{}], "[0]: must be a mapping of hyperparameters to"),
+    ("methods[1].start", [0.1], "[0]: must be a mapping of hyperparameters to"),
+    ("methods[1].start", [{"server": {"momentum": 0.9}}], "[0].server: write its settings with a dot: server.momentum"),
+    ("name", "/tmp/fedavg-vs-fedprox", "must be 1 to 100 letters"),
+    ("objective", 1, "must be a mapping, got objective=1"),
+    ("objective.cost", "euros", "must be rounds, bytes, client_gradients, examples, tokens or seconds, got cost="),
+    ("objective.scale", {"start": 0.1, "best": 0.1}, ".best: must differ from start, got best=0.1"),
+    ("resources.cpus", 0, "must be above 0, got cpus=0"),
+    ("resources.gpu", "some", 'must be auto or a number of at least 0, got "some"'),
+    ("resources.packs", 0, "must be auto or a whole number of at least 1, got 0"),
+    ("resources.pool", "a b", "must be 1 to 100 letters, digits, '.', '_' or '-'"),
+    ("rungs", 3, "unknown key: "),
+    ("sampler", "tpee", 'no sampler "tpee": did you mean tpe?'),
+    ("sampler", 3, "must be the name of a sampler, or a mapping of its name and"),
+    ("sampler", {"startup": 3}, ".name: must be given: one of tpe, "),
+    ("sampler", {"name": "gpp"}, '.name: no sampler "gpp": did you mean gp?'),
+    ("sampler", {"name": "tpe", "startp": 3}, ".startp: unknown key: did you mean startup?"),
+    ("sampler", {"name": "gp", "startup": 3}, ".startup: unknown key: known are cap, name"),
+    ("sampler", {"name": "random", "cap": 3}, ".cap: unknown key: "),
+    ("sampler", {"name": "tpe", "startup": 0}, ".startup: must be at least 1, got startup=0"),
+    ("sampler", {"name": "nsga2", "population_size": 3}, ".population_size: must be at least 4, got population_size=3"),
+    ("sampler", {"name": "nsga2", "population_size": "many"}, '.population_size: must be a whole number, got "many"'),
+    ("sampler", {"name": "gp", "cap": 15}, ".cap: must be at least 16, got cap=15"),
+    ("seed", -1, "must be at least 0, got seed=-1"),
+    ("task", 3, "must be a mapping, got task=3"),
     (
-        "rounds: 200",
-        "rounds: 200, searches: 5",
-        (
-            "budget.trials_per_method: must be a multiple of searches, so that all searches are equal, "
-            "got trials_per_method=64 and searches=5"
-        ),
+        "budget",
+        {"trials_per_method": 64, "rounds": 9, "searches": 5},
+        ".trials_per_method: must be a multiple of searches",
     ),
-    (
-        "rounds: 200",
-        "rounds: 200, searches: 4, branches: 17",
-        "budget.branches: must be at most 16, the configurations of a search, got branches=17",
-    ),
-    (
-        "trials_per_method: 64, rounds: 200}",
-        "trials_per_method: 6, rounds: 200, branches: 3}\nsampler: grid",
-        (
-            "budget.branches: with the sampler grid, needs a fixed value for all that is not of the schedule, "
-            "got a range for client_lr of averaging"
-        ),
-    ),
-    ("rounds: 200", "rounds: 200, seeds: -1", "budget.seeds: must be at least 0, got seeds=-1"),
-    (
-        "rounds: 200",
-        "rounds: 200, rungs: [25, 20]",
-        "budget.rungs: must be auto or a list of increasing rounds from 1 to rounds=200, got [25, 20]",
-    ),
-    ("rounds: 200", "rounds: 200, rungs: 3", "budget.rungs: must be auto or a list of increasing numbers, got 3"),
-    (
-        "rounds: 200",
-        "rounds: 200, rungs: [a]",
-        'budget.rungs: must be auto or a list of increasing numbers, got ["a"]',
-    ),
-    (
-        "rounds: 200",
-        "rounds: 200, rungs: {rule: best}",
-        'budget.rungs.rule: must be halving, extrapolation or forecast, got rule="best"',
-    ),
-    ("rounds: 200", "rounds: 200, rungs: {att: auto}", "budget.rungs.att: unknown key: did you mean at?"),
-    (
-        "rounds: 200",
-        "rounds: 200, rungs: {at: 3}",
-        "budget.rungs.at: must be auto or a list of increasing numbers",
-    ),
-    ("rounds: 200", "rounds: 200, rungs: []", "budget.rungs: must be auto or a list of increasing rounds from 1"),
-    ("label: averaging", "label: fedprox", 'methods[1].label: must be unique, got "fedprox", which methods[0] has'),
-    ("label: averaging", "label: a.b", "methods[0].label: must be 1 to 50 letters"),
-    ("label: averaging", "label: 3", "methods[0].label: must be a string, got label=3"),
-    ("name: fedprox", "name: fedpro", 'methods[1].name: no method "fedpro": did you mean fedprox?'),
-    ("name: fedavg", "nam: fedavg", "methods[0].nam: unknown key: did you mean name?"),
-    (
-        "space: default",
-        "space: 3",
-        "methods[1].space: must be a mapping of hyperparameters to their search spaces, or default",
-    ),
-    ("[1e-3, 1.0]", "[1, 1e-3]", "methods[0].space.client_lr: low must be below high, got float=[1.0, 0.001]"),
-    ("log: true", "lg: true", "methods[0].space.client_lr.lg: unknown key: did you mean log?"),
-    ("{int: [5, 50]}", "{int: 5}", "methods[0].schedule.space.window.int: must be a list, got 5"),
-    ("{int: [5, 50]}", "[5, 50]", "methods[0].schedule.space.window: write {choice: [5, 50]}"),
-    (
-        "space: {momentum",
-        "momentum: 0.9, space: {momentum",
-        "methods[0].server.momentum: unknown key: use name and space",
-    ),
-    ("{name: plateau, ", "{", "methods[0].schedule.name: must be given"),
-    (
-        "cost: bytes",
-        "cost: euros",
-        "objective.cost: must be rounds, bytes, client_gradients, examples, tokens or seconds, got cost=",
-    ),
-    ("gpu: auto", "gpu: some", 'resources.gpu: must be auto or a number of at least 0, got "some"'),
-    ("packs: 4", "packs: 0", "resources.packs: must be auto or a whole number of at least 1, got 0"),
-    ("packs: 4", "cpus: 0", "resources.cpus: must be above 0, got cpus=0"),
-    ("packs: 4", "pool: a b", "resources.pool: must be 1 to 100 letters, digits, '.', '_' or '-'"),
-    ("clients_per_round: 10", "seed: -1", "seed: must be at least 0, got seed=-1"),
-    ("clients_per_round: 10", "sampler: tpee", 'sampler: no sampler "tpee": did you mean tpe?'),
-    ("clients_per_round: 10", "sampler: 3", "sampler: must be the name of a sampler, or a mapping of its name and"),
-    ("clients_per_round: 10", "sampler: {startup: 3}", "sampler.name: must be given: one of tpe, "),
-    ("clients_per_round: 10", "sampler: {name: gpp}", 'sampler.name: no sampler "gpp": did you mean gp?'),
-    ("clients_per_round: 10", "sampler: {name: tpe, startp: 3}", "sampler.startp: unknown key: did you mean startup?"),
-    ("clients_per_round: 10", "sampler: {name: gp, startup: 3}", "sampler.startup: unknown key: known are cap, name"),
-    ("clients_per_round: 10", "sampler: {name: random, cap: 3}", "sampler.cap: unknown key: "),
-    ("clients_per_round: 10", "sampler: {name: tpe, startup: 0}", "sampler.startup: must be at least 1, got startup=0"),
-    (
-        "clients_per_round: 10",
-        "sampler: {name: nsga2, population_size: 3}",
-        "sampler.population_size: must be at least 4, got population_size=3",
-    ),
-    (
-        "clients_per_round: 10",
-        "sampler: {name: nsga2, population_size: many}",
-        'sampler.population_size: must be a whole number, got "many"',
-    ),
-    ("clients_per_round: 10", "sampler: {name: gp, cap: 15}", "sampler.cap: must be at least 16, got cap=15"),
-    ("{window: {int: [5, 50]}}}", "{window: {int: [5, 50]}}}\n    start: 3", "methods[0].start: must be a list, got"),
-    (
-        "space: default",
-        "space: default, start: [{prox: 0.1}, {client_lr: 0.1, server_lr: 1e6}]",
-        'methods[1].start[1].server_lr: must lie in its space {"float": [',
-    ),
-    (
-        "space: default",
-        "space: default, start: [{client_lr: 0.1}, {clent_lr: 0.1}]",
-        "methods[1].start[1].clent_lr: not in the entry's search space: did you mean client_lr?",
-    ),
-    ("space: default", "space: default, start: [{}]", "methods[1].start[0]: must be a mapping of hyperparameters to"),
-    ("space: default", "space: default, start: [0.1]", "methods[1].start[0]: must be a mapping of hyperparameters to"),
-    (
-        "space: default",
-        "space: default, start: [{server: {momentum: 0.9}}]",
-        "methods[1].start[0].server: write its settings with a dot: server.momentum",
-    ),
-    ("clients_per_round: 10", "eval_every: 0", "eval_every: must be auto or a whole number of at least 1, got 0"),
-    ("clients_per_round: 10", "rungs: 3", "rungs: unknown key: "),
-    ("name: digits-", "name: /tmp/", "name: must be 1 to 100 letters"),
-    ("name: digits,", "nam: digits,", "task.name: must be given"),
-    ("{name: digits, clients: 50, partition: {dirichlet: 0.3}}", "3", "task: must be a mapping, got task=3"),
-    ("- {name: fedprox, space: default}", "- 3", "methods[1]: must be a mapping, got 3"),
-    (
-        "- {name: fedprox, space: default}",
-        "- fedpro",
-        'methods[1].name: no method "fedpro": did you mean fedprox?',
-    ),
-    (
-        "objective: {quality: test_accuracy, cost: bytes}",
-        "objective: 1",
-        "objective: must be a mapping, got objective=1",
-    ),
+    ("methods[1].label", "averaging", 'must be unique, got "averaging", which methods[0] has'),
+    ("task", {"nam": "digits"}, ".name: must be given"),
+]
+UNREADABLE = [
     ("clients_per_round: 10", "name: b", 'line 13, column 1: key "name" is given twice (first in line 1): keep one'),
     ("gpu: auto", "gpu: auto, gpu: 1", 'line 12, column 24: key "gpu" is given twice'),
     ("gpu: auto", "gpu: [auto", "line 12, column 33: "),
-    ("clients_per_round: 10", "3: 4", "3: keys must be strings"),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "message"), BAD)
-def test_bad_input_names_key_value_and_remedy(old, new, message):
-    assert old in TEXT
+@pytest.mark.parametrize(("place", "value", "said"), BAD)
+def test_bad_input_names_key_value_and_remedy(place, value, said):
+    message = at(place, said)
+    with pytest.raises(InvalidSpec) as error:
+        Study.from_json(changed(DOCUMENT, place, value))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+    assert error.value.path in message
+
+
+@pytest.mark.parametrize(("old", "new", "message"), UNREADABLE)
+def test_text_that_is_not_yaml_is_named_by_its_place(old, new, message):
     with pytest.raises(InvalidSpec) as error:
         study(TEXT.replace(old, new, 1))
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
-    assert error.value.path in message
 
 
 def test_all_errors_are_reported_at_once():

@@ -1,6 +1,5 @@
 """Studies with values of any kind, size and depth: refused in one short line, before anything starts."""
 
-import copy
 import json
 import math
 import random
@@ -13,6 +12,8 @@ from driftline.study.spec import Study
 from service.cli.main import main
 from trainers.errors import SpecError
 from trainers.trial.document import parse
+
+from .documents import changed
 
 STUDY = {
     "name": "bounds",
@@ -42,16 +43,6 @@ TRIAL = {
     "rounds": 5,
     "report": ["params"],
 }
-
-
-def with_(path, value, document=STUDY):
-    """The document with one place changed."""
-    document = copy.deepcopy(document)
-    place = document
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    return document
 
 
 def refused(document):
@@ -86,38 +77,38 @@ WRONG_KINDS = [
 
 @pytest.mark.parametrize(("part", "key", "form", "message"), WRONG_KINDS)
 def test_a_space_of_another_kind_than_its_hyperparameter(part, key, form, message):
-    document = with_(("methods", 0, *part.split("."), key), form)
+    document = changed(STUDY, f"methods[0].{part}.{key}", form)
     assert refused(document).startswith(f"methods[0].{part}.{key}: {message}")
 
 
 def test_a_space_of_lists_is_a_choice():
     space = {"client_lr": 0.1, "server_lr": 0.1, "gradient_weights": {"float": [1, 5]}}
-    document = with_(("methods", 0), {"name": "local_update", "space": space})
+    document = changed(STUDY, "methods[0]", {"name": "local_update", "space": space})
     message = "methods[0].space.gradient_weights: gradient_weights is a list of numbers; use choice"
     assert refused(document) == message
 
 
 def test_whole_numbers_may_be_tried_where_real_ones_may():
-    document = with_(("methods", 0, "space", "server_lr"), {"int": [1, 5], "also": [10]})
+    document = changed(STUDY, "methods[0].space.server_lr", {"int": [1, 5], "also": [10]})
     assert Study.from_json(document).check() == []
 
 
 TOO_LARGE = [
     (
-        ("budget", "rounds"),
+        "budget.rounds",
         10**5000,
         "budget.rounds: must be at most 1000000000, got rounds=a number of about 5001 dig",
     ),
-    (("seed",), 10**30, "seed: must be at most 9007199254740992, got seed=1000000000000000000000000000000"),
-    (("eval_every",), 10**30, "eval_every: must be auto or a whole number of at most 9007199254740992, got 1000000"),
-    (("sampler", "startup"), 10**30, "sampler.startup: must be at most 1000000, got startup=1000000000000000000"),
-    (("resources", "packs"), 1e30, "resources.packs: must be auto or a whole number of at most 1000000, got 1e+30"),
+    ("seed", 10**30, "seed: must be at most 9007199254740992, got seed=1000000000000000000000000000000"),
+    ("eval_every", 10**30, "eval_every: must be auto or a whole number of at most 9007199254740992, got 1000000"),
+    ("sampler.startup", 10**30, "sampler.startup: must be at most 1000000, got startup=1000000000000000000"),
+    ("resources.packs", 1e30, "resources.packs: must be auto or a whole number of at most 1000000, got 1e+30"),
     (
-        ("task", "dimension"),
+        "task.dimension",
         10**7,
         "task.dimension: must be small enough that clients x dimension^2 is at most 100000000",
     ),
-    (("task", "clients"), 10**400, "task.clients: must be in [1, 10000000], got clients=a number of about 401 digits"),
+    ("task.clients", 10**400, "task.clients: must be in [1, 10000000], got clients=a number of about 401 digits"),
     (
         ("x" * 10**6,),
         1,
@@ -128,10 +119,10 @@ TOO_LARGE = [
         1,
         "methods[0].space.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     ),
-    (("methods", 0, "name"), "fedavg" * 170_000, "methods[0].label: must be 1 to 50 letters, digits, '_' or '-', "),
-    (("sampler",), "tpe" * 300_000, 'sampler: no sampler "tpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpet'),
-    (("task", "name"), "x" * 10**6, 'task.name: no task "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...'),
-    (("objective",), {"quality": "x" * 10**6}, "objective.quality: must be a metric of task quadratic (loss, "),
+    ("methods[0].name", "fedavg" * 170_000, "methods[0].label: must be 1 to 50 letters, digits, '_' or '-', "),
+    ("sampler", "tpe" * 300_000, 'sampler: no sampler "tpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpet'),
+    ("task.name", "x" * 10**6, 'task.name: no task "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...'),
+    ("objective", {"quality": "x" * 10**6}, "objective.quality: must be a metric of task quadratic (loss, "),
     (("task", 3), 1, "task.3: keys must be strings"),
     (("9" * 5000,), {3: 1}, "9999999999999999999999999999999999999999999999999999999 ....3: keys must be strings"),
     (("task", "\ud800"), 1, 'task: must not hold half a character (\\ud800 to \\udfff), got "\\ud800"'),
@@ -142,7 +133,7 @@ TOO_LARGE = [
 @pytest.mark.parametrize(("path", "value", "message"), TOO_LARGE, ids=range(len(TOO_LARGE)))
 def test_what_is_too_large_is_refused_by_its_key(path, value, message):
     start = time.thread_time()
-    said = refused(with_(path, value))
+    said = refused(changed(STUDY, path, value))
     assert said.startswith(message)
     assert len(said) < 600
     assert time.thread_time() - start < 3  # milliseconds, but for the first import of torch
@@ -150,7 +141,7 @@ def test_what_is_too_large_is_refused_by_its_key(path, value, message):
 
 def test_a_pack_too_wide_for_any_machine():
     task = {"name": "digits", "clients": 10, "model": {"name": "mlp", "hidden": [1_000_000]}}
-    document = with_(("task",), task) | {"objective": {"quality": "test_loss"}, "resources": {"packs": 64}}
+    document = STUDY | {"task": task} | {"objective": {"quality": "test_loss"}, "resources": {"packs": 64}}
     assert refused(document | {"budget": {"trials_per_method": 50, "rounds": 20}}) == (
         "resources.packs: must be smaller: parameters x clients of a round x trials of a pack must be at most "
         "34359738368, got 75000010 x 10 x 50"
@@ -226,11 +217,11 @@ def test_whatever_stands_anywhere_is_read_or_refused_in_a_line_for_each_error(re
         *place, key = source.choice(spots)
         if isinstance(key, str) and source.random() < 0.2:
             key = word(source)
-        changed = with_((*place, key), anything(source), document)
+        strange = changed(document, (*place, key), anything(source))
         lines, errors = [], []
         start = time.thread_time()
         try:
-            read(changed)
+            read(strange)
         except (SpecError, DriftlineError) as error:
             lines = str(error).split("\n")
             errors = getattr(error, "errors", [error])

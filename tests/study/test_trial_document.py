@@ -14,6 +14,7 @@ from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
 from trainers.engine.packs.pack import Pack
 
+from .documents import at, changed
 from .test_check import TEXT
 
 
@@ -188,6 +189,28 @@ def test_an_entry_trains_with_its_own_settings_and_others_with_the_studys():
 
 
 SIZED = {"server_lr": 0.5, "clients_per_round": {"choice": [2, None, 1]}, "batch_size": {"int": [4, 9]}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "other", "said"),
+    [
+        ("upload", "int4", "int2", "must be one of int8, int4"),
+        ("fragments", 2, 9, "must be at most 4, the tensors of the model"),
+        ("stragglers", {"share": 0.5, "kept": False}, {"share": 2, "kept": False}, ".share: must be in (0, 1], got"),
+    ],
+)
+def test_what_clients_send_may_be_an_entrys_own(setting, value, other, said):
+    entry = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
+    task = {"name": "digits", "clients": 4, "model": {"name": "mlp", "hidden": [4]}}
+    budget = {"trials_per_method": 1, "rounds": 5}
+    methods = [{"label": "plain", **entry}, {"label": "own", **entry, setting: value}]
+    document = {"name": "sent", "task": task, "methods": methods, "budget": budget}
+    one = Study.from_json(document)
+    one.check()
+    assert [trial_document(one, label, [{}], 0).get(setting) for label in ("plain", "own")] == [None, value]
+    place = f"methods[1].{setting}"
+    with pytest.raises(InvalidSpec, match="^" + re.escape(at(place, said))):
+        Study.from_json(changed(document, place, other)).check()
 
 
 def test_sizes_in_a_space_are_those_of_each_configurations_trial():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from .methods.mixed import INIT, METHODS, models, problem, train
+from .methods.mixed import INIT, METHODS, models, problem
 
 BRANCHED = ("parallel_training", "two_way_transfer")
 
@@ -125,18 +125,3 @@ def test_plain_sgd_by_the_long_way_is_the_same(name, monkeypatch):
     quick = models(name, 10, central_lr=0.06, central_steps=3)
     monkeypatch.setattr(RoleOptimizer, "plain", False)
     np.testing.assert_allclose(models(name, 10, central_lr=0.06, central_steps=3), quick, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("name", BRANCHED)
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_pack_may_mix_trials_with_and_without_a_central_lr(name, optimizer):
-    """Left out it is server_lr, through the schedule, also beside trials that have one of their own, 0 included."""
-    given = {"central": {"name": optimizer, **({"epsilon": 1.0} if optimizer == "adam" else {})}}
-    schedule = {"name": "plateau", "window": 1, "cooldown": 1, "min_delta": 100.0, "server_decay": 0.5}
-    rates = [None, 0.02, 0.0]
-    together = train(name, 5, **given, trial={"schedule": schedule, "members": [{"central_lr": one} for one in rates]})
-    for member, rate in enumerate(rates):
-        alone = train(name, 5, **given, central_lr=rate, trial={"schedule": schedule})
-        mine = [line["params"] for line in together if line["member"] == member]
-        np.testing.assert_allclose(mine, [line["params"] for line in alone], rtol=0, atol=1e-14)
-    assert together[-1]["server_lr"] < 0.04

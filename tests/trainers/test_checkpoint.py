@@ -1,7 +1,6 @@
 """A restored pack goes on to the bit; a checkpoint that does not fit is refused."""
 
 import io
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,6 @@ from trainers.errors import CheckpointError
 from trainers.hyperparameters import describe
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.document import parse
-
-from .documents import SERVERS
 
 SETTINGS = {
     "client_lr": 0.1,
@@ -54,41 +51,10 @@ def stripped(lines):
     return [{name: value for name, value in line.items() if name != "wall_seconds"} for line in lines]
 
 
-# Server optimizers and schedules meet each other, and every method one pair of them: no method knows which it has.
-PAIRS = list(itertools.product(SERVERS, schedules()))
-TRIPLES = [(method, *PAIRS[number % len(PAIRS)]) for number, method in enumerate(methods())]
-
-
-@pytest.mark.parametrize(("method", "server", "schedule"), TRIPLES)
-def test_restart_equals_uninterrupted_to_the_bit(method, server, schedule):
-    spec = parse(document(method, server, schedule))
-    whole = stripped(Pack.from_spec(spec).advance())
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(3)  # in other rounds: below, for one method
-    again = Pack.restore(spec, pack.to_bytes())
-    assert again.round == 3
-    assert again.plan == pack.plan
-    assert stripped(lines + again.advance()) == whole
-    assert stripped(lines + pack.advance()) == whole  # saving changes nothing
-
-
 NETWORKS = {
     "mlp": {"name": "mlp", "hidden": [6], "dropout": 0.2},
     "cnn": {"name": "cnn", "filters": [2], "kernel": 3, "dense": 5, "dropout": 0.2, "crop": 1},
 }
-
-
-TURNS = list(zip(methods(), itertools.cycle(NETWORKS), strict=False))
-
-
-@pytest.mark.parametrize("model", NETWORKS)
-@pytest.mark.parametrize("method", ["fedavg", "two_way_transfer"])  # tests/trainers/test_packs_again.py has all of them
-def test_restart_equals_uninterrupted_to_the_bit_for_networks(method, model):
-    given = document(method, rounds=4)
-    spec = parse({**given, "task": {**given["task"], "model": NETWORKS[model]}})
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(2)
-    assert stripped(lines + Pack.restore(spec, pack.to_bytes()).advance()) == stripped(lines + pack.advance())
 
 
 def test_restart_before_the_first_line_and_after_every_round():
@@ -99,17 +65,6 @@ def test_restart_before_the_first_line_and_after_every_round():
         lines += pack.advance(1)
         pack = Pack.restore(spec, pack.to_bytes())
     assert stripped(lines) == whole
-
-
-def test_a_diverged_member_stays_diverged():
-    members = [{}, {"server_lr": 1e12, "client_lr": 100.0}, {"server_lr": 0.2}]
-    spec = parse(document(members=members, rounds=8))
-    whole = stripped(Pack.from_spec(spec).advance())
-    assert sum(line["diverged"] for line in whole) == 1
-    for stop in range(1, 8):
-        pack = Pack.from_spec(spec)
-        lines = pack.advance(stop)
-        assert stripped(lines + Pack.restore(spec, pack.to_bytes()).advance()) == whole
 
 
 def test_automatic_evaluation_happens_in_the_same_rounds_after_a_restart_and_in_a_longer_trial():

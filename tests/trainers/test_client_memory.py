@@ -230,43 +230,6 @@ def test_where_a_store_lies_changes_nothing(case, monkeypatch):
     assert places == [bytes_of(case)]
 
 
-@pytest.mark.parametrize("case", STATEFUL)
-def test_a_trial_is_the_same_alone_and_in_a_pack(case):
-    given = document(**case)
-    together = Pack.from_spec(parse(given)).advance()
-    for number, member in enumerate(given["members"]):
-        alone = train({**given, "method": {**case["method"], **member}, "members": None})
-        for line, other in zip(stripped(line for line in together if line["member"] == number), alone, strict=True):
-            for name, value in other.items():
-                wanted = value if value is None else pytest.approx(value, rel=1e-10, abs=1e-10)
-                assert line[name] == wanted, name
-
-
-@pytest.mark.parametrize("case", STATEFUL)
-def test_restart_equals_uninterrupted_to_the_bit(case):
-    spec = parse(document(**case))
-    whole = stripped(Pack.from_spec(spec).advance())
-    for stop in (0, 3):
-        pack = Pack.from_spec(spec)
-        lines = pack.advance(stop)
-        data = pack.to_bytes()
-        assert stripped(lines + Pack.restore(spec, data).advance()) == whole
-        assert stripped(lines + pack.advance()) == whole
-
-
-def test_a_diverged_trial_leaves_the_stores_of_the_others_alone():
-    members = [{}, {"client_lr": 30.0, "server_lr": 1e9}, {"server_lr": 0.02}]
-    method = STATEFUL[0]["method"]
-    lines = Pack.from_spec(parse(document(method, members=members))).advance()
-    assert [line["member"] for line in lines if line["diverged"]] == [1]
-    calm = Pack.from_spec(parse(document(method, members=[{}, {"server_lr": 0.02}]))).advance()
-    for number, other in ((0, 0), (2, 1)):
-        one = stripped(line for line in lines if line["member"] == number)
-        two = stripped(line for line in calm if line["member"] == other)
-        for line, wanted in zip(one, two, strict=True):
-            assert line["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-10)
-
-
 def test_clients_of_no_weight_are_stored_all_the_same():
     """The mean over all clients has their share, 0."""
     task = {

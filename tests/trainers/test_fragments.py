@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from driftline.errors import InvalidSpec
-from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
 from trainers.engine.layout import Layout
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.fragments import Fragments
@@ -186,32 +183,6 @@ def test_every_method_takes_fragments_or_says_why_not(method):
     assert line["bytes_up"] == given["task"]["clients"] * 8 * (4 * 64 + 4 + 40 + 10 + 4 * 64 + 4)
 
 
-MEMBERS = [{}, {"client_lr": 0.02, "local_steps": 5}, {"server.momentum": 0.5}]
-
-
-def stripped(lines, number=None):
-    chosen = [line for line in lines if number is None or line["member"] == number]
-    return [{name: value for name, value in line.items() if name not in ("member", "wall_seconds")} for line in chosen]
-
-
-@pytest.mark.parametrize("upload", [None, "int4"])
-def test_a_trial_is_the_same_alone_packed_restored_and_split(upload):
-    given = trial(rounds=8, batch_size=6, **({"upload": upload} if upload else {}))
-    spec = parse({**given, "members": MEMBERS})
-    lines = stripped(Pack.from_spec(spec).advance())
-    pack = Pack.from_spec(spec)
-    early, data = pack.advance(3), pack.to_bytes()
-    assert stripped(early + Pack.restore(spec, data).advance()) == lines
-    one = parse({**given, "members": [MEMBERS[1]]})
-    later = Pack.restore(one, Pack.split(data)[1]).advance()
-    for number, member in enumerate(MEMBERS):
-        alone = Pack.from_spec(parse({**given, "members": [member]})).advance()
-        own = [line["params"] for line in lines[number :: len(MEMBERS)]]
-        np.testing.assert_allclose([line["params"] for line in alone], own, rtol=0, atol=1e-12)
-        if number == 1:
-            np.testing.assert_allclose([line["params"] for line in later], own[4:], rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -236,18 +207,3 @@ def test_one_local_step_is_not_independent_of_the_clients_rate():
     names, given = {"method": "fedavg", "schedule": "constant"}, ["client_lr", "server_lr", "local_steps"]
     assert "client_lr" in inactive_rules(names, given)
     assert "client_lr" not in inactive_rules(names, [*given, "fragments"])
-
-
-def test_an_entry_may_have_fragments_of_its_own():
-    method = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
-    study = {
-        "name": "parts",
-        "task": {"name": "digits", "clients": 4, "model": {"name": "mlp", "hidden": [4]}},
-        "methods": [{"label": "whole", **method}, {"label": "two", **method, "fragments": 2}],
-        "budget": {"trials_per_method": 1, "rounds": 5},
-    }
-    read = Study.model_validate(study)
-    assert [trial_document(read, label, [{}], 0).get("fragments") for label in ("whole", "two")] == [None, 2]
-    study["methods"][1]["fragments"] = 9
-    with pytest.raises(InvalidSpec, match=r"methods\[1\]\.fragments: must be at most 4, the tensors of the model"):
-        Study.model_validate(study).check()

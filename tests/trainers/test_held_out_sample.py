@@ -6,9 +6,10 @@ import pytest
 from trainers import evaluation_work
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
-from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
 from trainers.trial.document import parse, structure_of
+
+from .members import contract
 
 CLIENTS = 12
 FEDAVG = {"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3, "local_steps": 3}
@@ -108,20 +109,8 @@ def test_the_mean_over_many_draws_approaches_the_metric(letters):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=["affine", "network"])
-def test_pack_is_alone_and_resume_is_uninterrupted_to_the_bit(letters, model):
-    task = {**letters, "model": model}
-    members = [{}, {"client_lr": 0.02, "local_steps": 5}, {"client_lr": 1e6}]  # the last one diverges
-    plan = Plan("autograd", 3, 1, "cpu", "float64", 1, separate=True)
-    together = parse(document(task, 2, members=members))
-    whole = lines_of(Pack.from_spec(together, plan=plan))
-    for number, member in enumerate(members):
-        spec = parse(document(task, 2, members=[member]))
-        alone = lines_of(Pack.from_spec(spec, plan=plan))
-        assert [{**line, "member": number} for line in alone] == [line for line in whole if line["member"] == number]
-    pack = Pack.from_spec(together, plan=plan)
-    pack.advance(3)
-    rest = lines_of(Pack.restore(together, pack.to_bytes()))
-    assert rest == [line for line in whole if line["round"] > 3]
+def test_a_member_is_the_same_alone_packed_and_restored(letters, model):
+    contract(document({**letters, "model": model}, 2), [{}, {"client_lr": 0.02, "local_steps": 5}])
 
 
 def test_a_checkpoint_continues_with_all_held_out_clients(letters):

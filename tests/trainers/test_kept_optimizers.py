@@ -8,11 +8,9 @@ from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
-from trainers.registry import optimizers
 from trainers.trial.document import parse
 from trainers.trial.inactive import inactive, inactive_rules
 
-KEEPING = [name for name, module in optimizers().items() if "client" not in module.REFUSED and name != "sgd"]
 WORK = {"client_lr": 0.05, "server_lr": 0.02, "local_steps": 3}
 GENERATOR = np.random.default_rng(5)
 FACTORS = GENERATOR.normal(size=(5, 3, 3))
@@ -112,28 +110,6 @@ def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr, schedule):
     wanted = torch_loop(state, 100, method, {"momentum": 0.9, "nesterov": True}, schedule)
     lines = Pack.from_spec(parse(given)).advance()[1:]
     np.testing.assert_allclose([line["params"] for line in lines], wanted, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", KEEPING)
-def test_a_trial_is_the_same_alone_packed_restored_and_split(name):
-    members = [{}, {"local_steps": 5, "client_lr": 0.02}, {"clip_norm": 0.5}]
-    spec = parse(digits(name, members=members))
-    lines = begun(spec).advance()
-    pack = begun(spec)
-    early = pack.advance(3)
-    data = pack.to_bytes()
-    assert stripped(early + Pack.restore(spec, data).advance()) == stripped(lines)
-    parts = Pack.split(data)
-    two = parse(digits(name, members=[members[2], members[1]]))
-    later = Pack.restore(two, Pack.join([parts[2], parts[1]])).advance()
-    fresh = begun(parse(digits(name, "reset", members=members))).advance()
-    near(stripped(lines)[: 2 * 3], stripped(fresh)[: 2 * 3])  # the same until clients come back
-    for number, member in enumerate(members):
-        alone = stripped(begun(parse({**digits(name), "members": [member]})).advance(), 0)
-        near(stripped(lines, number), alone)
-        if number:
-            near(stripped(later, 2 - number), alone[4:])
-        assert alone[-1]["train_loss"] != pytest.approx(stripped(fresh, number)[-1]["train_loss"], rel=1e-6)
 
 
 def begun(spec, oracle="stacked", **changes):

@@ -1,5 +1,6 @@
 """The local loop against the definition, step by step in numpy."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from trainers.engine.local.loop import run_local_steps
 from trainers.engine.local.step_plan import StepPlan, last_step_only
 from trainers.engine.local.work import LocalWork
-from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.methods import fedavg
 from trainers.models import linear, quadratic
@@ -48,97 +48,49 @@ def run(model, params, work, alive=None):
     return run_local_steps(model.oracles["closed_form"], batches, params, work, alive)
 
 
-def by_hand(model, x, client, client_lr, weights, prox=0.0, weight_decay=0.0, displacement=0.0, correction=0.0):
+def by_definition(model, x, client, client_lr, count, terms):
+    """The weighted sum of one client's gradients as the docstring of LocalWork has them; terms are of this client."""
     hessian, center = model.hessians[client].numpy(), model.centers[client].numpy()
-    y = x + displacement
-    total = np.zeros(DIMENSION)
-    for weight in weights:
-        gradient = hessian @ (y - center) + prox * (y - x) + weight_decay * y + correction
-        total += weight * gradient
-        y = y - client_lr * gradient
+
+    def gradient(at):
+        return hessian @ (at - center) + terms.get("weight_decay", 0.0) * at
+
+    y, total = x + terms.get("displacement", 0.0), np.zeros(DIMENSION)
+    weights, relative = terms.get("gradient_weights", np.ones(count)), terms.get("relative_rates", np.ones(9))
+    for rate, weight in zip(relative, np.trim_zeros(weights, "b"), strict=False):
+        step = gradient(y + terms.get("evaluation_offset", 0.0))
+        step = step - gradient(terms["anchor"]) if "anchor" in terms else step
+        step = terms.get("gradient_scale", 1.0) * step + terms.get("prox", 0.0) * (y - x) + terms.get("correction", 0.0)
+        step = step * min(1.0, terms.get("clip_norm", np.inf) / np.linalg.norm(step))
+        total, y = total + weight * rate * step, y - client_lr * rate * step
     return total
 
 
-def check(model, params, work, rows, **knobs):
-    """Every trial against the definition; rows: (client_lr, weights, knobs) a trial."""
-    done = run(model, params, work)
-    for trial, (client_lr, weights, own) in enumerate(rows):
-        x = params[trial, 0, :DIMENSION].numpy()
-        for client in range(CLIENTS):
-            per_client = {
-                name: value[trial, client % value.shape[1], :DIMENSION].numpy() for name, value in knobs.items()
-            }
-            wanted = by_hand(model, x, client, client_lr, weights, **own, **per_client)
-            found = done.pseudo_gradient[trial, client, :DIMENSION].numpy()
-            np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
-    return done
-
-
-def test_different_local_steps_in_any_order():
-    model = quadratics()
-    counts, rates = [3, 1, 7, 2, 7, 1], [0.1, 0.0, 0.05, 0.2, 1e-9, 0.1]
-    work = LocalWork(StepPlan(column(rates), steps(counts)))
-    rows = [(rate, [1] * count, {}) for rate, count in zip(rates, counts, strict=True)]
-    done = check(model, start(model, 6), work, rows)
-    assert done.steps.tolist() == [[count] * CLIENTS for count in counts]
-
-
-def test_weights_of_different_length():
-    model = quadratics()
-    families = [[1, 1, 1], [0, 0, 0, 0, 1], [2.5], [0.5, 0, 0, 2, 1, 1, 0, 3], [1] * 8]
-    padded = torch.zeros(5, 9, dtype=torch.float64)
-    for trial, weights in enumerate(families):
-        padded[trial, : len(weights)] = torch.tensor(weights, dtype=torch.float64)
-    work = LocalWork(StepPlan(column([0.1, 0.05, 0.3, 0.0, 0.07]), gradient_weights=padded))
-    rows = [(rate, weights, {}) for rate, weights in zip([0.1, 0.05, 0.3, 0.0, 0.07], families, strict=True)]
-    done = check(model, start(model, 5), work, rows)
-    assert done.steps[:, 0].tolist() == [3, 5, 1, 8, 8]
-
-
-def test_all_pulls_at_once():
-    model = quadratics()
-    params = start(model, 3)
-    generator = torch.Generator().manual_seed(2)
-    displacement = model.layout.row(torch.randn(3, CLIENTS, DIMENSION, generator=generator, dtype=torch.float64))
-    correction = model.layout.row(torch.randn(3, CLIENTS, DIMENSION, generator=generator, dtype=torch.float64))
-    rates, prox, decay = [0.1, 0.0, 0.02], [0.3, 2.0, 0.0], [0.0, 0.1, 0.5]
-    pulls = [{"prox": one, "weight_decay": other} for one, other in zip(prox, decay, strict=True)]
-    work = LocalWork(
-        StepPlan(column(rates), steps([4, 4, 2])),
-        prox=column(prox),
-        weight_decay=column(decay),
-        displacement=displacement,
-        correction=correction,
-    )
-    rows = [(rate, [1] * count, own) for rate, count, own in zip(rates, [4, 4, 2], pulls, strict=True)]
-    check(model, params, work, rows, displacement=displacement, correction=correction)
-    shared = correction[:, :1]
-    work = LocalWork(
-        StepPlan(column(rates), steps([4, 4, 2])), prox=column(prox), weight_decay=column(decay), correction=shared
-    )
-    check(model, params, work, rows, correction=shared)
-
-
-@given(
-    data=st.lists(
-        st.tuples(
-            st.floats(0, 0.2),
-            st.lists(st.floats(0, 3), min_size=1, max_size=6).filter(lambda weights: weights[-1] > 0),
-            st.sampled_from([0.0, 0.3, 2.0]),
-        ),
-        min_size=1,
-        max_size=7,
-    )
+ROWS = st.tuples(
+    st.floats(0, 0.2),
+    st.lists(st.floats(0, 3), min_size=1, max_size=6).filter(lambda weights: weights[-1] > 0),
+    st.sampled_from([0.0, 0.3, 2.0]),
 )
-def test_any_weights_any_rates(data):
+
+
+@given(rows=st.lists(ROWS, min_size=1, max_size=7), counted=st.booleans())
+def test_any_steps_or_weights_at_any_rates(rows, counted):
     model = quadratics()
-    padded = torch.zeros(len(data), 6, dtype=torch.float64)
-    for trial, (_, weights, _) in enumerate(data):
-        padded[trial, : len(weights)] = torch.tensor(weights, dtype=torch.float64)
-    work = LocalWork(
-        StepPlan(column([row[0] for row in data]), gradient_weights=padded), prox=column([row[2] for row in data])
-    )
-    check(model, start(model, len(data)), work, [(rate, weights, {"prox": prox}) for rate, weights, prox in data])
+    rates, families, prox = zip(*rows, strict=True)
+    counts = [len(weights) for weights in families]
+    padded = torch.zeros(len(rows), 9, dtype=torch.float64)
+    for trial, weights in enumerate(families):
+        padded[trial, : len(weights)] = torch.tensor([1.0] * len(weights) if counted else weights, dtype=torch.float64)
+    plan = StepPlan(column(rates), **({"local_steps": steps(counts)} if counted else {"gradient_weights": padded}))
+    params = start(model, len(rows))
+    done = run(model, params, LocalWork(plan, prox=column(prox)))
+    assert done.steps.tolist() == [[count] * CLIENTS for count in counts]
+    for trial, client in itertools.product(range(len(rows)), range(CLIENTS)):
+        terms = {"prox": prox[trial], "gradient_weights": padded[trial].numpy()}
+        x = params[trial, 0, :DIMENSION].numpy()
+        wanted = by_definition(model, x, client, rates[trial], counts[trial], terms)
+        found = done.pseudo_gradient[trial, client, :DIMENSION].numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
 
 
 def test_inputs_are_left_alone():
@@ -184,47 +136,6 @@ def test_settings_give_the_same_work_until_a_term_is_added():
     assert (falling.moves, falling.largest_rate) == (True, pytest.approx(0.2))
 
 
-@pytest.mark.parametrize("client_lr", [1e-2, 1e-4, 1e-6, 1e-8, 0.0])
-def test_single_precision_keeps_its_digits_however_small_client_lr(client_lr):
-    generator = np.random.default_rng(0)
-    sizes = np.array([20, 20])
-    data = Examples(generator.normal(size=(40, 30)), generator.normal(size=40) + 3, np.array([0, 20]), sizes)
-    found = {}
-    for dtype in (torch.float32, torch.float64):
-        model = linear.build(Problem("linear", data), dtype, torch.device("cpu"))
-        params = model.layout.row(torch.full((1, 1, 31), 0.7, dtype=torch.float64).to(dtype))
-        batches = model.source(0, None, "shuffled").round(0, np.arange(2))
-        work = LocalWork(StepPlan(column([client_lr]).to(dtype), steps([10])))
-        done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True]))
-        found[dtype] = done.pseudo_gradient.double()
-    error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
-    assert error < 2e-6  # a difference of models divided by 1e-6 would be wrong by more than 1
-
-
-def test_clients_pass_over_their_own_data():
-    generator = np.random.default_rng(3)
-    sizes = np.array([7, 20, 1, 12])
-    offsets = np.cumsum(sizes) - sizes
-    data = Examples(generator.normal(size=(40, 3)), generator.normal(size=40), offsets, sizes)
-    model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
-    params = model.layout.row(torch.zeros(2, 1, 4, dtype=torch.float64))
-    batches = model.source(0, 5, "shuffled", "kept").round(0, np.arange(4))
-    work = LocalWork(StepPlan(column([0.1, 0.0]), local_epochs=2))
-    done = run_local_steps(model.oracles["stacked"], batches, params, work, np.array([True, True]))
-    assert batches.clients.tolist() == [1, 3, 0, 2]
-    assert done.steps[0].tolist() == [8, 6, 4, 2]  # twice 20, 12, 7 and 1 examples in batches of 5
-    for place, count in enumerate([8, 6, 4, 2]):
-        total, model_now = np.zeros(4), np.zeros(4)
-        for step in range(count):
-            group = batches.batch(step, 4)[0]
-            inputs, wanted = group.data["inputs"][place, :, :4].numpy(), group.data["wanted"][place, 0].numpy()
-            weights = example_weights(group, len(inputs), params)[place].numpy()
-            gradient = inputs.T @ ((inputs @ model_now - wanted) * weights)
-            total += gradient
-            model_now = model_now - 0.1 * gradient
-        np.testing.assert_allclose(done.pseudo_gradient[0, place, :4].numpy(), total, rtol=1e-11, atol=1e-11)
-
-
 def test_full_batches_make_a_pass_one_step():
     model = linear.build(
         Problem("linear", Examples(np.eye(5), np.arange(5.0), np.array([0, 2]), np.array([2, 3]))),
@@ -265,24 +176,6 @@ PLANNED = {
         [[0.0, 1.0, 2.0, 0.5], [1.5, 0.2, 0.0, 0.0], [1.0, 1.0, 0.5, 1.0]], dtype=torch.float64
     ),
 }
-
-
-def by_definition(model, x, client, client_lr, count, terms):
-    """The weighted sum of one client's gradients as the docstring of LocalWork has them; terms are of this client."""
-    hessian, center = model.hessians[client].numpy(), model.centers[client].numpy()
-
-    def gradient(at):
-        return hessian @ (at - center) + terms.get("weight_decay", 0.0) * at
-
-    y, total = x + terms.get("displacement", 0.0), np.zeros(DIMENSION)
-    weights, relative = terms.get("gradient_weights", np.ones(count)), terms.get("relative_rates", np.ones(4))
-    for rate, weight in zip(relative, np.trim_zeros(weights, "b"), strict=False):
-        step = gradient(y + terms.get("evaluation_offset", 0.0))
-        step = step - gradient(terms["anchor"]) if "anchor" in terms else step
-        step = terms.get("gradient_scale", 1.0) * step + terms.get("prox", 0.0) * (y - x) + terms.get("correction", 0.0)
-        step = step * min(1.0, terms.get("clip_norm", np.inf) / np.linalg.norm(step))
-        total, y = total + weight * rate * step, y - client_lr * rate * step
-    return total
 
 
 @pytest.mark.parametrize(

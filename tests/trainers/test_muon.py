@@ -127,20 +127,3 @@ def test_the_matrices_between_embeddings_and_scores_are_hidden(tmp_path):
     for name, (settings, hidden) in models.items():
         given = trial(None, task={**text, "model": {"name": name, **settings}}, rounds=1, batch_size=2)
         assert sorted(matrices_of(given)) == sorted(hidden)
-
-
-def test_a_member_is_the_same_alone_packed_and_on_the_server():
-    members = [{}, {"client.momentum": 0.5, "client_lr": 0.02}, {"local_steps": 2}]
-    given = trial({"name": "mlp", "hidden": [7, 5]}, batch_size=4)
-    given["server"] = {**MUON, "weight_decay": 0.05}
-    del given["method"]["delta_lr"]
-    given["method"]["server_lr"] = 0.02
-    packed = Pack.from_spec(parse({**given, "members": members})).advance()
-    pack = Pack.from_spec(parse({**given, "members": members}))
-    early = pack.advance(2)
-    later = Pack.restore(pack.spec, pack.to_bytes()).advance()
-    for member, changes in enumerate(members):
-        alone = Pack.from_spec(parse({**given, "members": [changes]})).advance()
-        for lines in (packed, early + later):
-            own = [line["params"] for line in lines if line["member"] == member]
-            np.testing.assert_allclose(own, [line["params"] for line in alone], rtol=0, atol=1e-10)

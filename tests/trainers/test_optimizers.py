@@ -237,26 +237,6 @@ def test_directions_are_those_of_the_formulas(role, name):
             np.testing.assert_allclose(found[:, trial, 0].numpy(), wanted, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(("role", "name"), SERVING)
-def test_a_trial_is_the_same_alone_in_a_pack_and_restored(role, name):
-    given = document(role, name)
-    members = [{}, {f"{role}.{key}": value for key, value in others(role, name).items()}, {"client_lr": 0.02}]
-    spec = parse({**given, "members": members})
-    whole = Pack.from_spec(spec).advance()
-    pack = Pack.from_spec(spec)
-    lines = pack.advance(2)
-    lines += Pack.restore(spec, pack.to_bytes()).advance()
-    assert [line["params"] for line in lines] == [line["params"] for line in whole]
-    ends = []
-    for number, member in enumerate(members):
-        alone = Pack.from_spec(parse({**given, "members": [member]})).advance()
-        together = [line["params"] for line in whole if line["member"] == number]
-        np.testing.assert_allclose(together, [line["params"] for line in alone], rtol=0, atol=1e-12)
-        ends.append(together[-1])
-    if name in CLIENTS:  # of others, signs may make equal paths of unequal settings
-        assert (ends[0] == ends[1]) == (not others(role, name))
-
-
 @pytest.mark.parametrize("name", [name for name in serving("client") if name != "sgd"])
 def test_clients_begin_afresh_in_every_round(name):
     """One client and one step a round: with memory of other rounds the second round would be another one."""

@@ -1,5 +1,6 @@
 """Members taken out of packs, packed again with others, padded: under a separate plan no bit of a curve changes."""
 
+import itertools
 import warnings
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from trainers.registry import methods, optimizers
 from trainers.trial.document import parse
 from trainers.trial.members import own_document
 
-from .test_checkpoint import NETWORKS, TURNS, document, required, stripped
+from .test_checkpoint import NETWORKS, document, required, stripped
 
 ROUNDS, RUNG, WIDTH = 4, 2, 4
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
@@ -167,7 +168,10 @@ ROLES = [
     if (role, name) != ("client", "schedule_free")  # it averages the models that are evaluated
 ]
 BESIDE_OTHERS = {
-    **{f"{method}, {model}": (document(method), model) for method, model in TURNS},
+    **{
+        f"{method}, {model}": (document(method), model)
+        for method, model in zip(methods(), itertools.cycle(NETWORKS), strict=False)
+    },
     **{f"{role} {name}": (fedavg(**{role: required(optimizers()[name], name)}), "mlp") for role, name in ROLES},
 }
 

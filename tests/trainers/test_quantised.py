@@ -6,10 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from driftline.errors import InvalidSpec
-from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
-from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.client_memory import ClientMemory
 from trainers.engine.rounds.quantised import BLOCK, QUANTISERS
 from trainers.errors import SpecError
@@ -94,61 +90,6 @@ def test_every_method_sends_less_or_says_why_not(method):
     }
     assert line["train_loss"] != plain["train_loss"]
     assert line["train_loss"] == pytest.approx(plain["train_loss"], rel=0.05)
-
-
-def lines(members, upload="int4", **changes):
-    return {
-        "task": {
-            "name": "digits",
-            "clients": 12,
-            "partition": {"dirichlet": 0.3},
-            "model": {"name": "mlp", "hidden": [6]},
-        },
-        "method": {"name": "fedavg", "local_steps": 3},
-        "members": members,
-        "clients_per_round": 5,
-        "batch_size": 10,
-        "rounds": 8,
-        "seed": 4,
-        "dtype": "float64",
-        "upload": upload,
-        "report": ["params"],
-        **changes,
-    }
-
-
-MEMBERS = [{"client_lr": 0.2, "server_lr": 0.1}, {"client_lr": 0.05, "server_lr": 0.3}]
-
-
-def params(lines, member=None):
-    return [line["params"] for line in lines if member is None or line["member"] == member]
-
-
-@pytest.mark.parametrize("upload", BITS)
-def test_a_trial_is_the_same_alone_packed_and_restored(upload):
-    packed = Pack.from_spec(parse(lines(MEMBERS, upload))).advance()
-    for number, member in enumerate(MEMBERS):
-        alone = Pack.from_spec(parse(lines([member], upload))).advance()
-        np.testing.assert_allclose(params(packed, number), params(alone), rtol=0, atol=1e-12)
-    spec = parse(lines(MEMBERS, upload))
-    pack = Pack.from_spec(spec)
-    first = pack.advance(3)
-    assert params(first + Pack.restore(spec, pack.to_bytes()).advance()) == params(packed)
-
-
-def test_an_entry_may_quantise_for_itself():
-    method = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
-    study = {
-        "name": "bits",
-        "task": {"name": "quadratic", "problem": "two_clients"},
-        "methods": [{"label": "exact", **method}, {"label": "int4", **method, "upload": "int4"}],
-        "budget": {"trials_per_method": 1, "rounds": 5},
-    }
-    read = Study.model_validate(study)
-    assert [trial_document(read, label, [{}], 0).get("upload") for label in ("exact", "int4")] == [None, "int4"]
-    study["methods"][1]["upload"] = "int2"
-    with pytest.raises(InvalidSpec, match=r"methods\[1\]\.upload: must be one of int8, int4"):
-        Study.model_validate(study).check()
 
 
 def test_residuals_that_cannot_fit_are_refused_by_the_key_that_asks_for_them():

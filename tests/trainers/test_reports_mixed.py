@@ -5,14 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.theory.mixed_limits import dissimilarity
-from trainers.trial.document import parse
 
-from .methods.mixed import DIGITS, WEIGHTS, problem, train
-
-HYPER = {"client_lr": 0.05, "server_lr": 0.04, "local_steps": 4}
+from .methods.mixed import WEIGHTS, problem, train
 
 
 def walked(x, weight, client_lr=0.05, steps=4, added=0.0, prox=0.0, weights=None):
@@ -66,48 +62,12 @@ def test_drift_of_other_local_work():
     assert train("pooled_training", 1, **asked)[1]["drift"] is None
 
 
-@pytest.mark.parametrize("more", [{}, {"client": {"name": "adam"}}, {"clip_norm": 0.5}])
-@pytest.mark.parametrize("oracle", ["stacked", "autograd"])
-def test_drift_in_a_pack_is_as_alone_and_by_any_oracle(more, oracle):
-    client = {"client": more["client"]} if "client" in more else {}
-    method = {"name": "parallel_training", **HYPER, "local_steps": 5, **({} if client else more)}
-    document = {"task": {**DIGITS, "clients": 6}, "method": method, "rounds": 2, "dtype": "float64", "batch_size": 7}
-    document |= client
-    document |= {"clients_per_round": 4, "report": ["drift", "dissimilarity"], "eval_every": 1}
-    members = [{"local_steps": 2}, {}, {"client_lr": 0.3, "federated_weight": 0.9}]
-    spec = parse({**document, "members": members})
-    first = Pack.from_spec(spec)
-    plan = type(first.plan)(**{**first.plan.to_json(), "oracle": oracle})
-    lines = Pack.from_spec(spec, plan=plan).advance()
-    for number, member in enumerate(members):
-        alone = Pack.from_spec(parse({**document, "method": {**method, **member}})).advance()
-        for name in ("drift", "dissimilarity_offset_sq", "dissimilarity_factor_sq"):
-            found = [line[name] for line in lines if line["member"] == number and line["round"]]
-            assert found == pytest.approx([line[name] for line in alone[1:]], rel=1e-10)
-            assert found[0] > 0
-
-
 def test_drift_without_weight_on_the_clients_losses_is_that_of_the_correction():
     _, _, _, own, center = problem()
     asked = {"trial": {"report": ["drift", "params"]}}
     for before, line in itertools.pairwise(train("one_way_transfer", 3, federated_weight=0.0, **asked)):
         added = own @ (np.array(before["params"]) - center)
         assert line["drift"] == pytest.approx(walked(np.array(before["params"]), 0.0, added=added), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ["parallel_training", "one_way_transfer", "two_way_transfer"])
-def test_drift_in_a_pack_with_and_without_weight_on_the_clients_losses(name):
-    method = {"name": name, **HYPER}
-    document = {"task": {**DIGITS, "clients": 6}, "method": method, "rounds": 3, "dtype": "float64", "batch_size": 7}
-    document |= {"clients_per_round": 4, "eval_every": 1}
-    members = [{"federated_weight": weight, "local_steps": steps} for weight, steps in ((0.0, 4), (0.6, 2), (0.0, 1))]
-    for report in ([], ["drift"]):
-        lines = Pack.from_spec(parse({**document, "report": report, "members": members})).advance()
-        for number, member in enumerate(members):
-            alone = Pack.from_spec(parse({**document, "report": report, "method": {**method, **member}})).advance()
-            for key in ("train_loss", "test_loss", *report):
-                found = [line[key] for line in lines if line["member"] == number and line["round"]]
-                assert found == pytest.approx([line[key] for line in alone[1:]], rel=1e-10), key
 
 
 @pytest.mark.parametrize("name", ["parallel_training", "two_way_transfer", "pooled_training"])

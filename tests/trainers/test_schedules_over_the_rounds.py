@@ -125,31 +125,3 @@ def test_rates_that_the_method_does_not_have_are_refused(
     with pytest.raises(SpecError) as caught:
         parse(document(method, schedule={"name": "cosine", **schedule}))
     assert message in str(caught.value)
-
-
-def test_a_member_is_the_same_alone_split_joined_and_restored() -> None:
-    members = [{}, {"schedule.warmup": 0.0}, {"local_steps": 7}, {"schedule.rounds": 30}, {"schedule.floor": 1.0}]
-    kept = {"name": "adamw", "state": "keep", "epsilon": 0.01}
-
-    def spec(chosen: list[dict[str, Any]], rounds: int = ROUNDS) -> Any:
-        schedule = {"name": "cosine", **RISE_AND_FALL, "rates": "both"}
-        task = {"name": "quadratic", "problem": "random", "clients": 6, "gradient_noise": 0.1}
-        given = document({"name": "fedavg", **WORK}, schedule=schedule, task=task, rounds=rounds, init=None)
-        return parse({**given, "client": kept, "clients_per_round": 3, "members": chosen})
-
-    def own(lines: list[dict[str, Any]], member: int) -> list[dict[str, Any]]:
-        masked = ("wall_seconds", "member", "shared_gradients")
-        return [{k: v for k, v in line.items() if k not in masked} for line in lines if line["member"] == member]
-
-    plan = Pack.from_spec(spec([{}])).plan
-    separate = type(plan).from_json({**plan.to_json(), "separate": True, "width": len(members)})
-    lines = Pack.from_spec(spec(members), plan=separate).advance()
-    pack = Pack.from_spec(spec(members), plan=separate)
-    early = pack.advance(4)
-    parts = Pack.split(pack.to_bytes())
-    later = Pack.restore(spec([members[3], members[0]]), Pack.join([parts[3], parts[0]])).advance()
-    for place, member in enumerate([3, 0]):
-        assert own(early, member) + own(later, place) == own(lines, member)
-    for member, changes in enumerate(members):
-        alone = Pack.from_spec(spec([changes]), plan=type(plan).from_json({**plan.to_json(), "separate": True}))
-        assert own(alone.advance(), 0) == own(lines, member)

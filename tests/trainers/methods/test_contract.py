@@ -11,15 +11,10 @@ import torch
 import trainers.methods
 from trainers.engine.packs.pack import Pack
 from trainers.hyperparameters import describe, withdrawals
-from trainers.registry import methods, schedules
+from trainers.registry import methods
 from trainers.trial.document import parse
 
-from ..documents import SERVERS
-from .trials import alone, cohort_size, document, member_settings, quadratic, same, train
-
-# Server optimizers and schedules meet each other, and every method one pair of them: no method knows which it has.
-PAIRS = list(itertools.product(SERVERS, schedules()))
-ALL = [(method, *PAIRS[number % len(PAIRS)]) for number, method in enumerate(methods())]
+from .trials import cohort_size, document, quadratic, train
 
 
 def test_every_method_has_a_file_of_its_own_tests():
@@ -27,31 +22,6 @@ def test_every_method_has_a_file_of_its_own_tests():
     own = {file.stem for file in Path(*trainers.methods.__path__).glob("[!_]*.py")}
     here = {file.stem.removeprefix("test_") for file in Path(__file__).parent.glob("test_*.py")}
     assert own - here == set()
-
-
-def test_everything_meets():
-    assert {method for method, *_ in ALL} == set(methods())
-    assert {tuple(pair) for _, *pair in ALL} == set(itertools.product(SERVERS, schedules()))
-
-
-@pytest.mark.parametrize(("method", "server", "schedule"), ALL)
-def test_a_trial_is_the_same_alone_and_in_a_pack(method, server, schedule):
-    given = document(method, server, schedule)
-    settings = [member_settings(given, number) for number in (1, 2)]
-    lines = train({**given, "members": [{}, *settings]})
-    for number, setting in enumerate([{}, *settings]):
-        same([line for line in lines if line["member"] == number], train(alone(given, setting)))
-
-
-# Methods see gradients, whatever they are of; with networks to the bit in tests/trainers/test_packs_again.py.
-@pytest.mark.parametrize(("method", "batch_size"), list(zip(methods(), itertools.cycle((5, None)), strict=False)))
-def test_a_trial_is_the_same_alone_and_in_a_pack_on_real_data(method, batch_size):
-    task = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}}
-    given = document(method, task=task, batch_size=batch_size, rounds=2)  # the second reads what the first kept
-    settings = [member_settings(given, number) for number in (1, 2)]
-    lines = train({**given, "members": [*settings, {}]})
-    for number, setting in enumerate([*settings, {}]):
-        same([line for line in lines if line["member"] == number], train(alone(given, setting)))
 
 
 @pytest.mark.parametrize("method", methods())

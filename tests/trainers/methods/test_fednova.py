@@ -112,16 +112,6 @@ def test_one_round_by_hand():
     np.testing.assert_allclose(path(doubled, **given)[-1], -0.2 * np.mean(ends, 0), rtol=1e-12)
 
 
-def test_a_pack_may_mix_given_and_mean_effective_steps():
-    method = {"name": "fednova", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
-    members = [{}, {"effective_steps": 3.0}, {"client_lr": 0.02, "prox": 0.2}]
-    changes = {"batch_size": 4, "batching": "shuffled"}
-    together = lines(method, members=members, **changes)
-    for number, member in enumerate(members):
-        own = [line["params"] for line in together if line["member"] == number]
-        np.testing.assert_allclose(own, path({**method, **member}, **changes), rtol=1e-10, atol=1e-12)
-
-
 def test_adaptive_steps_are_refused():
     method = {"name": "fednova", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 1}
     with pytest.raises(SpecError) as caught:

@@ -37,17 +37,6 @@ def test_tied_rates_follow_the_theory_too():
         np.testing.assert_allclose(line["params"], x, rtol=0, atol=1e-12)
 
 
-def test_tied_members_have_rates_of_their_own():
-    members = [{"client_lr": 0.1}, {"client_lr": 0.02}]
-    given = document({"name": "local_sgd", "local_steps": 6}, members=members)
-    lines = train(given)
-    for number, member in enumerate(members):
-        mine = [line for line in lines if line["member"] == number]
-        alone = train(document({"name": "local_sgd", "local_steps": 6, **member}))
-        np.testing.assert_allclose(models(mine), models(alone), rtol=0, atol=1e-12)
-        assert {line["server_lr"] for line in mine} == {member["client_lr"]}
-
-
 def test_documents_with_tied_rates():
     spec = parse(document({"name": "fedavg", "tied": True, **WORK}))
     assert spec.method.tied

@@ -98,7 +98,7 @@ def alone(given, settings):
     single = {key: dict(value) if isinstance(value, dict) else value for key, value in given.items()}
     for name, value in settings.items():
         kind, _, bare = name.rpartition(".")
-        single[kind or "method"][bare] = value
+        single.setdefault(kind or "method", {"name": "sgd"})[bare] = value
     return single
 
 

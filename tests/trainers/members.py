@@ -1,0 +1,37 @@
+"""The contract of packs: what members may not do to one another, and what checkpoints may not change."""
+
+from trainers.engine.packs.pack import Pack
+from trainers.trial.document import parse
+
+from .methods.trials import alone, same
+
+
+def contract(given, members, cut=2):
+    """A member is the same alone and in a pack, and a pack whatever becomes of a checkpoint after round `cut`.
+
+    To the bit if it is uninterrupted, restored or goes on after it was saved; nearly if members are split off and
+    joined in another order. The last of at least two members must do something else than the first.
+    """
+    spec = parse({**given, "members": members})
+    pack = Pack.from_spec(spec)
+    early, saved = pack.advance(cut), pack.to_bytes()
+    whole = early + pack.advance()
+    restored = Pack.restore(spec, saved)
+    assert (restored.round, restored.plan) == (cut, pack.plan)
+    assert timeless(early + restored.advance()) == timeless(Pack.from_spec(spec).advance()) == timeless(whole)
+    order, parts = [len(members) - 1, 0], Pack.split(saved)
+    turned = parse({**given, "members": [members[one] for one in order]})
+    later = Pack.restore(turned, Pack.join([parts[one] for one in order])).advance()
+    for place, one in enumerate(order):
+        same(of(later, place), [line for line in of(whole, one) if line["round"] > cut])
+    for number, settings in enumerate(members):
+        same(of(whole, number), Pack.from_spec(parse(alone(given, settings))).advance())
+    assert of(whole, 0)[-1]["update_norm"] != of(whole, len(members) - 1)[-1]["update_norm"]
+
+
+def of(lines, member):
+    return [line for line in lines if line["member"] == member]
+
+
+def timeless(lines):
+    return [{**line, "wall_seconds": 0} for line in lines]
