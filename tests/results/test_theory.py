@@ -33,24 +33,27 @@ STEPS: dict[str, Any] = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": {"
 RANDOM: dict[str, Any] = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3}
 
 
+def small(*methods: dict[str, Any], **keys: Any) -> Study:
+    """A study of a grid on a quadratic task."""
+    document = {
+        "name": "small",
+        "task": TASK,
+        "methods": list(methods),
+        "objective": {"quality": "distance"},
+        "budget": {"trials_per_method": 4, "rounds": 100, "seeds": 0},
+        "sampler": "grid",
+        "init": [3.0, 3.0, 3.0],
+        "eval_every": 1,
+    }
+    return Study.from_json(document | keys)
+
+
 def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), stopped: int = 0, **keys: Any) -> StudyResult:
     """The result of a study whose grids were trained here, every setting on every seed.
 
     The last `stopped` trials are stopped after 25 rounds.
     """
-    study = Study.from_json(
-        {
-            "name": "small",
-            "task": TASK,
-            "methods": list(methods),
-            "objective": {"quality": "distance"},
-            "budget": {"trials_per_method": 4, "rounds": 100, "seeds": 0},
-            "sampler": "grid",
-            "init": [3.0, 3.0, 3.0],
-            "eval_every": 1,
-            **keys,
-        }
-    )
+    study = small(*methods, **keys)
     trials, curves = [], {}
     for entry in study.methods:
         grid: list[dict[str, Any]] = [{}]
@@ -253,14 +256,7 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
 )
 def test_unknown_parts_have_no_prediction(change: dict[str, Any], words: str) -> None:
     result = ran({"label": "plain", "name": "fedavg", "space": STEPS})
-    spec = Study.from_json(
-        {
-            "name": "small",
-            "task": TASK,
-            "methods": [{"label": "plain", "name": "fedavg", "space": STEPS}],
-            "budget": {"trials_per_method": 1, "rounds": 100},
-        }
-    ).to_json()
+    spec = small({"label": "plain", "name": "fedavg", "space": STEPS}).to_json()
     spec["methods"][0] |= change
     method = theory.with_theory(result.document, Study.from_json(spec), result.curves, result.reading)["methods"][
         "plain"
@@ -281,14 +277,7 @@ def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest
 
 
 def test_a_study_without_points_has_none_yet() -> None:
-    study = Study.from_json(
-        {
-            "name": "small",
-            "task": TASK,
-            "methods": [{"label": "plain", "name": "fedavg", "space": STEPS}],
-            "budget": {"trials_per_method": 1, "rounds": 100},
-        }
-    )
+    study = small({"label": "plain", "name": "fedavg", "space": STEPS})
     record = StudyRecord(id="small", name="small", spec=study.to_json(), created_at=NOW, updated_at=NOW)
     method = study_result(record, [], {}).document["methods"]["plain"]
     assert method["theory_note"] == "No prediction yet: no configuration has been counted."

@@ -13,6 +13,8 @@ from trainers.registry import methods
 from trainers.run import run
 from trainers.trial.document import parse
 
+from .documents import wrong
+
 SHARED = ["client_lr", "server_lr", "local_steps", "local_epochs", "weight_decay", "clip_norm"]
 STEPPING = [name for name, method in methods().items() if issubclass(method.Hyper, LocalSteps)]
 WITHDRAWN = [(name, setting) for name, method in methods().items() for setting in withdrawals(method.Hyper)]
@@ -58,12 +60,11 @@ def test_a_withdrawn_setting_is_refused_by_name_with_its_reason(name, setting):
     document["task"] = document["task"] if methods()[name].CENTRAL else task
     parse({**document, "method": {"name": name, **needed}})
     reason = f"{name} ties server_lr to client_lr" if setting == "server_lr" else withdrawals(own)[setting]
-    wrong = {**document, "method": {"name": name, **needed, setting: 1}}
-    with pytest.raises(SpecError) as error:
-        parse(wrong)
-    assert error.value.path == f"method.{setting}"
-    assert str(error.value).startswith(f"method.{setting} must be left out")
-    assert str(error.value).endswith(reason)
+    given = {**document, "method": {"name": name, **needed, setting: 1}}
+    error = wrong(given)
+    assert error.path == f"method.{setting}"
+    assert str(error).startswith(f"method.{setting} must be left out")
+    assert str(error).endswith(reason)
     with pytest.raises(SpecError, match=rf"^members\.1\.{setting} must be left out.*{reason}$"):
         parse({**document, "method": {"name": name, **needed}, "members": [{}, {setting: 1}]})
 
