@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from trainers.replacements import ABSENT, Changes, StandIns, Steps, every_error
     from trainers.spelling import hint, nearest
     from trainers.target_kinds import reporting, validating
+    from trainers.trial.batching import round_batches
     from trainers.trial.document import TrialSpec, parse, trial_setting
     from trainers.trial.document_errors import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
@@ -87,6 +88,7 @@ _PLACES = {
     "plugins": ("Configured",),
     "problem": ("Task",),
     "data.folder": ("data_dir",),
+    "trial.batching": ("round_batches",),
     "trial.document": ("TrialSpec", "parse", "trial_setting"),
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.inactive": ("inactive", "inactive_rules"),
@@ -158,6 +160,7 @@ __all__ = [
     "refuse_unknown",
     "reporting",
     "require_declared",
+    "round_batches",
     "round_bytes",
     "shown",
     "spend",

@@ -78,6 +78,8 @@ class Method(Configured, Protocol):
             client_lr: rates stay as they are, and server_lr does not follow from it.
         round_gradients: what a client computes in a round, or values of a trial -> that; a method without it cannot
             have a budget in gradients, examples or tokens.
+        round_batches: values of a trial, of which those with a default may be missing -> batches of a client in a
+            round, after which `batching: epochs` goes on in the next one; by default local_steps, or 1 without.
     """
 
     ROLES: Mapping[str, str] = MappingProxyType({})
@@ -91,6 +93,7 @@ class Method(Configured, Protocol):
     resolve: Callable[[Values, Callable[[], Problem], int | None], Values] | None = None
     INACTIVE: Inactive = MappingProxyType({})
     round_gradients: RoundGradients | Callable[[Mapping[str, Any]], RoundGradients] | None = None
+    round_batches: Callable[[Mapping[str, Any]], int] | None = None
 
     @abstractmethod
     def train_round(self, hyper: Any, state: State, cohort: Cohort) -> State:

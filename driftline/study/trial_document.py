@@ -9,7 +9,7 @@ from typing import Any, Literal
 from driftline.study.spec import Study
 from driftline.study.trial_parts import document_of, structural_of
 from driftline.study.trial_rounds import trial_budget
-from trainers import shown
+from trainers import round_batches, shown
 
 
 def trial_document(
@@ -67,7 +67,8 @@ def structure(study: Study, label: str, configuration: Mapping[str, Any]) -> str
 
     They have the same structural values: `gradient_weights`, `server.nesterov` and other hyperparameters that the
     members of a pack cannot have one by one, and the sizes `clients_per_round` and `batch_size`. If the budget is in
-    what trials spend, they also have the same number of rounds. No member leaves out a value that another one has.
+    what trials spend, they also have the same number of rounds; with ``batching: epochs``, of batches in a round. No
+    member leaves out a value that another one has.
 
     Args:
         study: The study.
@@ -78,5 +79,7 @@ def structure(study: Study, label: str, configuration: Mapping[str, Any]) -> str
     shared = {dotted: configuration[dotted] for dotted in structural_of(entry) if dotted in configuration}
     if study.budget.unit != "rounds":
         shared["rounds"] = trial_budget(study, entry, configuration).last_round
+    if study.batching == "epochs":
+        shared["round_batches"] = round_batches(entry.name, configuration)
     left_out = sorted(dotted for dotted, value in configuration.items() if value is None)
     return json.dumps(shared | ({"left out": left_out} if left_out else {}), sort_keys=True)

@@ -397,3 +397,19 @@ def test_members_of_a_pack_leave_out_the_same_values():
     one = Study.from_yaml(TEXT)
     setting = {"client_lr": 0.5, "server_lr": 0.1, "local_steps": 1, "server.momentum": 0.9}
     assert structure(one, "fedavg", setting) != structure(one, "fedavg", setting | {"server_lr": None})
+
+
+def test_a_pack_of_epochs_has_equally_many_batches_in_a_round():
+    changes = {"batching": "epochs", "task": {"name": "digits", "clients": 3}, "batch_size": 20, "clients_per_round": 3}
+    entries = [{"name": name, "label": name} for name in ("fedavg", "minibatch_sgd")]
+    study, usual = (
+        Study.from_json(WRITERS | own | {"methods": entries}) for own in (changes, changes | {"batching": None})
+    )
+    assert Study.from_json(study.to_json()) == study
+    five, six = ({"client_lr": 0.1, "server_lr": 0.1, "local_steps": steps} for steps in (5, 6))
+    assert structure(study, "fedavg", five) == structure(study, "fedavg", five | {"client_lr": 0.5})
+    assert structure(study, "fedavg", five) != structure(study, "fedavg", six)
+    assert structure(usual, "fedavg", five) == structure(usual, "fedavg", six)
+    rate = {"server_lr": 0.1}
+    assert structure(study, "minibatch_sgd", rate) == structure(study, "minibatch_sgd", {"server_lr": 0.5})
+    assert trainers.parse(trial_document(study, "fedavg", [five, five], 1)).round_batches == 5

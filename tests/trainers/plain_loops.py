@@ -27,12 +27,12 @@ def lines(given, plan=None):
 class Plain:
     """Softmax regression in numpy, client by client and batch by batch."""
 
-    def __init__(self, data, seed, batch_size, epochs=None, steps=None, drop_last=False):
+    def __init__(self, data, seed, batch_size, epochs=None, steps=None, drop_last=False, over_rounds=False):
         held = np.load(data)
         self.x = np.hstack([held["x"], np.ones((len(held["x"]), 1))])
         self.y = np.eye(CLASSES)[held["y"]]
         self.seed, self.batch_size, self.epochs, self.steps = seed, batch_size, epochs, steps
-        self.drop_last = drop_last
+        self.drop_last, self.over_rounds = drop_last, over_rounds
         self.first = np.cumsum(SIZES) - SIZES
 
     def gradient(self, w, rows):
@@ -50,6 +50,8 @@ class Plain:
         base = randomness.key(self.seed, round_index, randomness.Purpose.SHUFFLE)
         if self.steps is not None and n <= b:
             return [self.first[client] + np.arange(n)] * self.steps
+        if self.over_rounds:
+            return [self.first[client] + self.in_epochs(round_index, step, client) for step in range(self.steps)]
         passes = self.epochs or -(-self.steps * b // n)
         order = randomness.permutations(base, *(np.array([number]) for number in (client, n, passes)))
         order = self.first[client] + order
@@ -57,6 +59,15 @@ class Plain:
             return [order[start : start + b] for start in range(0, self.steps * b, b)]
         cut = [order[n * k : n * k + n][start : start + b] for k in range(passes) for start in range(0, n, b)]
         return [rows for rows in cut if len(rows) == b or n < b] if self.drop_last else cut
+
+    def in_epochs(self, round_index, step, client):
+        """A batch of a client that goes on with its epoch from round to round."""
+        n, b = SIZES[client], self.batch_size
+        base = randomness.key(self.seed, 0, randomness.Purpose.EPOCHS)
+        places = (round_index * self.steps + step) * b + np.arange(b)
+        one = np.array([client]), np.array([n])
+        orders = {epoch: randomness.in_epochs(base, *one, n, 1, epoch * n).ravel() for epoch in set(places // n)}
+        return np.array([orders[place // n][place % n] for place in places])
 
     def walk(self, w, batches, change=lambda gradient, w, rows: gradient):
         """(sum of the directions, steps)."""

@@ -154,7 +154,7 @@ def test_held_out_tasks_adapt_on_their_shots(drawings):
         ),
         (
             {"task": {"name": "linear_regression"}, "clients_per_round": 2},
-            "batching must be shuffled or with_replacement for a task without classes, got by_class",
+            "batching must be shuffled, epochs or with_replacement for a task without classes, got by_class",
         ),
         (
             {"task": {"name": "quadratic", "problem": "two_clients"}, "clients_per_round": 2, "batching": None,

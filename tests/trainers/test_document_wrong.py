@@ -21,7 +21,11 @@ WRONG = [
     ("seed", True, "seed must be a whole number, got seed=true"),
     ("dtype", "float16", 'dtype must be one of float32, float64, tf32, bfloat16, got dtype="float16"'),
     ("batch_size", 0, "batch_size must be at least 1, got batch_size=0"),
-    ("batching", "shufled", 'batching must be one of with_replacement, shuffled, by_class, got batching="shufled"'),
+    (
+        "batching",
+        "shufled",
+        'batching must be one of with_replacement, shuffled, epochs, by_class, got batching="shufled"',
+    ),
     ("weighting", "sizes", 'weighting must be one of uniform, examples, got weighting="sizes"'),
     (
         "weighting",

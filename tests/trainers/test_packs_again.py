@@ -140,6 +140,7 @@ SPECIAL = {
     "server momentum": ({}, members_with(server__momentum=lambda one: 0.9 * (one % 2))),
     "client adam": ({"client": {"name": "adam"}}, members_with(client__beta1=lambda one: one / 10)),
     "client momentum": ({"client": {"name": "momentum"}}, members_with(client__momentum=lambda one: 0.9 * (one % 2))),
+    "epochs": ({"batching": "epochs"}, members_with(local_steps=lambda one: 3)),
     "clipping": ({}, members_with(clip_norm=lambda one: 0.5 if one % 2 else None)),
 }
 

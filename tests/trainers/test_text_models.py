@@ -106,8 +106,9 @@ def test_a_transformer_starts_near_even_scores() -> None:
     assert float(model.evaluate(first.view(1, 1, -1))["test_loss"]) == pytest.approx(np.log(TOKENS), rel=0.02)
 
 
+@pytest.mark.parametrize("batching", ["shuffled", "epochs"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_trial_is_a_plain_loop_of_torch(name: str, tmp_path: Any) -> None:
+def test_a_trial_is_a_plain_loop_of_torch(name: str, batching: str, tmp_path: Any) -> None:
     for client, size in enumerate((900, 500)):
         letters = np.random.default_rng(client).choice(list("abcdefgh \n"), size, p=[0.3, 0.2, *[0.0625] * 8])
         (tmp_path / f"{client}.txt").write_text("".join(letters))
@@ -124,6 +125,7 @@ def test_a_trial_is_a_plain_loop_of_torch(name: str, tmp_path: Any) -> None:
             },
             "client": {"name": "adamw"},
             "batch_size": size,
+            "batching": batching,
             "rounds": rounds,
             "seed": 7,
             "dtype": "float64",
@@ -136,7 +138,7 @@ def test_a_trial_is_a_plain_loop_of_torch(name: str, tmp_path: Any) -> None:
     module = model.make().double()
     held = dict(module.named_parameters())
     broadcast = model.layout.views(model.start(None, 7))
-    source = model.source(7, size, "shuffled")
+    source = model.source(7, size, batching, round_batches=steps if batching == "epochs" else None)
     weights = model.sizes / model.sizes.sum()
     for number in range(rounds):
         batches = source.round(number, np.arange(2))

@@ -22,6 +22,8 @@ _HASH_BITS = 24
 _LARGE_INDEX_BITS = 32  # of a client with more examples than 20 bits count
 _LARGE_HASH_BITS = 32
 _PART = 4  # a client of at least as many times the examples of a round sorts only those
+_LARGE_CLIENT = 1 << 12  # from here on the batches of an epoch cost what they hold, not what the client has
+_TURNS = 8  # of the halves of a position: its permutation is then as good as random from that size on
 _LARGE_POPULATION = 1 << 16  # from here on a cohort costs what it has, not what the population has
 
 
@@ -38,6 +40,7 @@ class Purpose(IntEnum):
     HELD_OUT = 8
     CLASSES = 9
     STRAGGLERS = 10
+    EPOCHS = 11
 
 
 def key(seed: int, round_index: int, purpose: Purpose) -> int:
@@ -183,6 +186,41 @@ def shuffled(
     return picked
 
 
+def in_epochs(
+    base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], steps: int, batch_size: int, first: int
+) -> NDArray[np.int64]:
+    """Consecutive batches of each client's epochs, which are permutations of its examples, one after the other.
+
+    A batch of a client with at most `batch_size` examples holds all of them, as in `shuffled`.
+
+    Args:
+        base: key of the trial.
+        clients: (M,) client ids.
+        sizes: (M,) number of examples of each client, at most 2^32.
+        steps: number of local steps.
+        batch_size: examples per step.
+        first: position of the first example, from 0; position p of a client with n examples is place p % n of epoch
+            p // n.
+
+    Returns:
+        (M, steps, batch_size) positions within the client's examples.
+    """
+    length = steps * batch_size
+    picked = np.empty((len(clients), length), np.int64)
+    large = sizes >= max(_LARGE_CLIENT, batch_size + 1)
+    if large.any():
+        held = sizes[large, None]
+        epoch, place = np.divmod(first + np.arange(length), held)
+        picked[large] = _permuted(hashed(base, clients[large, None], epoch), place, held)
+    for size in np.unique(sizes[~large]).tolist():
+        some = sizes == size
+        if size > batch_size:
+            picked[some] = _equal_passes(base, clients[some], size, length, first)
+        else:
+            picked[some] = np.tile(np.minimum(np.arange(batch_size), size - 1), steps)
+    return picked.reshape(len(clients), steps, batch_size)
+
+
 def repeated_passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """Permutations of each client's examples, one after the other.
 
@@ -271,17 +309,48 @@ def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
             return np.asarray(drawn[np.sort(first)[:count]])
 
 
-def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int) -> NDArray[np.int64]:
-    """`repeated_passes` of clients of one size, with one sort for each permutation."""
+def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int, first: int = 0) -> NDArray[np.int64]:
+    """`repeated_passes` of clients of one size from a position on, with one sort for each permutation."""
     large = size > 1 << _INDEX_BITS
     hash_bits, index_bits = (_LARGE_HASH_BITS, _LARGE_INDEX_BITS) if large else (_HASH_BITS, _INDEX_BITS)
-    number, example = np.arange(-(-length // size))[:, None], np.arange(size)
+    begun, place = divmod(first, size)
+    number, example = np.arange(begun, -(-(first + length) // size))[:, None], np.arange(size)
     order = _keys_(hashed(base, clients[:, None, None], number, example), example, hash_bits, index_bits)
-    if size >= _PART * length:
+    if size >= _PART * length and place == 0:
         order.partition(length - 1)
         order = order[..., :length]
     order.sort()
-    return _examples(order, index_bits).reshape(len(clients), -1)[:, :length]
+    return _examples(order, index_bits).reshape(len(clients), -1)[:, place : place + length]
+
+
+def _permuted(words: NDArray[np.uint64], places: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Random permutations at some places, without the rest: a Feistel network on rows and columns, with cycle walking.
+
+    Args:
+        words: random bits of each place's permutation.
+        places: from 0 to the size - 1.
+        sizes: of the permuted sets; broadcast against the places.
+
+    Returns:
+        Where each place goes.
+    """
+    side = np.ceil(np.sqrt(sizes)).astype(np.int64)
+    table = side, -(-sizes // side), sizes
+    rows, columns, ends = (np.broadcast_to(held, places.shape).astype(np.uint64) for held in table)
+    permuted, outside = places.astype(np.uint64), np.ones(places.shape, bool)
+    while outside.any():
+        word, count, width = words[outside], rows[outside], columns[outside]
+        row, column = np.divmod(permuted[outside], width)
+        for turn in range(_TURNS):
+            coordinate = (column if turn % 2 else row) * _TURNS + turn
+            drawn = _mix_(word + (coordinate + 1) * _GOLDEN) >> 32
+            if turn % 2:
+                row = (row + drawn) % count
+            else:
+                column = (column + drawn) % width
+        permuted[outside] = row * width + column
+        outside = permuted >= ends
+    return permuted.astype(np.int64)
 
 
 def _keys_(

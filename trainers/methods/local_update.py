@@ -14,7 +14,9 @@ algorithms 1 and 2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -55,6 +57,11 @@ class Hyper(LocalSteps):
     local_steps: Tensor = tunable(None, kind="int", low=1, unit="steps", doc="the number of gradient_weights")
     prox: Tensor = tunable(0.0, low=0, limit="0 is no pull", doc="pull to the broadcast model")
     local_epochs: int | None = withdrawn("gradient_weights say how many steps there are")
+
+
+def round_batches(values: Mapping[str, Any]) -> int:
+    """One for each weight."""
+    return len(values["gradient_weights"])
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

@@ -18,7 +18,9 @@ Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Fin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -51,6 +53,11 @@ class Hyper(LocalSteps):
     unbiased: bool = tunable(False, traced=False, doc="independent batches for Hessians and gradients")
     local_epochs: int | None = withdrawn("the adaptation is a number of steps, with one more batch after the last")
     clip_norm: Tensor | None = withdrawn("the adaptation steps are differentiated")
+
+
+def round_batches(values: Mapping[str, Any]) -> int:
+    """One for each step, another one if Hessians have their own, and one after the last step."""
+    return int(values["local_steps"]) * (2 if values.get("unbiased") else 1) + 1
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

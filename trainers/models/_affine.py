@@ -109,11 +109,17 @@ class Affine:
         linear.load_state_dict({name: held[name] for name in linear.state_dict()})
         return nn.Sequential(nn.Flatten(), linear).eval()
 
-    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
+    def source(
+        self,
+        seed: int,
+        batch_size: int | None,
+        batching: str,
+        end: PassEnd = "joined",
+        round_batches: int | None = None,
+    ) -> ExampleSource:
         """The batches of a trial."""
-        return ExampleSource(
-            self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, end=end, labels=self.labels
-        )
+        data = self.gather, self.offsets, self.sizes
+        return ExampleSource(*data, seed, batch_size, batching, self.like, None, end, self.labels, round_batches)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""

@@ -194,13 +194,19 @@ class Network:
         inner = [entry for entry in self.layout.entries if len(entry.shape) > 1 and entry.name not in ends]
         return tuple((slice(entry.offset, entry.offset + entry.extent), entry.shape[0]) for entry in inner)
 
-    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> ExampleSource:
+    def source(
+        self,
+        seed: int,
+        batch_size: int | None,
+        batching: str,
+        end: PassEnd = "joined",
+        round_batches: int | None = None,
+    ) -> ExampleSource:
         """The batches of a trial."""
         chance = bool(self.dropouts) or bool(self.draws) or self.crop > 0 or self.flip
         vary = self.vary if chance else None
-        return ExampleSource(
-            self.gather, self.offsets, self.sizes, seed, batch_size, batching, self.like, vary, end, self.labels
-        )
+        data = self.gather, self.offsets, self.sizes
+        return ExampleSource(*data, seed, batch_size, batching, self.like, vary, end, self.labels, round_batches)
 
     def gather(self, rows: Tensor) -> dict[str, Tensor]:
         """The inputs (m, examples, ...), images channels last in memory, and targets (m, examples, ...) of rows."""

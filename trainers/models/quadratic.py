@@ -70,7 +70,14 @@ class Quadratic:
         values = np.zeros(self.dimension) if init is None else np.asarray(init, dtype=np.float64)
         return self.layout.row(torch.as_tensor(values).to(self.empty))
 
-    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> _Source:
+    def source(
+        self,
+        seed: int,
+        batch_size: int | None,
+        batching: str,
+        end: PassEnd = "joined",
+        round_batches: int | None = None,
+    ) -> _Source:
         """The batches of all rounds."""
         return _Source(self, seed, batch_size)
 

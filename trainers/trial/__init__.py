@@ -13,6 +13,7 @@
     client_weighting             how clients are weighted: the default, which is the task's
     evaluation_rounds            the rounds after which a trial is evaluated
     spend                        what a trial spends in a round: client gradients, examples, tokens
+    batching                     how the examples of mini-batches are drawn
     passes                       how the examples of clients are cut into mini-batches
     exchange                     which trials may quantise uploads, or exchange the model in fragments
     sizes                        rejects trials that no machine can hold

@@ -30,7 +30,16 @@ from trainers.problem import Task, TaskSettings
 from trainers.registry import models, reports, tasks
 from trainers.spelling import hint
 from trainers.target_kinds import REPORTS
-from trainers.trial import adaptation, client_weighting, exchange, held_out_sample, model_reports, sizes, stragglers
+from trainers.trial import (
+    adaptation,
+    batching,
+    client_weighting,
+    exchange,
+    held_out_sample,
+    model_reports,
+    sizes,
+    stragglers,
+)
 from trainers.trial.adaptation import Adaptation
 from trainers.trial.held_out_sample import HeldOutSample
 from trainers.trial.members import Parts, canonical_parts, parse_parts
@@ -53,7 +62,7 @@ class TrialKeys:
     init: Any = tunable(None, kind="any", doc="parameters to start from; null is the model's own start")
     clients_per_round: int | None = tunable(None, low=1, unit="clients", limit="null is all of them")
     batch_size: int | None = tunable(None, low=1, unit="examples", limit="null is the client's full data")
-    batching: str | None = tunable(None, choices=("with_replacement", "shuffled", "by_class"))
+    batching: str | None = tunable(None, choices=batching.CHOICES)
     drop_last: bool | None = tunable(None, doc="of each pass with local_epochs, if the batch is incomplete")
     weighting: str | None = tunable(
         None, choices=client_weighting.CHOICES, doc="of clients, in training and in all metrics"
@@ -97,7 +106,7 @@ class TrialSpec:
         init: (parameters,) initial model; None is the model's default.
         clients_per_round: size of a cohort; None is all clients.
         batch_size: examples per local step; None is the client's full data.
-        batching: "with_replacement", "shuffled" or "by_class".
+        batching: one of `trainers.trial.batching.CHOICES`.
         drop_last: whether the incomplete last batch of a pass is dropped, with local_epochs.
         weighting: "uniform" or "examples", which all metrics and reports follow.
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
@@ -160,9 +169,16 @@ class TrialSpec:
     @property
     def pass_end(self) -> Literal["joined", "kept", "dropped"]:
         """What becomes of the examples that are left at the end of a pass (trainers/trial/passes.py)."""
-        if not _in_passes(self.method):
+        if not batching.in_passes(self.method):
             return "joined"
         return "dropped" if self.drop_last else "kept"
+
+    @property
+    def round_batches(self) -> int | None:
+        """Batches of a client in a round, if its passes go on over the rounds; None if each round begins new ones."""
+        if self.batching != "epochs" or batching.in_passes(self.method):
+            return None
+        return batching.round_batches(self.method.name, self.method.member(0))
 
     @property
     def task_module(self) -> Task:
@@ -212,7 +228,7 @@ def parse(document: Any) -> TrialSpec:
     values["report"] = _parse_report(values["report"])
     values["adaptation"] = adaptation.parse(values["adaptation"], task, method, lambda: module.build(task, "float32"))
     values["evaluation"] = held_out_sample.parse(values["evaluation"], task, values["adaptation"] is not None)
-    values["batching"] = values["batching"] or ("shuffled" if _in_passes(method) else module.BATCHING)
+    values["batching"] = values["batching"] or ("shuffled" if batching.in_passes(method) else module.BATCHING)
     values["drop_last"] = bool(values["drop_last"])
     values["fragments"] = None if values["fragments"] == 1 else values["fragments"]
     values["weighting"] = values["weighting"] or client_weighting.default(task, module)
@@ -222,7 +238,7 @@ def parse(document: Any) -> TrialSpec:
     values["loss_data"] = values["loss_data"] or "batches"
     values["stragglers"] = stragglers.parse(values["stragglers"], method, values["clients_per_round"] or task.clients)
     _check_together(values, method, optimizers, schedule, task, module)
-    _check_batching(values, method, task)
+    batching.check(values, method, task)
     sizes.check(values, method, task)
     canonical = {
         "task": dict(task.document),
@@ -330,11 +346,6 @@ def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
     )
 
 
-def _in_passes(method: Part[Method]) -> bool:
-    """Whether clients pass over their data a number of times, instead of taking a number of steps."""
-    return any(epochs is not None for epochs in method.values.get("local_epochs", ()))
-
-
 def _parse_init(value: Any, task: TaskSettings) -> tuple[float, ...] | None:
     if value is None:
         return None
@@ -408,7 +419,7 @@ def _check_together(
     if isinstance(model, str) and model in models():
         check_dtype(values["dtype"], model)
     client_weighting.check(values, task)
-    if task.examples is None and _in_passes(method):
+    if task.examples is None and batching.in_passes(method):
         raise SpecError(
             "method.local_epochs must be left out for a task without countable examples: give local_steps",
             "method.local_epochs",
@@ -426,28 +437,6 @@ def _check_together(
             raise SpecError(f"{path} must not be {name} for a task that does not report {missing[0]}", path)
     if schedule.structural.get("monitor") == "accuracy" and "test_accuracy" not in _metrics(task, module):
         raise SpecError('schedule.monitor must be "loss": the task has no accuracy', "schedule.monitor")
-
-
-def _check_batching(values: Mapping[str, Any], method: Part[Method], task: TaskSettings) -> None:
-    if values["batching"] != "by_class":
-        return
-    model = getattr(task, "model", None)
-    if task.examples is None or not isinstance(model, str) or sizes.kind_of(task) != "classes":
-        raise SpecError(
-            "batching must be shuffled or with_replacement for a task without classes, got by_class", "batching"
-        )
-    if values["batch_size"] is None:
-        raise SpecError(
-            "batch_size must be given with batching by_class, got none: k times the classes of a client for k examples "
-            "of each",
-            "batch_size",
-        )
-    if _in_passes(method):
-        raise SpecError(
-            "batching must be shuffled with local_epochs, got by_class: classes of unequal size have no common pass: "
-            "give local_steps",
-            "batching",
-        )
 
 
 def check_dtype(dtype: str, model: str) -> None:

@@ -35,11 +35,12 @@ class ExampleSource:
         sizes: (clients,) rows of each client.
         seed: seed of the trial.
         batch_size: examples per step; None is all data of the client.
-        batching: "with_replacement", "shuffled" or "by_class".
+        batching: "with_replacement", "shuffled", "epochs" or "by_class".
         like: a tensor with the type and device of the data.
         vary: randomizes the batch of each step (models/_dropout.py, models/_augmentation.py); None changes nothing.
         end: what becomes of the examples that are left at the end of a pass.
         labels: (rows,) class of each row of the training data; only for "by_class".
+        round_batches: as in Model.source.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ExampleSource:
         vary: Vary | None = None,
         end: PassEnd = "joined",
         labels: NDArray[Any] | None = None,
+        round_batches: int | None = None,
     ) -> None:
         self.gather = gather
         self.vary = vary
@@ -61,7 +63,8 @@ class ExampleSource:
         self.sizes = sizes
         self.seed = seed
         self.batch_size = batch_size
-        self.shuffles = {"with_replacement": False, "shuffled": True, "by_class": True}[batching]
+        self.shuffles = {"with_replacement": False, "shuffled": True, "epochs": True, "by_class": True}[batching]
+        self.round_batches = round_batches
         self.classes: ClassBatches | None = None
         if batching == "by_class":
             assert labels is not None

@@ -7,6 +7,7 @@ that memory follows the examples that a round uses, not the largest client.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -41,6 +42,7 @@ class Drawn(Protocol):
         seed: seed of the trial.
         shuffles: whether batches are drawn without replacement.
         classes: the clients' classes, if batches are drawn by class; else None.
+        round_batches: batches of a client in a round, if passes go on over the rounds; None begins new ones in each.
         like: a tensor with the type and device of the data.
     """
 
@@ -50,6 +52,7 @@ class Drawn(Protocol):
     seed: int
     shuffles: bool
     classes: ClassBatches | None
+    round_batches: int | None
     like: Tensor
 
 
@@ -101,9 +104,13 @@ class MiniBatches:
         self._passes = passes
         self._width = passes.batch_size
         self._uneven = False  # whether any batch holds fewer examples than others
-        purpose = Purpose.SHUFFLE if source.shuffles else Purpose.BATCH
-        purpose = purpose if source.classes is None else Purpose.CLASSES
-        self._base = randomness.key(source.seed, round_index, purpose)
+        if source.round_batches is not None:
+            self._base = randomness.key(source.seed, 0, Purpose.EPOCHS)
+        else:
+            purpose = Purpose.SHUFFLE if source.shuffles else Purpose.BATCH
+            purpose = purpose if source.classes is None else Purpose.CLASSES
+            self._base = randomness.key(source.seed, round_index, purpose)
+        self._begun = round_index * (source.round_batches or 0) * self._width  # examples of epochs before this round
         self._taken = np.zeros(len(clients), np.int64)  # steps of each client that are drawn
         self._step = self._client = self._first = np.zeros(0, np.int64)
 
@@ -162,6 +169,8 @@ class MiniBatches:
         """Positions (steps M, batch_size) within the clients' examples, without an end of a pass."""
         draw = randomness.shuffled if self._source.shuffles else randomness.with_replacement
         draw = draw if self._source.classes is None else self._source.classes.draw
+        if self._source.round_batches is not None:
+            draw = partial(randomness.in_epochs, first=self._begun)
         picked = draw(self._base, self._clients, self._passes.sizes, steps, self._width)
         return np.ascontiguousarray(picked.transpose(1, 0, 2)).reshape(-1, self._width)
 
@@ -212,7 +221,8 @@ class MiniBatches:
         if self._passes.ends:
             whole = bool((np.minimum(self._taken, steps) >= self._passes.steps).all())
         else:
-            whole = not ((steps * self._width) % sizes).any() and not (sizes < self._width).any()
+            unpassed = (self._begun % sizes) | (steps * self._width % sizes)
+            whole = not unpassed.any() and not (sizes < self._width).any()
         if not (self._source.shuffles and whole and self._source.classes is None):
             return None
         return sizes, rows - offsets[client, None], lambda client, slot: offsets[client] + slot

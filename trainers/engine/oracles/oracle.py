@@ -306,14 +306,23 @@ class Model(Protocol):
         """The (P,) initial model: `init` (true parameters), or the model's default."""
         ...
 
-    def source(self, seed: int, batch_size: int | None, batching: str, end: PassEnd = "joined") -> Source:
+    def source(
+        self,
+        seed: int,
+        batch_size: int | None,
+        batching: str,
+        end: PassEnd = "joined",
+        round_batches: int | None = None,
+    ) -> Source:
         """The batches of a trial.
 
         Args:
             seed: seed of the trial.
             batch_size: examples per step; None is all data of the client.
-            batching: "with_replacement", "shuffled" or "by_class".
+            batching: "with_replacement", "shuffled", "epochs" or "by_class".
             end: what becomes of the examples that are left at the end of a pass.
+            round_batches: batches of a client in a round, if its passes go on over the rounds ("epochs"); None begins
+                new ones in each.
         """
         ...
 

@@ -13,7 +13,7 @@ from trainers.contracts import Optimizer
 from trainers.engine import randomness
 from trainers.engine.batches.examples import Remembered
 from trainers.engine.memory import owned
-from trainers.engine.oracles.oracle import HasMatrices, Matrices, RoundBatches
+from trainers.engine.oracles.oracle import HasMatrices, Matrices, RoundBatches, Source
 from trainers.engine.packs.build import (
     adapted_clients,
     build_model,
@@ -85,7 +85,7 @@ class PackSetting:
         self.device = default_device(device)
         self._name, self.model = build_model(spec, self.device)
         self.like = torch.empty(0, dtype=getattr(torch, spec.held_dtype), device=self.device)
-        self.source = self.model.source(spec.seed, spec.batch_size, spec.batching, spec.pass_end)
+        self.source = self._new_source()
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.measured = PopulationWeights(self.model.client_weights, self.like)
         apart = spec.training_weighting != spec.weighting
@@ -162,11 +162,15 @@ class PackSetting:
             oracle = fastest_oracle(self._name, spec.dtype, self.model, self._typical, params, steps)
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, spec.eval_every)
 
+    def _new_source(self) -> Source:
+        spec = self.spec
+        return self.model.source(spec.seed, spec.batch_size, spec.batching, spec.pass_end, spec.round_batches)
+
     def _typical(self) -> RoundBatches:
         """The batches of a typical round: of a new cohort, unless all clients take part in every round."""
         source = self.source
         if self.clients_per_round < self.model.clients:
-            source = self.model.source(self.spec.seed, self.spec.batch_size, self.spec.batching, self.spec.pass_end)
+            source = self._new_source()
         cohort = randomness.cohort(self.spec.seed, 0, self.model.clients, self.clients_per_round)
         return source.round(0, cohort)
 

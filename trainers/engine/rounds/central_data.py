@@ -31,7 +31,7 @@ class CentralData:
         model: the model with the server as its only client.
         oracle: name of the clients' oracle.
         seed: seed of the trial.
-        batching: "with_replacement" or "shuffled".
+        batching: how batches are drawn; every round begins a new pass, also with "epochs".
         batch_size: examples per central step, unless the method sets it; None is all data of the server.
     """
 
