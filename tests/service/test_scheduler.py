@@ -240,4 +240,7 @@ def test_a_project_has_no_more_studies_running_than_it_may() -> None:
     running = replace(study("a", "RUNNING", attempt=1, held=True), project="one")
     waiting = [replace(study("b"), project="one"), replace(study("c"), project="two")]
     found = reconcile([running, *waiting], {}, {}, 0, per_project=1)
-    assert found == [Start("c", 1), Queue("b", "waits for another study of its project: 1 at a time")]
+    full = "waits for another study of its project: 1 at a time"
+    assert found == [Start("c", 1), Queue("b", full)]
+    together = [replace(study(name), project="one") for name in "ab"]
+    assert reconcile(together, {}, {}, 0, per_project=1) == [Start("a", 1), Queue("b", full)]
