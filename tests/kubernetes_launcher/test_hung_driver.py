@@ -1,6 +1,7 @@
 """A driver on Kubernetes that hangs: no other one may start before its pods have ended."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,6 +74,8 @@ def test_a_driver_that_hangs_is_alive_until_its_pods_have_ended(api, launcher):
 def test_pods_on_a_node_that_is_away_are_not_waited_for_for_ever(api, launcher, monkeypatch):
     launcher.kill(made.STUDY)
     assert launcher.seen(made.STUDY).alive
-    monkeypatch.setattr(kubernetes, "_PODS_S", -1.0)
+    later = time.monotonic() + kubernetes._PODS_S + 1
+    monkeypatch.setattr(kubernetes, "time", SimpleNamespace(monotonic=lambda: later, time=time.time))
+    launcher.kill(made.STUDY)  # again, as at every look of the scheduler
     assert launcher.seen(made.STUDY) == Seen(False, "its RayJob is gone")
     assert len(api.objects["pods"]) == 3
