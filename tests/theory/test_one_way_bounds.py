@@ -101,14 +101,6 @@ def test_lemmas_hold_on_random_problems():
         assert max(values) > 0.2, name  # and the bounds say something
 
 
-@pytest.mark.slow
-def test_lemmas_hold_on_three_hundred_random_problems():
-    ratios = {}
-    for number in range(300):
-        within(number, ratios)
-    assert all(max(values) < 1 + 0.01 for values in ratios.values())
-
-
 def sampled(number, noise, rounds, step, runs=400):
     """Models (rounds + 1, runs, 3) of a random problem with effective_step `step`."""
     generator = np.random.default_rng(number)

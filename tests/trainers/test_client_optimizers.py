@@ -11,7 +11,6 @@ from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.packs.pack import Pack
-from trainers.engine.packs.plan import Plan
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.hyperparameters import describe
 from trainers.models import linear
@@ -268,13 +267,3 @@ def test_momentum_0_is_sgd_and_one_step_is_too(method):
     once = document(method, local_steps=1)
     near(curve(document(method, client={"name": "momentum"}, local_steps=1)), curve(once))
     assert curve(document(method, client={"name": "momentum"}))[-1][1] != pytest.approx(plain[-1][1], rel=1e-6)
-
-
-@pytest.mark.parametrize("oracle", ["example_space", "autograd"])
-def test_plans_with_other_oracles_give_the_same_curve(oracle):
-    given = document("fedavg", client={"name": "adagrad"}, clip_norm=0.3)
-    given["batch_size"] = None
-    plans = [Plan(name, 1, torch.get_num_threads(), "cpu", "float64", 1) for name in ("stacked", oracle)]
-    lines = [Pack.from_spec(parse(given), plan=plan).advance() for plan in plans]
-    for one, other in zip(*lines, strict=True):
-        assert one["test_loss"] == pytest.approx(other["test_loss"], rel=1e-10)

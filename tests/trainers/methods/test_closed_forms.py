@@ -56,8 +56,11 @@ CLOSED = [
 
 
 @pytest.mark.parametrize("method", CLOSED)
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-@pytest.mark.parametrize("server", [{"name": "sgd"}, {"name": "sgd", "momentum": 0.5, "nesterov": True}])
+@pytest.mark.parametrize(
+    ("weights", "server"),
+    [(WEIGHTS, {"name": "sgd"}), (None, {"name": "sgd", "momentum": 0.5, "nesterov": True})],
+    ids=["weights", "nesterov"],
+)
 def test_rounds_follow_the_closed_form(method, weights, server):
     clients = client_quadratics(*losses(), weights)
     wanted = round_map(method, clients, server).after(INIT, 12)
@@ -94,9 +97,7 @@ TRANSFERS = [("parallel_training", BRANCH), ("one_way_transfer", {}), ("two_way_
 
 
 @pytest.mark.parametrize(("name", "branch"), TRANSFERS)
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-@pytest.mark.parametrize("weight", [0.5, 0.2])
-@pytest.mark.parametrize("momentum", [0.0, 0.6])
+@pytest.mark.parametrize(("weights", "weight", "momentum"), [(None, 0.5, 0.6), (None, 0.2, 0.0), (WEIGHTS, 0.2, 0.6)])
 def test_rounds_with_central_data_follow_the_closed_form(name, branch, weights, weight, momentum):
     given, hessians, centers, own, center = problem(weights=weights)
     held = client_quadratics(hessians, centers, np.full(4, 0.25) if weights is None else np.array(weights))
@@ -113,8 +114,7 @@ def test_rounds_with_central_data_follow_the_closed_form(name, branch, weights, 
 
 
 @pytest.mark.parametrize("name", ["pooled_training", "all_on_client"])
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-@pytest.mark.parametrize("momentum", [0.0, 0.6])
+@pytest.mark.parametrize(("weights", "momentum"), [(None, 0.6), (WEIGHTS, 0.0)])
 def test_rounds_of_comparators_follow_the_closed_form(name, weights, momentum):
     given, hessians, centers, own, center = problem(weights=weights)
     held = client_quadratics(hessians, centers, np.full(4, 0.25) if weights is None else np.array(weights))
