@@ -175,14 +175,21 @@ def test_example_space_is_left_where_it_does_not_apply_or_pay(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("batching", "end"), [("shuffled", "joined"), ("with_replacement", "joined"), ("shuffled", "kept")]
+    ("batching", "end", "sizes"),
+    [
+        ("shuffled", "joined", [5, 300, 1, 7]),
+        ("with_replacement", "joined", [5, 300, 1, 7]),
+        ("shuffled", "kept", [5, 300, 1, 7]),
+        ("epochs", "joined", [60, 180, 36, 90]),  # 6 steps take as many as whole epochs, from the middle of one
+    ],
 )
-def test_distinct_examples_are_those_that_the_steps_draw(batching, end):
-    sizes = np.array([5, 300, 1, 7])
+def test_distinct_examples_are_those_that_the_steps_draw(batching, end, sizes):
+    sizes = np.array(sizes)
     offsets = np.cumsum(sizes) - sizes
-    data = Examples(np.arange(313.0)[:, None], np.zeros(313), offsets, sizes)
+    data = Examples(np.arange(float(sizes.sum()))[:, None], np.zeros(sizes.sum()), offsets, sizes)
     model = linear.build(Problem("linear", data), torch.float64, torch.device("cpu"))
-    batches = model.source(0, 30, batching, end).round(0, np.array([3, 0, 1, 2]))
+    source = model.source(0, 30, batching, end, 9 if batching == "epochs" else None)
+    batches = source.round(1, np.array([3, 0, 1, 2]))
     batches.prepare(9)
     distinct = batches.distinct(6)
     assert len(distinct.batch) > 1

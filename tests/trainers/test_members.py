@@ -106,6 +106,11 @@ def every_member():
     over = {"name": "cosine", "warmup": 0.05, "floor": 0.05, "rates": "both"}
     shapes = [{}, {"schedule.warmup": 0.0}, {"local_steps": 7}, {"schedule.rounds": 30}, {"schedule.floor": 1.0}]
     yield "a schedule over the rounds", digits(schedule=over, client={"name": "adamw", "state": "keep"}), shapes
+    steady = [{}, {"client_lr": 0.02}, {"server_lr": 0.02}]
+    for name, changes in {"": {}, "of stragglers": {"stragglers": {"share": 0.6, "kept": True}}}.items():
+        yield f"epochs {name}".strip(), digits(batching="epochs", **changes), steady
+    for name, model in NETWORKS.items():
+        yield f"epochs of {name}", digits(batching="epochs", task={**DIGITS, "model": model}), steady
     diverging = [{}, {"server_lr": 1e9}, {"server_lr": 0.02}]
     yield "one diverges", digits(task=quadratic()), diverging
     yield (
