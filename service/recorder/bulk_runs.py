@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ REVISIONS = frozenset({"dc11669786a5"})
 """MLflow 3.17."""
 
 _BUSY_S = 30.0
+_STEP_THEN_VALUE = itemgetter(2, 1)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def knows(tracking_uri: str) -> bool:
 
 def takes(tracking_uri: str, runs: Iterable[WholeRun]) -> bool:
     """Whether these runs can be written at once."""
-    return all(math.isfinite(row[1]) for run in runs for row in run.rows) and knows(tracking_uri)
+    return all(map(math.isfinite, (value for run in runs for _, value, _ in run.rows))) and knows(tracking_uri)
 
 
 def contents(tracking_uri: str, experiment_id: str, key: str) -> list[Contents]:
@@ -161,9 +163,7 @@ def write(tracking_uri: str, experiment_id: str, runs: Sequence[WholeRun]) -> li
                 " VALUES (?, ?, ?, ?, ?, 0)",
                 [(name, value, run.started_ms, key, step) for name, value, step in run.rows],
             )
-            latest: dict[str, tuple[int, float]] = {}
-            for name, value, step in run.rows:
-                latest[name] = max(latest.get(name, (step, value)), (step, value))
+            latest = {name: (step, value) for name, value, step in sorted(run.rows, key=_STEP_THEN_VALUE)}
             database.executemany(
                 "INSERT INTO latest_metrics (key, value, timestamp, step, is_nan, run_uuid) VALUES (?, ?, ?, ?, 0, ?)",
                 [(name, value, run.started_ms, step, key) for name, (step, value) in latest.items()],

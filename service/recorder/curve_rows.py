@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from itertools import repeat
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def rows(
         until: Rounds that are done.
         finished: Whether there will be no more rounds: then the last evaluation gets a row too.
     """
-    points = []
+    points: list[tuple[str, float, int]] = []
     grid = [shown for shown in shown_rounds(rounds) if shown <= until] + ([until] if finished else [])
     written = np.searchsorted(grid, after, side="right")  # grid points that were written before
     for name, values in columns.items():
@@ -67,13 +68,13 @@ def rows(
         there = np.flatnonzero(np.isfinite(values))
         at = columns["round"][there]
         picked = np.searchsorted(at, grid, side="right") - 1
-        done = set(picked[:written].tolist())
-        previous: float | None = None
-        for index in np.unique(picked[picked >= 0]).tolist():
-            value = float(values[there[index]])
-            if index not in done and (value != previous or not name.endswith("_lr")):
-                points.append((metric_name(name), value, int(at[index])))
-            previous = value
+        indices = np.unique(picked[picked >= 0])
+        shown = values[there[indices]]
+        new = indices > (picked[written - 1] if written else -1)
+        if name.endswith("_lr"):
+            new[1:] &= shown[1:] != shown[:-1]
+        steps = at[indices[new]].astype(np.int64)
+        points += zip(repeat(metric_name(name)), shown[new].tolist(), steps.tolist(), strict=False)
     return points
 
 

@@ -21,6 +21,8 @@ def escaped(text: str) -> str:
         >>> print(escaped("safe\x1b]0;title\x07\nforged \u202e line"))
         safe\u001b]0;title\u0007\nforged \u202e line
     """
+    if text.isprintable():  # as most are: then none of its characters is in _ESCAPED
+        return text
     return "".join(
         _sequence(character) if unicodedata.category(character) in _ESCAPED else character for character in text
     )
@@ -40,7 +42,8 @@ def spreadsheet_cell(text: str) -> str:
     """
     safe = escaped(text)
     # digits and signs of full width, and small ones, count as the usual ones
-    plain = "".join(unicodedata.normalize("NFKC", character)[:1] or character for character in safe)
+    if not (plain := safe).isascii():
+        plain = "".join(unicodedata.normalize("NFKC", character)[:1] or character for character in safe)
     for start in reversed([match.end() for match in _FORMULA.finditer(plain)]):
         safe = f"{safe[:start]}'{safe[start:]}"
     return safe
