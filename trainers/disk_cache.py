@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -22,6 +23,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trainers import own_files
 
@@ -33,6 +37,7 @@ T = TypeVar("T")
 _SEAL = "entry.json"
 _DIGEST = "sha256"
 _LARGE = 32 * 2**20  # bytes of a file whose checksum is remembered
+_LONG = 2**20  # bytes of an array in a file
 _SETTLED_S = 2.0  # a file that was changed a moment ago may change again without another time
 _LOCK = ".lock"
 _WHOLE = 64 * 2**20  # bytes of a file that are all checked
@@ -100,6 +105,22 @@ def unnamed() -> IO[bytes] | None:
         return None if root is None else tempfile.TemporaryFile(dir=root)
     except OSError:
         return None
+
+
+def array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros to be written over: those of a large array in a file without a name, if there is a cache with room."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    file = unnamed() if size >= _LONG else None
+    if file is None:
+        return np.zeros(shape, dtype)
+    with file:
+        try:
+            if hasattr(os, "posix_fallocate"):  # a disk that is full later would end the process
+                os.posix_fallocate(file.fileno(), 0, size)
+            file.truncate(size)
+        except OSError:
+            return np.zeros(shape, dtype)
+        return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
 
 
 def _root() -> Path | None:

@@ -21,6 +21,7 @@
     class_labels, tags     class numbers for labels of any kind; any number of labels an example
     vocabulary             numbers in place of strings
     sides, damage          files of training and test examples; errors of damaged files
+    transcription          text of tables, written block by block as Arrow tables
     table_files            formats whose files are Arrow tables, read by `arrow_columns`; large ones `streamed_columns`
     json_text              JSON read value by value; its columns grow in `growing_column`
     plain_pickle           pickles of arrays, without executing anything

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers import disk_cache
 from trainers.data.damage import DAMAGE
 from trainers.data.image_files import decoded
 from trainers.data.tags import TagLists
@@ -18,10 +18,8 @@ from trainers.values import shown
 LONGEST = 256
 """Characters of strings of different lengths: a shorter one takes as much memory as the longest."""
 
-_BLOCK = 2**24
 _SHORT = 32  # bits of days, and of times in seconds
 _ROWS = 2**14  # of texts as Python objects at once
-_RATIO = 1032  # bytes that gzip makes of one, at most
 
 
 class ArrowColumns:
@@ -123,11 +121,6 @@ def is_numeric(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def block_size(path: Path) -> int:
-    """Bytes of a text file, perhaps gzipped, that are parsed at once; a row must fit."""
-    return min(_BLOCK, max(1, path.stat().st_size) * (_RATIO if path.suffix == ".gz" else 1) + 1)
-
-
 def together(tables: Sequence[Any]) -> Any:
     """One table of the rows of all; whole numbers become fractions where a table has these.
 
@@ -163,7 +156,7 @@ def _array(column: Any) -> NDArray[Any]:
     if pa.types.is_dictionary(kind):
         return _array(column.cast(kind.value_type))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return np.asarray(column.to_numpy())
+        return _filled(column, np.dtype(kind.to_pandas_dtype()), lambda piece: piece.to_numpy(zero_copy_only=False))
     if pa.types.is_decimal(kind):
         return np.asarray(column.cast(pa.float64()).to_numpy())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -207,7 +200,21 @@ def _strings(column: Any) -> NDArray[Any]:
         raise ValueError(
             f"must hold strings of one length, or of at most {LONGEST} characters, got one of {lengths['max']}"
         )
-    return np.asarray(column.to_pylist(), dtype=np.str_)
+    return _filled(column, np.dtype(("U", max(1, lengths["max"]))), lambda piece: piece.to_pylist())
+
+
+def _filled(column: Any, dtype: np.dtype[Any], values: Callable[[Any], Any]) -> NDArray[Any]:
+    """(rows,) the values of a column, which are converted piece by piece."""
+    if column.num_chunks == 1 and dtype.kind in "iuf":
+        return np.asarray(values(column.chunk(0)))  # its own memory
+    result = disk_cache.array((len(column),), dtype)
+    row = 0
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), _ROWS):
+            piece = chunk.slice(start, _ROWS)
+            result[row : row + len(piece)] = values(piece)
+            row += len(piece)
+    return result
 
 
 def _lists(column: Any) -> NDArray[Any]:

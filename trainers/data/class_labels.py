@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers import disk_cache
 from trainers.data.partitions import Rows
 from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.values import shown
 
+_ROWS = 2**16  # at once
 _PER_VALUE = 4  # counts for each value, at most
 Labels = tuple[str, ...] | tuple[int, ...]
 
@@ -49,7 +51,22 @@ def different(values: NDArray[Any]) -> NDArray[Any]:
     counted = values.dtype.kind in "iu" and values.dtype != np.uint64 and len(values) > 0 and values.min() >= 0
     if counted and int(values.max()) < _PER_VALUE * len(values):
         return np.flatnonzero(np.bincount(values))
-    return np.unique(values)
+    return np.unique(
+        np.concatenate([np.unique(values[row : row + _ROWS]) for row in range(0, len(values) or 1, _ROWS)])
+    )
+
+
+def places(values: NDArray[Any], known: NDArray[Any]) -> Rows:
+    """The place of each value among known ones, which are in order and hold all of them.
+
+    Examples:
+        >>> places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
+        array([1, 0, 1])
+    """
+    result = disk_cache.array(values.shape, np.int64)
+    for row in range(0, len(values), _ROWS):
+        result[row : row + _ROWS] = np.searchsorted(known, values[row : row + _ROWS])
+    return result
 
 
 def numbered(
@@ -93,5 +110,5 @@ def numbered(
             place = join(path, "labels")
             raise SpecError(f"{place} must have every label of the data, got none for {shown(other)}", place)
     order = np.argsort(known)
-    numbers = [order[np.searchsorted(known, part, sorter=order)].astype(np.int64) for part in parts]
+    numbers = [order[places(part, known[order])] for part in parts]
     return numbers, tuple(known.tolist())

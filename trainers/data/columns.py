@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.data.class_labels import different, places
 from trainers.data.embeddings import Widths
 from trainers.data.format_contract import Columns, HasDates, HasLists, HasTexts
 from trainers.data.histories import Histories, sortable
@@ -225,7 +226,7 @@ class ColumnReader:
         if max(-float(array.min()), float(array.max())) >= 2**63:
             value = float(array.max() if array.max() >= 2**63 else array.min())
             raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {value:g}", place)
-        return array.astype(np.int64)
+        return array.astype(np.int64, copy=False)
 
     def _tags(self, name: str, place: str, separator: str | None) -> TagLists:
         if isinstance(self.columns, HasLists) and name in self.columns.names:
@@ -287,12 +288,12 @@ class ColumnReader:
 def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
     """(different values in order, place of each value among them). Values in order take the memory of one result."""
     if len(values) == 0 or not (values[1:] >= values[:-1]).all():
-        different, places = np.unique(values, return_inverse=True)
-        return different, np.asarray(places, dtype=np.int64)
+        known = different(values)
+        return known, places(values, known)
     first = np.append(True, values[1:] != values[:-1])
-    places = np.cumsum(first, dtype=np.int64)
-    places -= 1
-    return np.array(values[first]), places
+    numbers = np.cumsum(first, dtype=np.int64)
+    numbers -= 1
+    return np.array(values[first]), numbers
 
 
 def _as_long(array: Sized, examples: int, name: str, other: str, place: str) -> None:

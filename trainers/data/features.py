@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers import disk_cache
+from trainers.data.class_labels import different
 from trainers.data.embeddings import MOST_EMBEDDED, Embedding, Widths, width_of
 from trainers.errors import SpecError
 from trainers.values import shown
 
 MOST_CATEGORIES = 1000
+_ROWS = 2**14  # at once
 _DATE = re.compile(r"((19|20)\d\d[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](19|20)\d\d)([ T,]+\d{1,2}:\d\d.*)?")
 """A date in digits, with or without a time; formats read those of ISO 8601 as dates themselves."""
 _NARROW = 2  # bytes of whole numbers that single precision holds exactly
@@ -74,20 +77,27 @@ def joined(
     dtype = np.float32 if all(map(_single, parts[0])) else np.float64
     features = []
     for part in parts:
-        matrix = np.zeros((len(part[0]), widest[-1]), dtype)
-        for column, known, start, end in zip(part, categories, widest, widest[1:], strict=False):
-            if known is None:
-                matrix[:, start:end] = column.reshape(len(column), -1)
-                continue
-            if np.result_type(known, column).kind == "f":  # with and without a sign, which floats would round
-                known, column = known.astype(np.object_), column.astype(np.object_)
-            places = np.searchsorted(known, column).clip(max=len(known) - 1)
-            if start in looked_up:
-                matrix[:, start] = np.where(known[places] == column, places + 1, 0)
-            else:
-                matrix[np.arange(len(column)), start + places] = 1
+        matrix = disk_cache.array((len(part[0]), widest[-1]), dtype)
+        for first in range(0, len(matrix), _ROWS):
+            rows = matrix[first : first + _ROWS]
+            for column, known, start, end in zip(part, categories, widest, widest[1:], strict=False):
+                own = column[first : first + _ROWS]
+                if known is None:
+                    rows[:, start:end] = own.reshape(len(own), -1)
+                elif start in looked_up:
+                    rows[:, start] = _numbers(known, own)
+                else:
+                    rows[np.arange(len(own)), start + np.searchsorted(known, own)] = 1
         features.append(matrix)
     return Features(features, kept, tuple(embedded))
+
+
+def _numbers(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each category, from 1 on; 0 of others."""
+    if np.result_type(known, column).kind == "f":  # with and without a sign, which floats would round
+        known, column = known.astype(np.object_), column.astype(np.object_)
+    places = np.searchsorted(known, column).clip(max=len(known) - 1)
+    return np.where(known[places] == column, places + 1, 0)
 
 
 def _categories(columns: Sequence[NDArray[Any]], name: str, place: str, embedded: bool) -> NDArray[Any] | None:
@@ -100,7 +110,7 @@ def _categories(columns: Sequence[NDArray[Any]], name: str, place: str, embedded
     if any(column.ndim > 1 for column in columns):
         alone = "give it alone" + (", without embeddings" if embedded else "")
         raise SpecError(f"{place}: column {shown(name)} must hold one string an example: {alone}", place)
-    known = np.unique(np.concatenate([np.unique(column) for column in columns[: 1 if embedded else None]]))
+    known = np.unique(np.concatenate([different(column) for column in columns[: 1 if embedded else None]]))
     strings = known.dtype.kind == "U"
     filled = [str(one) for one in known if one] if strings else []
     if filled and all(map(_DATE.fullmatch, filled)):

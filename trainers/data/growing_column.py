@@ -1,14 +1,18 @@
-"""A column of unknown length, read block by block into one piece of memory."""
+"""A column of unknown length, read block by block into one piece of memory, or of a file if it is large."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers import disk_cache
+
+_ROWS = 2**14  # at once
+_SMALL = 2**20  # bytes of a column in memory
 _LONGEST = 256  # characters of strings of different lengths: a shorter one takes as much memory as the longest
 
 
@@ -17,6 +21,7 @@ class GrowingColumn:
 
     def __init__(self) -> None:
         self._memory = bytearray()
+        self._file: IO[bytes] | None = None  # in place of the memory
         self._type: np.dtype[Any] = np.dtype(np.bool_)
         self._shape: tuple[int, ...] | None = None
 
@@ -37,15 +42,32 @@ class GrowingColumn:
         if together != self._type:
             if together.kind == "U" and together.itemsize > 4 * _LONGEST:
                 raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
-            self._memory = bytearray(self.array().astype(together).tobytes())
-            self._type = together
-        self._memory += np.ascontiguousarray(rows, together).tobytes()
+            before = self.array()
+            self._memory, self._file, self._type = bytearray(), None, together
+            for row in range(0, len(before), _ROWS):
+                self._write(before[row : row + _ROWS].astype(together))
+        self._write(np.ascontiguousarray(rows, together))
 
     def array(self) -> NDArray[Any]:
         """All rows, read-only."""
-        array = np.frombuffer(self._memory, self._type).reshape(-1, *(self._shape or ()))
+        shape = (-1, *(self._shape or ()))
+        if self._file is not None:
+            self._file.flush()
+            return np.asarray(np.memmap(self._file, self._type, "r")).reshape(shape)
+        array = np.frombuffer(self._memory, self._type).reshape(shape)
         array.setflags(write=False)
         return array
+
+    def _write(self, rows: NDArray[Any]) -> None:
+        if self._file is None and len(self._memory) + rows.nbytes > _SMALL:
+            self._file = disk_cache.unnamed()
+            if self._file is not None:
+                self._file.write(self._memory)
+                self._memory = bytearray()
+        if self._file is None:
+            self._memory += rows.tobytes()
+        else:
+            self._file.write(rows.tobytes())
 
 
 def _array(values: list[Any]) -> NDArray[Any]:

@@ -7,13 +7,14 @@ separated by semicolons or tabs, as spreadsheets of some countries write it. The
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainers.data.arrow_columns import block_size
 from trainers.data.gzipped import opened
 from trainers.data.table_files import TableFiles
+from trainers.data.transcription import Types, transcribed
 from trainers.values import shown
 
 __all__ = ["FOLDERS", "files", "has_test", "names", "read", "recognises"]
@@ -49,17 +50,60 @@ def _is_number(text: str) -> bool:
 
 
 def _table(path: Path, names: Sequence[str]) -> Any:
+    return transcribed(path, partial(_read, path, names), partial(_found, path, names), _both)
+
+
+def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> Iterator[Any]:
+    """The schema and the batches of a file."""
     import pyarrow.csv as arrow
 
     known, separator = _header(path)
-    conversion = arrow.ConvertOptions(
-        include_columns=list(names), strings_can_be_null=True, quoted_strings_can_be_null=False
+    options = arrow.ReadOptions(use_threads=False, block_size=block, column_names=known, skip_rows=1)
+    parsing = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
+    with opened(path) as file, arrow.open_csv(file, options, parsing, _conversion(names, types)) as reader:
+        yield reader.schema
+        yield from reader
+
+
+def _conversion(names: Sequence[str], types: Types | None) -> Any:
+    import pyarrow.csv as arrow
+
+    return arrow.ConvertOptions(
+        include_columns=list(names), column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
     )
-    options = arrow.ReadOptions(use_threads=False, block_size=block_size(path), column_names=known, skip_rows=1)
-    with opened(path) as file:
-        return arrow.read_csv(
-            file, options, arrow.ParseOptions(delimiter=separator, newlines_in_values=True), conversion
-        )
+
+
+def _found(path: Path, names: Sequence[str], block: int) -> Iterator[Types]:
+    """The types of each block, written anew: the reader tells a block's rows, but not its text."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow
+
+    batches = _read(path, names, block, dict.fromkeys(names, pa.string()))
+    next(batches)
+    for batch in batches:
+        text = pa.BufferOutputStream()
+        arrow.write_csv(batch, text, arrow.WriteOptions(quoting_style="all_valid"))
+        content = text.getvalue()
+        options = arrow.ReadOptions(use_threads=False, block_size=content.size + 1)
+        table = arrow.read_csv(pa.BufferReader(content), options, convert_options=_conversion(names, None))
+        yield dict(zip(table.column_names, table.schema.types, strict=True))
+
+
+def _both(one: Any, other: Any) -> Any:
+    """The first of Arrow's types, in the order in which it tries them, that takes the values of two."""
+    import pyarrow as pa
+
+    ladders = (
+        (pa.int64(), pa.bool_()),  # 0 and 1 are booleans, too
+        (pa.int64(), pa.float64()),
+        (pa.date32(), pa.timestamp("s"), pa.timestamp("ns")),
+    )
+    if pa.null() in (one, other):
+        return other if one == pa.null() else one
+    for ladder in ladders:
+        if one in ladder and other in ladder:
+            return max(one, other, key=ladder.index)
+    return one if one == other else pa.string()
 
 
 _FILES = TableFiles((".csv", ".tsv", ".csv.gz", ".tsv.gz"), lambda path: _header(path)[0], _table)

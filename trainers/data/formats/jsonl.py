@@ -6,22 +6,24 @@ Values are numbers, true and false, strings, or nested lists of one length. The 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainers.data.arrow_columns import block_size
 from trainers.data.gzipped import opened
 from trainers.data.table_files import TableFiles
+from trainers.data.transcription import Types, transcribed
 
 __all__ = ["FOLDERS", "files", "has_test", "names", "read", "recognises"]
 
 FOLDERS = True
+_MOST_OF_A_ROW = 2**24  # bytes
 
 
 def _names(path: Path) -> Sequence[str]:
     with opened(path) as file:
-        line = file.readline(block_size(path))
+        line = file.readline(_MOST_OF_A_ROW)
     first = json.loads(line.decode("utf-8-sig"))
     if not isinstance(first, dict) or not first:
         raise ValueError("must have an object in each line, got another value in the first")
@@ -29,11 +31,61 @@ def _names(path: Path) -> Sequence[str]:
 
 
 def _table(path: Path, names: Sequence[str]) -> Any:
+    return transcribed(path, partial(_read, path, names), partial(_found, path, names), _both)
+
+
+def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> Iterator[Any]:
+    """The schema and the batches of a file."""
+    for first, lines in _blocks(path, block):
+        table = _parsed(first, lines, types)
+        if types is None:
+            types = {name: table.schema.field(name).type for name in names if name in table.column_names}
+        table = table.select(list(types))
+        if not first:
+            yield table.schema
+        yield from table.to_batches()
+
+
+def _found(path: Path, names: Sequence[str], block: int) -> Iterator[Types]:
+    """The types of each block."""
+    for first, lines in _blocks(path, block):
+        schema = _parsed(first, lines, None).schema
+        yield {name: schema.field(name).type for name in names if name in schema.names}
+
+
+def _blocks(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
+    """(number of lines before, lines) of about so many bytes."""
+    with opened(path) as file:
+        first = 0
+        while lines := file.read(size):
+            lines += file.readline(_MOST_OF_A_ROW)
+            yield first, lines
+            first += lines.count(b"\n")
+
+
+def _parsed(first: int, lines: bytes, types: Types | None) -> Any:
+    import pyarrow as pa
     import pyarrow.json as arrow
 
-    with opened(path) as file:
-        table = arrow.read_json(file, arrow.ReadOptions(use_threads=False, block_size=block_size(path)))
-    return table.select([name for name in names if name in table.column_names])
+    schema = None if types is None else pa.schema(list(types.items()))
+    parsing = arrow.ParseOptions(
+        explicit_schema=schema, unexpected_field_behavior="infer" if types is None else "ignore"
+    )
+    options = arrow.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+    try:
+        return arrow.read_json(pa.BufferReader(lines), options, parsing)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"{error} after row {first}" if first else str(error)) from error
+
+
+def _both(one: Any, other: Any) -> Any:
+    """The type that takes the values of two; the first if there is none, so that an error names the value."""
+    import pyarrow as pa
+
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_both(one.value_type, other.value_type))
+    wider = {pa.null(): (other,), pa.int64(): (pa.float64(),), pa.timestamp("s"): (pa.string(),)}
+    return other if other in wider.get(one, ()) else one
 
 
 _FILES = TableFiles((".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), _names, _table)
