@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +334,29 @@ def test_directions_of_all_measures() -> None:
             falls = column.endswith("_std") or report.removeprefix("client_") not in RISING
             assert direction(column) == ("falls" if falls else "rises"), column
     assert direction("train_accuracy") == "rises"
+
+
+@pytest.fixture
+def every_warning() -> Iterator[None]:
+    """torch says some warnings once in a process only."""
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(before)
+
+
+@pytest.mark.usefixtures("every_warning")
+@pytest.mark.parametrize(
+    ("kind", "model"), [("classes", "softmax"), ("classes", "mlp"), ("tags", "logistic"), ("tags", "mlp")]
+)
+def test_arrays_of_files_cannot_be_written_and_nothing_warns_of_it(tmp_path: Path, kind: str, model: str) -> None:
+    targets = {"classes": np.arange(len(LISTS)) % 3, "tags": MATRIX}[kind]
+    clients = np.arange(len(LISTS)) % 2
+    np.savez(tmp_path / "rows.npz", x=INPUTS, y=targets, client=np.sort(clients), x_test=INPUTS, y_test=targets)
+    task = {"name": "npz", "path": str(tmp_path / "rows.npz"), "kind": kind, "model": model}
+    task["test"] = {"inputs": "x_test", "targets": "y_test"}
+    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
+    pack = Pack.from_spec(
+        parse({"task": task, "method": method, "rounds": 1, "batch_size": 2, "seed": 0}), device="cpu"
+    )
+    assert np.isfinite(pack.advance(1)[-1]["train_loss"])

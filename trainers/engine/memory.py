@@ -58,10 +58,15 @@ def owned(array: NDArray[Any], like: Tensor) -> Tensor:
         array: the numbers.
         like: a tensor with the type and device of the result.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # tensors of examples are only read
-        tensor = torch.as_tensor(native(array)).to(like)
+    tensor = tensor_of(array).to(like)
     return tensor if tensor.data_ptr() % _LINE == 0 else tensor.clone()
+
+
+def tensor_of(array: NDArray[Any], dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
+    """An array of examples as a tensor that is only read, as the array may be; copies only if it must."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.as_tensor(native(array), dtype=dtype, device=device)
 
 
 def native(array: NDArray[Any]) -> NDArray[Any]:

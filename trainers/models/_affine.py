@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.layout import Layout, aligned
-from trainers.engine.memory import native, owned
+from trainers.engine.memory import owned, tensor_of
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
 from trainers.models._evaluation import Evaluation, row_weights, sampled
@@ -201,14 +201,14 @@ class Affine:
         padded = aligned(self.columns)
         row = padded if len(inputs) * (padded - self.columns) <= _MOST_PADS else self.columns
         held = self.like.new_zeros((len(inputs), row))
-        held[:, : self.features] = torch.as_tensor(native(inputs)).reshape(len(inputs), -1)
+        held[:, : self.features] = tensor_of(inputs).reshape(len(inputs), -1)
         held[:, self.features : self.columns] = 1
         return held
 
     def _targets(self, wanted: NDArray[Any]) -> Tensor:
         """Targets or class numbers on the device; booleans stay booleans, which take less memory."""
         as_given = wanted.ndim == 1 or wanted.dtype == np.bool_
-        return torch.as_tensor(wanted, device=self.like.device) if as_given else owned(wanted, self.like)
+        return tensor_of(wanted, device=self.like.device) if as_given else owned(wanted, self.like)
 
     def _by_output(self, wanted: Tensor) -> Tensor:
         """(m, outputs, examples) targets of targets (m, examples, outputs) or class numbers (m, examples)."""

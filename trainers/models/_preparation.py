@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from trainers.engine.memory import native
+from trainers.engine.memory import tensor_of
 from trainers.errors import SpecError
 from trainers.problem import WHOLE
 from trainers.spelling import hint
@@ -39,7 +39,7 @@ def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
     mode, name, said = module.training, lazy[0].rpartition(".")[0], "the module's forward does not call it"
     module.eval()
     for dtype in (torch.int64, torch.float32)[example.dtype.kind not in WHOLE :]:
-        inputs = torch.as_tensor(native(example)).to(lazy[1].device, dtype)
+        inputs = tensor_of(example).to(lazy[1].device, dtype)
         try:
             with torch.no_grad():
                 module(inputs)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.engine.memory import owned
+from trainers.engine.memory import owned, tensor_of
 from trainers.models._losses import CrossEntropy, HalfSquares, KindLoss, SigmoidCrossEntropy
 from trainers.models._measures import Measure, auc, bits_per_byte, macro_f1, mean_of, perplexity, ratio_of
 from trainers.problem import PADDING, Examples, Problem
@@ -49,7 +49,7 @@ class ClassTargets:
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """The targets on the device of `like`, (rows, ...)."""
-        return torch.as_tensor(targets, dtype=torch.int64, device=like.device)
+        return tensor_of(targets, torch.int64, like.device)
 
     def wanted(self, held: Tensor) -> Tensor:
         """Some of `held`, as losses take them."""
@@ -141,7 +141,7 @@ class TagTargets(ClassTargets):
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """(rows, outputs), True for tags of the example."""
-        return torch.as_tensor(targets, dtype=torch.bool, device=like.device)
+        return tensor_of(targets, torch.bool, like.device)
 
     def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
         """The sum over the tags."""
@@ -208,7 +208,7 @@ class TokenTargets(ClassTargets):
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
         """(rows, positions)."""
         kept = targets if targets.dtype in _NARROW else targets.astype(np.int64)
-        return torch.as_tensor(kept, device=like.device)
+        return tensor_of(kept, device=like.device)
 
     def wanted(self, held: Tensor) -> Tensor:
         """As int64."""
