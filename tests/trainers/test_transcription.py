@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainers.data import transcription
+from trainers.data import growing_column, transcription
 from trainers.data.data_source import formats
 from trainers.errors import SpecError
 
@@ -22,8 +24,12 @@ COLUMNS: dict[str, tuple[str, str, str]] = {  # values of the first rows, and of
     "spelled": ("true", "yes", "U"),
     "quoted": ('"a,""b"', "NA ", "U"),
     "long": ("a", "b" * 200, "U"),
+    "no boolean": ("5", "true", "U"),
+    "base 16": ("0x1F", "1.5", "U"),
+    "quotes": ("5", '"1\r\n""2"', "U"),
 }
 TIMES = {"2024-05-01": "2024-05-01T10:00:00", "2024-05-01T10:00:00": "2024-05-01T10:00:00.5"}
+TIMES["2024-05-01T10:00:00Z"] = "2024-05-01T10:00:00.25+00:00"
 LINES: dict[str, tuple[str, str, str]] = {
     "whole": ("7", "12", "i"),
     "fractions": ("7", "1.25", "f"),
@@ -99,3 +105,47 @@ def test_a_row_of_csv_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(transcription, "_LARGEST", 256)
     with pytest.raises(SpecError, match=r"own\.csv: must have rows of at most 256 bytes, got more: close open quotes$"):
         column(file, 64, monkeypatch)
+
+
+def test_no_end_of_line_in_quotes_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "own.csv"
+    value = "one\r\n" * 3
+    file.write_bytes(b"a,b\r\n" + "".join(f'"{value}",1\r\n' for _ in range(MANY)).encode())
+    for block in range(64, 96):
+        assert set(column(file, block, monkeypatch).tolist()) == {value}
+
+
+def test_a_header_may_be_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text(f"a,{'b' * 300}\n1,2\n")
+    assert column(file, 64, monkeypatch).tolist() == [1]
+
+
+def test_other_encodings_are_named_wherever_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "a", "b", lines=False)
+    file.write_bytes(file.read_bytes() + b"\xe9,1\n")
+    with pytest.raises(SpecError, match=r"must hold text in UTF-8, got other bytes: save the file as UTF-8$"):
+        column(file, 64, monkeypatch)
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_full_disk_leaves_the_table_in_memory(lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcription, "_SMALL", 0)
+    with Path("/dev/full").open("w+b") as full:
+        monkeypatch.setattr(transcription.disk_cache, "unnamed", lambda: full)
+        assert column(written(tmp_path, "7", "12", lines), 64, monkeypatch).tolist() == [7] * MANY + [12]
+
+
+def test_a_full_disk_leaves_a_growing_column_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.FileIO):
+        def write(self, content: Any) -> int:
+            if self.tell() + len(content) > 100:
+                raise OSError(errno.ENOSPC, "no room")
+            return super().write(content)
+
+    monkeypatch.setattr(growing_column, "_SMALL", 10)
+    monkeypatch.setattr(growing_column.disk_cache, "unnamed", lambda: Full(tmp_path / "file", "w+"))
+    whole = growing_column.GrowingColumn()
+    for row in range(30):
+        whole.extend([row])
+    assert whole.array().tolist() == list(range(30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain
 from typing import IO, Any
 
@@ -22,6 +23,8 @@ class GrowingColumn:
     def __init__(self) -> None:
         self._memory = bytearray()
         self._file: IO[bytes] | None = None  # in place of the memory
+        self._length = 0  # bytes of the file
+        self._room = True  # for a file
         self._type: np.dtype[Any] = np.dtype(np.bool_)
         self._shape: tuple[int, ...] | None = None
 
@@ -52,22 +55,34 @@ class GrowingColumn:
         """All rows, read-only."""
         shape = (-1, *(self._shape or ()))
         if self._file is not None:
-            self._file.flush()
             return np.asarray(np.memmap(self._file, self._type, "r")).reshape(shape)
         array = np.frombuffer(self._memory, self._type).reshape(shape)
         array.setflags(write=False)
         return array
 
     def _write(self, rows: NDArray[Any]) -> None:
-        if self._file is None and len(self._memory) + rows.nbytes > _SMALL:
+        if self._file is None and self._room and len(self._memory) + rows.nbytes > _SMALL:
             self._file = disk_cache.unnamed()
             if self._file is not None:
-                self._file.write(self._memory)
-                self._memory = bytearray()
+                memory, self._memory, self._length = self._memory, bytearray(), 0
+                self._append(memory)
+        self._append(rows.tobytes())
+
+    def _append(self, content: bytes | bytearray) -> None:
         if self._file is None:
-            self._memory += rows.tobytes()
-        else:
-            self._file.write(rows.tobytes())
+            self._memory += content
+            return
+        try:
+            self._file.write(content)
+            self._file.flush()
+            self._length += len(content)
+        except OSError:  # the disk is full
+            file, self._file, self._room = self._file, None, False
+            if self._length:
+                self._memory += np.memmap(file, np.uint8, "r", shape=(self._length,)).data
+            with suppress(OSError):
+                file.close()
+            self._memory += content
 
 
 def _array(values: list[Any]) -> NDArray[Any]:

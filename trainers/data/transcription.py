@@ -7,7 +7,8 @@ first, and the file is read again, so that they depend on the values alone.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ Types = Mapping[str, Any]
 """Column -> `pyarrow.DataType`."""
 Read = Callable[[int, Types | None], Iterator[Any]]
 """Maps bytes to parse at once, and types (None: those of the first block), to a `pyarrow.Schema` and its batches."""
-Found = Callable[[int], Iterable[Types]]
-"""Maps bytes to parse at once to the types of each block."""
+Find = Callable[[int], Types]
+"""Maps bytes to parse at once to the types of all blocks together."""
+Loosen = Callable[[Types, str], Types | None]
+"""Maps types, and the error about a value that does not fit one, to wider types; None if there are none."""
 
 _FIRST, _LARGEST = 2**18, 2**20  # bytes to parse at once, in which a row must fit; Arrow reads 32 times as far ahead
 _STRADDLES = "straddling"  # in the error about a row that does not
@@ -26,14 +29,14 @@ _OF_ANOTHER_TYPE = ("conversion error", "Failed to convert", "changed from")  # 
 _SMALL = 2**20  # bytes of a file whose table is held in memory
 
 
-def transcribed(path: Path, read: Read, found: Found, join: Callable[[Any, Any], Any]) -> Any:
-    """A file as a `pyarrow.Table`, mapped from a file without a name if it is large and there is a cache.
+def transcribed(path: Path, read: Read, find: Find, loosen: Loosen = lambda types, error: None) -> Any:
+    """A file as a `pyarrow.Table`, mapped from a file without a name if it is large and there is a cache with room.
 
     Args:
         path: of the file.
         read: reads it.
-        found: finds its types.
-        join: maps two types of a column in different blocks to one for both.
+        find: finds its types.
+        loosen: widens types that `find` found too narrow.
 
     Raises:
         pyarrow.ArrowException: the file is damaged.
@@ -41,13 +44,16 @@ def transcribed(path: Path, read: Read, found: Found, join: Callable[[Any, Any],
     """
     import pyarrow as pa
 
-    block, search = _FIRST, False
-    types: dict[str, Any] = {}
+    block, cached = _FIRST, True
+    types: Types | None = None
+    search = False
     while True:
         try:
-            if search and not types:
-                types = _together(found(block), join)
-            return _written(path, read(block, types or None))
+            if search and types is None:
+                types = find(block)
+            return _written(path, read(block, types), cached)
+        except _NoRoom:
+            cached = False
         except pa.ArrowInvalid as error:
             if _STRADDLES in str(error):
                 if block >= _LARGEST:
@@ -55,32 +61,46 @@ def transcribed(path: Path, read: Read, found: Found, join: Callable[[Any, Any],
                         f"must have rows of at most {_LARGEST} bytes, got more: close open quotes"
                     ) from error
                 block *= 4
-            elif not search and any(words in str(error) for words in _OF_ANOTHER_TYPE):
-                search = True
-            else:
+                continue
+            if not any(words in str(error) for words in _OF_ANOTHER_TYPE):
                 raise
+            wider = None if types is None else loosen(types, str(error))
+            if search and wider is None:
+                raise
+            search, types = True, wider
 
 
-def _together(blocks: Iterable[Types], join: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    types: dict[str, Any] = {}
-    for own in blocks:
-        for name, kind in own.items():
-            types[name] = join(types[name], kind) if name in types else kind
-    return types
+class _NoRoom(Exception):
+    """The disk of the cache is full."""
 
 
-def _written(path: Path, read: Iterator[Any]) -> Any:
+def _written(path: Path, read: Iterator[Any], cached: bool) -> Any:
     """The table of a schema and its batches."""
     import pyarrow as pa
 
     schema = next(read)
-    file = disk_cache.unnamed() if path.stat().st_size > _SMALL else None
+    file = disk_cache.unnamed() if cached and path.stat().st_size > _SMALL else None
     if file is None:
         return pa.Table.from_batches(list(read), schema)
-    with file:
-        with pa.ipc.new_stream(file, schema) as writer:
-            for batch in read:
+    try:
+        with _room():
+            writer = pa.ipc.new_stream(file, schema)
+        for batch in read:
+            with _room():
                 writer.write_batch(batch)
-        file.flush()
+        with _room():
+            writer.close()
+            file.flush()
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    finally:
+        with suppress(OSError):  # what a full disk does not take
+            file.close()
     return pa.ipc.open_stream(pa.py_buffer(content)).read_all()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _NoRoom from error

@@ -7,10 +7,11 @@ separated by semicolons or tabs, as spreadsheets of some countries write it. The
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from trainers.data.gzipped import opened
 from trainers.data.table_files import TableFiles
@@ -49,8 +50,32 @@ def _is_number(text: str) -> bool:
     return True
 
 
+class _Rows:
+    """The text after the header, whose line is empty here. No piece that is read ends between CR and LF.
+
+    Arrow takes an LF that begins a piece for the end of the line that the piece before ended, even in quotes.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._ahead = b"\n"
+        file.readline(_HEADER)
+        self.closed = False
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes, at least 2."""
+        piece = self._ahead + self._file.read(size - len(self._ahead))
+        self._ahead = b""
+        if len(piece) > 1 and piece.endswith(b"\r"):
+            piece, self._ahead = piece[:-1], b"\r"
+        return piece
+
+    def close(self) -> None:
+        """Leaves the file open."""
+
+
 def _table(path: Path, names: Sequence[str]) -> Any:
-    return transcribed(path, partial(_read, path, names), partial(_found, path, names), _both)
+    return transcribed(path, partial(_read, path, names), partial(_types, path, names), partial(_looser, path))
 
 
 def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> Iterator[Any]:
@@ -60,7 +85,7 @@ def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> 
     known, separator = _header(path)
     options = arrow.ReadOptions(use_threads=False, block_size=block, column_names=known, skip_rows=1)
     parsing = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
-    with opened(path) as file, arrow.open_csv(file, options, parsing, _conversion(names, types)) as reader:
+    with opened(path) as file, arrow.open_csv(_Rows(file), options, parsing, _conversion(names, types)) as reader:
         yield reader.schema
         yield from reader
 
@@ -73,37 +98,73 @@ def _conversion(names: Sequence[str], types: Types | None) -> Any:
     )
 
 
-def _found(path: Path, names: Sequence[str], block: int) -> Iterator[Types]:
-    """The types of each block, written anew: the reader tells a block's rows, but not its text."""
+def _types(path: Path, names: Sequence[str], block: int) -> Types:
+    """The types of all blocks together. Each is written anew: the reader tells a block's rows, but not its text."""
     import pyarrow as pa
     import pyarrow.csv as arrow
 
-    batches = _read(path, names, block, dict.fromkeys(names, pa.string()))
+    types: dict[str, Any] = dict.fromkeys(names, pa.null())
+    batches = _read(path, names, block, dict.fromkeys(names, pa.binary()))
     next(batches)
     for batch in batches:
+        columns = {}
+        for name, column in zip(names, batch.columns, strict=True):
+            try:
+                columns[name] = column.cast(pa.string())
+            except pa.ArrowInvalid:  # no UTF-8
+                types[name] = pa.binary()
+        if not columns:
+            break
         text = pa.BufferOutputStream()
-        arrow.write_csv(batch, text, arrow.WriteOptions(quoting_style="all_valid"))
+        arrow.write_csv(pa.table(columns), text, arrow.WriteOptions(quoting_style="all_valid"))
         content = text.getvalue()
         options = arrow.ReadOptions(use_threads=False, block_size=content.size + 1)
-        table = arrow.read_csv(pa.BufferReader(content), options, convert_options=_conversion(names, None))
-        yield dict(zip(table.column_names, table.schema.types, strict=True))
+        schema = arrow.read_csv(pa.BufferReader(content), options, convert_options=_conversion([*columns], None)).schema
+        for name in columns:
+            types[name] = _both(types[name], schema.field(name).type)
+    return types
+
+
+def _ladder() -> Sequence[Any]:
+    """Arrow's types, in the order in which it tries them."""
+    import pyarrow as pa
+
+    times = [pa.timestamp(unit, zone) for unit in ("s", "ns") for zone in (None, "UTC")]
+    return [pa.null(), pa.int64(), pa.bool_(), pa.date32(), pa.time32("s"), *times, pa.float64(), pa.string()]
 
 
 def _both(one: Any, other: Any) -> Any:
-    """The first of Arrow's types, in the order in which it tries them, that takes the values of two."""
+    """The first of Arrow's types that may take the values of two."""
     import pyarrow as pa
 
-    ladders = (
+    second, second_utc, nano, nano_utc = _ladder()[5:9]
+    wider = (
         (pa.int64(), pa.bool_()),  # 0 and 1 are booleans, too
         (pa.int64(), pa.float64()),
-        (pa.date32(), pa.timestamp("s"), pa.timestamp("ns")),
+        (pa.date32(), second, nano),
+        (second_utc, nano_utc),
     )
     if pa.null() in (one, other):
         return other if one == pa.null() else one
-    for ladder in ladders:
-        if one in ladder and other in ladder:
-            return max(one, other, key=ladder.index)
+    for kinds in wider:
+        if one in kinds and other in kinds:
+            return max(one, other, key=kinds.index)
+    if pa.binary() in (one, other):
+        return pa.binary()
     return one if one == other else pa.string()
+
+
+def _looser(path: Path, types: Types, error: str) -> Types | None:
+    """Types of which that of the column in an error is the next that Arrow tries; None if there is none."""
+    import pyarrow as pa
+
+    match = re.match(r"In CSV column #(\d+):", error)
+    if match is None:
+        return None
+    name, ladder = _header(path)[0][int(match[1])], [*_ladder(), pa.binary()]
+    if name not in types or types[name] == ladder[-1]:
+        return None
+    return {**types, name: ladder[ladder.index(types[name]) + 1]}
 
 
 _FILES = TableFiles((".csv", ".tsv", ".csv.gz", ".tsv.gz"), lambda path: _header(path)[0], _table)

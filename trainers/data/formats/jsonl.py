@@ -31,7 +31,7 @@ def _names(path: Path) -> Sequence[str]:
 
 
 def _table(path: Path, names: Sequence[str]) -> Any:
-    return transcribed(path, partial(_read, path, names), partial(_found, path, names), _both)
+    return transcribed(path, partial(_read, path, names), partial(_types, path, names))
 
 
 def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> Iterator[Any]:
@@ -46,11 +46,16 @@ def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> 
         yield from table.to_batches()
 
 
-def _found(path: Path, names: Sequence[str], block: int) -> Iterator[Types]:
-    """The types of each block."""
+def _types(path: Path, names: Sequence[str], block: int) -> Types:
+    """The types of all blocks together."""
+    types: dict[str, Any] = {}
     for first, lines in _blocks(path, block):
         schema = _parsed(first, lines, None).schema
-        yield {name: schema.field(name).type for name in names if name in schema.names}
+        for name in names:
+            if name in schema.names:
+                kind = schema.field(name).type
+                types[name] = _both(types[name], kind) if name in types else kind
+    return types
 
 
 def _blocks(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
