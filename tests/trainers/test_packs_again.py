@@ -285,14 +285,16 @@ def test_what_does_not_fit_is_not_joined():
     own = part()
     assert len(checkpoint.from_bytes(checkpoint.joined([own, part(method={**trial["method"], "client_lr": 0.3})]))) == 2
     assert "must be of the same structure, got structure=" in refused(own, part(seed=4))
-    assert refused(own, part(rounds=2)).endswith(
-        "must be at the same round, got round=1 for member 0 and round=2 for member 1"
+    assert refused(own, part(rounds=2)) == (
+        "members joined to a checkpoint must be at the same round, got round=1 for member 0 and round=2 for member 1"
     )
     assert "all before the lines of round 0 or all after them" in refused(part(rounds=None), part(rounds=0))
     assert refused(own, part(plan=replace(plan, eval_every=2))).endswith(
         "must be under the same plan, got eval_every=1 for member 0 and eval_every=2 for member 1"
     )
-    assert refused(own, own, own).endswith("must be at most 2, the width of their plan, got 3: join fewer")
+    assert refused(own, own, own) == (
+        "members joined to a checkpoint must be at most 2, the width of their plan, got 3: join fewer"
+    )
     assert refused() == "a checkpoint must be joined from at least one, got none"
     assert "damaged" in refused(own, own[:-1])
 
