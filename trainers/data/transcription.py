@@ -17,11 +17,11 @@ from trainers import disk_cache
 Types = Mapping[str, Any]
 """Column -> `pyarrow.DataType`."""
 Read = Callable[[int, Types | None], Iterator[Any]]
-"""Maps bytes to parse at once, and types (None: those of the first block), to a `pyarrow.Schema` and its batches."""
+"""(size of a block in bytes, types or None for those of the first block) -> a `pyarrow.Schema`, then its batches."""
 Find = Callable[[int], Types]
-"""Maps bytes to parse at once to the types of all blocks together."""
+"""Size of a block in bytes -> the types of all blocks together."""
 Loosen = Callable[[Types, str], Types | None]
-"""Maps types, and the error about a value that does not fit one, to wider types; None if there are none."""
+"""(types, error about a value that does not fit one) -> wider types; None if there are none."""
 
 _FIRST, _LARGEST = 2**18, 2**20  # bytes to parse at once, in which a row must fit; Arrow reads 32 times as far ahead
 _STRADDLES = "straddling"  # in the error about a row that does not

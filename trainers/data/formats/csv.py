@@ -63,7 +63,7 @@ class _Rows:
         self.closed = False
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes, at least 2."""
+        """Up to `size` bytes; a size is at least 2."""
         piece = self._ahead + self._file.read(size - len(self._ahead))
         self._ahead = b""
         if len(piece) > 1 and piece.endswith(b"\r"):
@@ -155,7 +155,7 @@ def _both(one: Any, other: Any) -> Any:
 
 
 def _looser(path: Path, types: Types, error: str) -> Types | None:
-    """Types of which that of the column in an error is the next that Arrow tries; None if there is none."""
+    """The types, with the next one that Arrow would try for the column that an error names; None if there is none."""
     import pyarrow as pa
 
     match = re.match(r"In CSV column #(\d+):", error)

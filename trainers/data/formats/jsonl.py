@@ -59,7 +59,7 @@ def _types(path: Path, names: Sequence[str], block: int) -> Types:
 
 
 def _blocks(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """(number of lines before, lines) of about so many bytes."""
+    """(number of lines before, whole lines), about `size` bytes at a time."""
     with opened(path) as file:
         first = 0
         while lines := file.read(size):
