@@ -359,8 +359,9 @@ _DOCUMENTS: dict[str, tuple[str, list[Document]]] = {
         [
             {
                 "task": TASKS["linear_regression"],
-                "method": {"name": "mass", "local_steps": 3, "constants": "estimate"},
+                "method": {"name": "mass", "local_steps": 3, "constants": constants},
             }
+            for constants in ("estimate", "estimate_by_client")
         ],
     ),
     "partition": (

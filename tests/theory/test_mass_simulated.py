@@ -182,19 +182,25 @@ def lyapunov_by_hand(task, features, line, form, auxiliary):
     solution = linear_regression.parse(task, "task").drawn[1]
     inverse = [np.linalg.inv(own.T @ own / len(own)) for own in features]
     gaps = np.array(auxiliary) - solution
-    ratio = form["auxiliary_lr"] / form["mixing"]
     total = sum(p * gap @ one @ gap for p, gap, one in zip(task["client_weights"], gaps, inverse, strict=True))
-    return total + ratio * np.sum((line["params"] - solution) ** 2)
+    ratio = task["client_weights"] @ np.broadcast_to(form["auxiliary_lr"] / form["mixing"], (5, 1))
+    return total + ratio.item() * np.sum((line["params"] - solution) ** 2)
 
 
+@pytest.mark.parametrize("constants", ["estimate", "estimate_by_client"])
 @pytest.mark.parametrize("sync", ["lyapunov", "momentum_half", "avg_v", "momentum_wu", "reset"])
-def test_the_reported_lyapunov_value_is_its_definition(sync):
+def test_the_reported_lyapunov_value_is_its_definition(sync, constants):
     task, features = heterogeneous()
-    method = {"name": "mass", "constants": "estimate", "local_steps": 5, "sync": sync}
+    method = {"name": "mass", "constants": constants, "local_steps": 5, "sync": sync}
     given = {"task": task, "method": method, "batch_size": 4, "rounds": 6, "report": ["lyapunov", "params"]}
     spec = parse({**given, "eval_every": 1})
     pack, form = Pack.from_spec(spec), spec.method.member(0)
     line = pack.advance()[-1]
+    if constants != "estimate":
+        mixing, condition = (np.array(form[f"{name}_by_client"])[:, None] for name in ("mixing", "condition"))
+        rates = form["client_lr"] * np.array(form["rate_share_by_client"])[:, None]
+        auxiliary_lr = rates / (mixing * condition)
+        form = {"mixing": mixing, "momentum": (1 - mixing) / (1 + mixing), "auxiliary_lr": auxiliary_lr}
     state, x = pack._lanes[0].now.state, np.array(line["params"])
     if sync == "reset":
         auxiliary = [x] * 5
@@ -219,19 +225,21 @@ def test_lyapunov_is_refused_without_mass_and_without_an_optimum():
 
 
 @pytest.mark.slow
-def test_the_mean_lyapunov_value_falls_by_1_minus_mixing_a_step():
+@pytest.mark.parametrize("constants", ["estimate", "estimate_by_client"])
+def test_the_mean_lyapunov_value_falls_by_1_minus_the_smallest_mixing_a_step(constants):
     task, _ = heterogeneous()
-    _, runs = squared(task, 4, 5, 100, 60, report=["lyapunov"])
+    _, runs = squared(task, 4, 5, 100, 60, report=["lyapunov"], constants=constants)
     mean = np.mean([[line["lyapunov"] for line in lines[1:]] for lines in runs], 0)
     spec = parse(
         {
             "task": task,
-            "method": {"name": "mass", "constants": "estimate", "local_steps": 5},
+            "method": {"name": "mass", "constants": constants, "local_steps": 5},
             "batch_size": 4,
             "rounds": 1,
         }
     )
-    factor = (1 - spec.method.member(0)["mixing"]) ** 5
+    form = spec.method.member(0)
+    factor = (1 - (form["mixing"] or min(form["mixing_by_client"]))) ** 5
     assert np.all(mean[1:] <= factor * mean[:-1])
 
 

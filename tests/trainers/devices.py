@@ -69,6 +69,12 @@ def of_parts() -> dict[str, dict[str, Any]]:
         "reports": pack("two_way_transfer", mlp, report=seen),
         "alignment reported": pack("fedga", mlp, report=["displacement_ratio", "overhead"]),
         "a function of the theory": pack("mass", report=["lyapunov"]),
+        "settings by client": with_method(
+            pack("mass", report=["lyapunov"]),
+            rate_share_by_client=[0.5, 1.0] * 3,
+            mixing_by_client=[0.3, 0.6] * 3,
+            condition_by_client=[2.0, 1.5] * 3,
+        ),
     }
 
 

@@ -53,10 +53,13 @@ def terms(model, dtype=torch.float64):
     displacement, correction, offset = (model.layout.row(0.3 * one).to(dtype) for one in draw)
     client = {f"client.{name}": {"optimizer": optimizer_of(name, dtype)} for name in optimizers() if name != "sgd"}
     sums = model.layout.row(torch.ones(1, 3, model.layout.count, dtype=torch.float64)).to(dtype)
+    own = torch.tensor([0.4, 1.0, 0.7], dtype=dtype).view(1, 3, 1)
     mass = {
         "three sequences": ThreeSequences(column(0.4, dtype), column(1.5, dtype)),
         "three sequences, kept": ThreeSequences(column(0.4, dtype), column(1.5, dtype), sums),
         "two sequences": TwoSequences(column(0.6, dtype), column(0.2, dtype), sums),
+        "three sequences, by client": ThreeSequences(own, 2 * own, sums, own),
+        "two sequences, by client": TwoSequences(own, own / 2, sums, own),
     }
     return {
         "plain": {},

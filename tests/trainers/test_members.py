@@ -106,6 +106,14 @@ def every_member():
     over = {"name": "cosine", "warmup": 0.05, "floor": 0.05, "rates": "both"}
     shapes = [{}, {"schedule.warmup": 0.0}, {"local_steps": 7}, {"schedule.rounds": 30}, {"schedule.floor": 1.0}]
     yield "a schedule over the rounds", digits(schedule=over, client={"name": "adamw", "state": "keep"}), shapes
+    lists = {
+        name: [low + 0.05 * client for client in range(12)]
+        for name, low in {"rate_share_by_client": 0.4, "mixing_by_client": 0.2, "condition_by_client": 1.0}.items()
+    }
+    for sync in ("lyapunov", "momentum_half"):
+        given = {**digits(), "method": {"name": "mass", "sync": sync, "client_lr": 0.05, "local_epochs": 1, **lists}}
+        others = [{}, {"client_lr": 0.02}, {"mixing_by_client": [0.5] * 12}]
+        yield f"mass by client, {sync}", given, others
     steady = [{}, {"client_lr": 0.02}, {"server_lr": 0.02}]
     for name, changes in {"": {}, "of stragglers": {"stragglers": {"share": 0.6, "kept": True}}}.items():
         yield f"epochs {name}".strip(), digits(batching="epochs", **changes), steady

@@ -30,6 +30,12 @@ quadratics, by bounds for softmax regression with weight_decay. An object contai
 with mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m and mixing = 1 /
 sqrt(kappa_m kappa~_m), with kappa~_m from the theorem, the largest L_m and kappa~_m and the smallest mu of all clients.
 
+With "estimate_by_client" every client has rates of its own, from its own L_m and kappa~_m and the smallest mu of all:
+auxiliary_lr / mixing is then one number, as the proof needs. client_lr is the largest of all clients. The lists by
+client hold each one's share of it, mixing and batch_statistical_condition_number; they may also be given themselves, in
+the order of the clients, beside client_lr and in place of momentum and the four after it. momentum_wu averages each
+client's u, computed from its own w.
+
 Limits: compensation_lr 0 is Nesterov's method on the clients (auxiliary_lr = client_lr / mixing,
 batch_statistical_condition_number 1), which a full batch also gives. momentum 0 with compensation_lr 0 (mixing 1,
 auxiliary_lr = client_lr) is local_sgd for momentum_literal, momentum_wu, avg_v and reset; lyapunov and momentum_half
@@ -52,7 +58,7 @@ untitled draft, "Exponential Convergence of FedAvg with MaSS for Linear Regressi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -101,12 +107,41 @@ class Hyper(LocalSteps):
         None, kind="float", low=1, limit="1 is Nesterov", doc="client_lr / (mixing auxiliary_lr)"
     )
     constants: Any = tunable(
-        None, kind="any", traced=False, doc='"estimate", or numbers, from which client_lr and the five above follow'
+        None,
+        kind="any",
+        traced=False,
+        doc='"estimate" or numbers, from which client_lr and the five above follow, or "estimate_by_client"',
+    )
+    rate_share_by_client: Tensor | None = tunable(
+        None, kind="floats", low=0, low_open=True, high=1, doc="of client_lr, one for each client"
+    )
+    mixing_by_client: Tensor | None = tunable(
+        None, kind="floats", low=0, low_open=True, high=1, doc="mixing, one for each client"
+    )
+    condition_by_client: Tensor | None = tunable(
+        None, kind="floats", low=1, doc="batch_statistical_condition_number, one for each client"
     )
     sync: str = tunable(
         "lyapunov", choices=(*_KEPT, *_AVERAGED, "reset"), traced=False, doc="what a round leaves behind"
     )
     server_lr: Tensor = withdrawn("it is client_lr")
+
+    def of(self, cohort: Cohort) -> Hyper:
+        """These hyperparameters with what differs by client, (T, M, 1), in place of the common numbers."""
+        if self.mixing_by_client is None or self.rate_share_by_client is None or self.condition_by_client is None:
+            return self
+
+        def own(values: Tensor) -> Tensor:
+            return values[:, cohort.numbers].to(self.client_lr).unsqueeze(-1)
+
+        mixing = self.mixing_by_client
+        return replace(
+            self,
+            mixing=own(mixing),
+            momentum=own((1 - mixing) / (1 + mixing)),
+            batch_statistical_condition_number=own(self.condition_by_client),
+            rate_share_by_client=own(self.rate_share_by_client),
+        )
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +184,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     rounds = _two_sequences if hyper.sync.startswith("momentum") else _three_sequences
-    return rounds(hyper, state, cohort)
+    return rounds(hyper.of(cohort), state, cohort)
 
 
 def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
@@ -163,7 +198,8 @@ def _three_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
     displacement = None if auxiliary is None else mixing / (1 + mixing) * (auxiliary - x)
     begin = None if auxiliary is None else (x - auxiliary) / ((1 + mixing) * rate)
     ratio = 1 / (mixing * hyper.batch_statistical_condition_number)
-    work = hyper.work(displacement=displacement, optimizer=ThreeSequences(mixing, ratio, begin))
+    sequences = ThreeSequences(mixing, ratio, begin, hyper.rate_share_by_client)
+    work = hyper.work(displacement=displacement, optimizer=sequences)
     down = [state.memory["auxiliary"]] if shared else []
     done = cohort.local(x, work, down=down, up=2 if shared else 1)
     model = done.pseudo_gradient.lerp(done.kept[AUXILIARY], -mixing)
@@ -185,7 +221,8 @@ def _two_sequences(hyper: Hyper, state: State, cohort: Cohort) -> State:
         rest = cohort.stored["rest"]
         displacement = ((share - 1) * x + rest).where(cohort.met, x.new_zeros(()))
     ratio = (1 - 1 / hyper.batch_statistical_condition_number) / (1 + hyper.mixing)
-    work = hyper.work(displacement=displacement, optimizer=TwoSequences(momentum, ratio, displacement / rate))
+    sequences = TwoSequences(momentum, ratio, displacement / rate, hyper.rate_share_by_client)
+    work = hyper.work(displacement=displacement, optimizer=sequences)
     down = [state.memory["lookahead"]] if shared else []
     done = cohort.local(x, work, down=down, up=2 if shared else 1)
     after = state.step(cohort.mean(_moved(done.kept[MODEL], displacement, rate)))

@@ -1,6 +1,6 @@
 """The Lyapunov function of MaSS after every round: each local step multiplies its expectation by at most 1 - mixing.
 
-    lyapunov = sum_i p_i (v_i - w*)' H_i^-1 (v_i - w*) + (auxiliary_lr / mixing) |x - w*|^2
+    lyapunov = sum_i p_i [ (v_i - w*)' H_i^-1 (v_i - w*) + (auxiliary_lr / mixing) |x - w*|^2 ]
 
 over the clients of the round, with weights of sum 1, v_i the auxiliary with which client i starts the next round under
 `sync`, H_i the Hessian of its loss (the pseudo-inverse if it is singular) and w* the optimum of the task. The theorem
@@ -20,7 +20,7 @@ from trainers.hyperparameters import describe
 
 METRICS = ("lyapunov",)
 NEEDS = ("distance",)  # tasks with this metric have w*
-_OF_MASS = {"sync", "mixing", "batch_statistical_condition_number"}  # hyperparameters of methods with an auxiliary
+_OF_MASS = {"sync", "mixing", "mixing_by_client"}  # hyperparameters of methods with an auxiliary
 
 
 def refuse(method: ChosenMethod) -> str | None:
@@ -39,19 +39,23 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     Args:
         view: the finished round.
     """
-    layout, hyper, x = view.model.layout, view.hyper, view.after.params
+    layout, hyper, x = view.model.layout, view.hyper.of(view.cohort), view.after.params
     optimum = torch.as_tensor(getattr(view.model, "optimum"), dtype=x.dtype, device=x.device)  # noqa: B009
     away = layout.vector(_auxiliary(view)) - optimum  # (T, M or 1, d)
     inverse = torch.linalg.pinv(_hessians(view), hermitian=True)  # (M, d, d)
     away = away.expand(-1, inverse.shape[0], -1)
     of_clients = view.cohort.measured_mean(torch.einsum("tmi,mij,tmj->tm", away, inverse, away))
     ratio = hyper.client_lr / (hyper.mixing.square() * hyper.batch_statistical_condition_number)
-    return {"lyapunov": of_clients + ratio[:, 0, 0] * (layout.vector(x[:, 0]) - optimum).square().sum(-1)}
+    if hyper.rate_share_by_client is None:
+        weight = ratio[:, 0, 0]
+    else:
+        weight = view.cohort.measured_mean((ratio * hyper.rate_share_by_client)[..., 0])
+    return {"lyapunov": of_clients + weight * (layout.vector(x[:, 0]) - optimum).square().sum(-1)}
 
 
 def _auxiliary(view: RoundView) -> Tensor:
     """(T, M or 1, P) v at the start of the next round."""
-    hyper, x, after = view.hyper, view.after.params, view.after
+    hyper, x, after = view.hyper.of(view.cohort), view.after.params, view.after
     if hyper.sync == "lyapunov":
         return after.stored["auxiliary"]
     if hyper.sync == "avg_v":

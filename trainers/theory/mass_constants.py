@@ -8,7 +8,7 @@ and the smallest non-zero eigenvalue of H.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,16 @@ def common_constants(devices: Sequence[BatchConstants]) -> BatchConstants:
     convexity = min(device.strong_convexity for device in devices)
     statistical = max(device.batch_statistical_condition_number for device in devices)
     return BatchConstants(smoothness, smoothness / convexity, statistical, convexity)
+
+
+def of_common_convexity(devices: Sequence[BatchConstants]) -> list[BatchConstants]:
+    """Each device's own L_m and kappa~_m, with the smallest mu of all.
+
+    `best_hyperparameters` of them differ by device and have one auxiliary_lr / mixing = 1 / mu, as the proof of
+    Theorem 1 needs at a synchronisation. The Lyapunov value then falls by 1 - the smallest mixing each step (derived).
+    """
+    mu = min(device.strong_convexity for device in devices)
+    return [replace(one, batch_condition_number=one.batch_smoothness / mu, strong_convexity=mu) for one in devices]
 
 
 def best_hyperparameters(constants: BatchConstants) -> MassHyperparameters:

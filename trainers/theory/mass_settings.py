@@ -12,7 +12,7 @@ With weight_decay the losses are f_i(x) + weight_decay |x|^2 / 2, in all three.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +31,16 @@ from trainers.theory.mass_constants import (
     common_constants,
     from_three_sequences,
     from_two_sequences,
+    of_common_convexity,
     sample_constants,
 )
 from trainers.values import shown
 
-ESTIMATE = "estimate"
+ESTIMATE, ESTIMATE_BY_CLIENT = "estimate", "estimate_by_client"
 CONDITION = "batch_statistical_condition_number"
 TWO, THREE = ("momentum", "compensation_lr"), ("mixing", "auxiliary_lr", CONDITION)
 FORMS = (*TWO, *THREE)
+BY_CLIENT = ("rate_share_by_client", "mixing_by_client", "condition_by_client")
 MOMENTUM = 0.9
 _AGREE = 1e-9
 _WAYS = (
@@ -66,12 +68,19 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: the values mix two ways, or contradict each other.
     """
-    given = [name for name in FORMS if values[name] is not None]
+    given = [name for name in (*FORMS, *BY_CLIENT) if values[name] is not None]
     if values["constants"] is not None:
         if given:
             path = f"method.{given[0]}"
             raise SpecError(f"{path} must be left out if constants are given, got both: leave one out", path)
         return {**values, "constants": checked(values["constants"])}
+    if set(given) & set(BY_CLIENT):
+        if given == list(BY_CLIENT):
+            return values
+        wrong = next((name for name in FORMS if name in given), None)
+        path = f"method.{wrong or next(name for name in BY_CLIENT if name not in given)}"
+        rule = "left out" if wrong else "given"
+        raise SpecError(f"{path} must be {rule} beside {given[-1]}: give {', '.join(BY_CLIENT)} and client_lr", path)
     if len(given) == len(FORMS):
         return _agreeing(values)
     if set(given) & set(TWO) and set(given) & set(THREE):
@@ -96,37 +105,43 @@ def resolve(
         batch_size: examples per local step; None is the full local data.
 
     Raises:
-        SpecError: the constants cannot be estimated, or the strong convexity is not positive.
+        SpecError: the constants cannot be estimated, the strong convexity is not positive, or a list by client has not
+            one number for each.
     """
     constants = values["constants"][0]
     if constants is None:
+        _check_lengths(values, problem)
         return dict(values)
     by_decay: dict[float, dict[str, Any]] = {}
     for decay in dict.fromkeys(values["weight_decay"]):
+        if constants == ESTIMATE_BY_CLIENT:
+            by_decay[decay] = _of_clients(estimate_by_client(problem(), batch_size, decay))
+            continue
         if constants == ESTIMATE:
             common = estimate(problem(), batch_size, decay)
         else:
             common = _of_numbers(constants, batch_size, decay)
-        by_decay[decay] = {**_all(best_hyperparameters(common)), "constants": None}
+        by_decay[decay] = _all(best_hyperparameters(common))
     rows = [by_decay[decay] for decay in values["weight_decay"]]
-    return {**values, **{name: tuple(row[name] for row in rows) for name in ("client_lr", "constants", *FORMS)}}
+    names = ("client_lr", "constants", *FORMS, *BY_CLIENT)
+    return {**values, **{name: tuple(row.get(name) for row in rows) for name in names}}
 
 
 def checked(constants: Any) -> Any:
-    """The word "estimate", or an object with all four numbers, None for those that are not given.
+    """The word "estimate" or "estimate_by_client", or an object of all four numbers, None where one is not given.
 
     Args:
         constants: the value from a document.
 
     Raises:
-        SpecError: the value is neither of them, or a number is outside its range.
+        SpecError: the value is none of them, or a number is outside its range.
     """
-    if constants == ESTIMATE:
-        return ESTIMATE
+    if constants in (ESTIMATE, ESTIMATE_BY_CLIENT):
+        return constants
     if not isinstance(constants, Mapping):
         raise SpecError(
-            'method.constants must be "estimate" or an object like {"smoothness": 1, "strong_convexity": 0.1}, '
-            f"got {shown(constants)}",
+            f'method.constants must be "{ESTIMATE}", "{ESTIMATE_BY_CLIENT}" or an object like '
+            f'{{"smoothness": 1, "strong_convexity": 0.1}}, got {shown(constants)}',
             "method.constants",
         )
     numbers = check(Constants, constants, "method.constants")
@@ -140,7 +155,18 @@ def checked(constants: Any) -> Any:
 
 
 def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0) -> BatchConstants:
-    """Constants that are valid for all clients of a problem, at a batch size.
+    """Constants that are valid for all clients of a problem, at a batch size (see `estimate_by_client`).
+
+    Examples:
+        >>> from trainers.data.quadratics import two_clients
+        >>> estimate(Problem("quadratic", two_clients()), 4).batch_condition_number
+        2.0
+    """
+    return common_constants(estimate_by_client(problem, batch_size, weight_decay))
+
+
+def estimate_by_client(problem: Problem, batch_size: int | None, weight_decay: float = 0.0) -> list[BatchConstants]:
+    """The constants of every client of a problem, at a batch size.
 
     Args:
         problem: a problem with model linear, softmax or quadratic.
@@ -149,16 +175,11 @@ def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0
 
     Raises:
         SpecError: the model is another one, or softmax regression has no weight_decay.
-
-    Examples:
-        >>> from trainers.data.quadratics import two_clients
-        >>> estimate(Problem("quadratic", two_clients()), 4).batch_condition_number
-        2.0
     """
     size = math.inf if batch_size is None else batch_size
     if isinstance(problem.train, Quadratics):
         eigenvalues = np.linalg.eigvalsh(problem.train.hessians) + weight_decay
-        return batch_constants(_full(float(eigenvalues.max()), float(eigenvalues.min())), math.inf)
+        return [batch_constants(_full(float(own.max()), float(own.min())), math.inf) for own in eigenvalues]
     of_client = {"linear": _linear, "softmax": _softmax}.get(problem.model)
     if of_client is None:
         raise SpecError(
@@ -169,8 +190,24 @@ def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0
     bias = problem.model_settings.get("bias", True)
     train = problem.train
     assert isinstance(train, Examples)
-    devices = [batch_constants(of_client(features, weight_decay), size) for features in _features(train, bias)]
-    return common_constants(devices)
+    return [batch_constants(of_client(features, weight_decay), size) for features in _features(train, bias)]
+
+
+def _of_clients(devices: Sequence[BatchConstants]) -> dict[str, Any]:
+    """client_lr, the largest of all clients, and what differs by client; both forms follow from them."""
+    forms = [_all(best_hyperparameters(device)) for device in of_common_convexity(devices)]
+    largest = max(form["client_lr"] for form in forms)
+    columns = [[form["client_lr"] / largest, form["mixing"], form[CONDITION]] for form in forms]
+    return {"client_lr": largest, **dict(zip(BY_CLIENT, zip(*columns, strict=True), strict=True))}
+
+
+def _check_lengths(values: Mapping[str, tuple[Any, ...]], problem: Callable[[], Problem]) -> None:
+    """Raises a SpecError unless the lists by client have one number for each client."""
+    for name in BY_CLIENT:
+        for own in values[name]:
+            if own is not None and len(own) != (clients := problem().train.clients):
+                path = f"method.{name}"
+                raise SpecError(f"{path} must have one number for each of {clients} clients, got {len(own)}", path)
 
 
 def _linear(features: NDArray[np.float64], weight_decay: float) -> SampleConstants:

@@ -10,6 +10,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.models import linear
 from trainers.tasks import linear_regression
+from trainers.theory.mass_constants import batch_constants, from_three_sequences, keeps_rate, sample_constants
 from trainers.trial.document import parse
 
 SYNCS = ("lyapunov", "momentum_half", "momentum_literal", "momentum_wu", "avg_v", "reset")
@@ -25,6 +26,12 @@ TASK = {
 }
 FORM = {"client_lr": 0.08, "mixing": 0.3, "batch_statistical_condition_number": 2.0}
 CONDITION = "batch_statistical_condition_number"
+LISTS = {
+    "client_lr": 0.08,
+    "rate_share_by_client": [0.5, 1.0, 0.8, 0.25, 0.9],
+    "mixing_by_client": [0.3, 0.2, 0.6, 1.0, 0.4],
+    "condition_by_client": [2.0, 1.0, 1.5, 1.0, 3.0],
+}
 
 
 def document(method=None, **changes):
@@ -62,7 +69,7 @@ def by_definition(sync, mixing, auxiliary_lr, client_lr, local_steps, rounds=8, 
             if sync == "momentum_half":
                 u_next = (1 + momentum) / 2 * (w_next + y) - momentum * w + compensation * g
             if sync == "momentum_wu" and last:
-                u_next = np.tile(p @ u_next, (clients, 1))
+                u_next = np.tile(p @ (y + momentum * (y - w) + compensation * g), (clients, 1))
         else:
             v = (1 - mixing) * v + mixing * u - auxiliary_lr * g
             if last and sync == "avg_v":
@@ -76,13 +83,74 @@ def by_definition(sync, mixing, auxiliary_lr, client_lr, local_steps, rounds=8, 
     return np.array(found)
 
 
+def of_clients(settings):
+    """mixing, auxiliary_lr and client_lr, (clients, 1) each, of settings by client."""
+    shares, mixing, condition = (
+        np.array(settings[name])[:, None]
+        for name in ("rate_share_by_client", "mixing_by_client", "condition_by_client")
+    )
+    client_lr = settings["client_lr"] * shares
+    return mixing, client_lr / (mixing * condition), client_lr
+
+
 @pytest.mark.parametrize("local_steps", [1, 5])
 @pytest.mark.parametrize("sync", SYNCS)
-def test_every_way_to_synchronise_is_its_definition(sync, local_steps):
-    found = models(document({**FORM, "sync": sync, "local_steps": local_steps}))
-    wanted = by_definition(sync, 0.3, 0.08 / (0.3 * 2.0), 0.08, local_steps)
+@pytest.mark.parametrize("form", [FORM, LISTS], ids=["common", "by client"])
+def test_every_way_to_synchronise_is_its_definition(sync, local_steps, form):
+    found = models(document({**form, "sync": sync, "local_steps": local_steps}))
+    numbers = (0.3, 0.08 / (0.3 * 2.0), 0.08) if form is FORM else of_clients(form)
+    wanted = by_definition(sync, *numbers, local_steps)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
     assert np.linalg.norm(found[-1]) > 0.5
+
+
+def test_settings_by_client_follow_their_clients_into_cohorts_and_unequal_steps():
+    """Section 1.2 of the specification client by client, where the engine orders them by their numbers of steps."""
+    sizes, rounds, p = [8, 24, 16, 40, 12], 6, np.array(WEIGHTS)
+    task = {**TASK, "examples": sizes}
+    method = {**LISTS, "local_steps": None, "local_epochs": 2}
+    given = document(method, task=task, rounds=rounds, clients_per_round=3, batching="shuffled")
+    found = models(given)
+    mixing, auxiliary_lr, client_lr = of_clients(LISTS)
+    setting = Pack.from_spec(parse(given))._setting
+    x, kept, wanted = np.zeros(6), {}, [np.zeros(6)]
+    for number in range(rounds):
+        batches = setting.draw(number).batches
+        steps, ends = batches.epoch_steps(2), []
+        batches.prepare(int(steps.max()), steps)
+        for place, k in enumerate(batches.clients):
+            v = kept.get(k, x)
+            u = (mixing[k] * v + x) / (1 + mixing[k])
+            for step in range(steps[place]):
+                group = batches.batch(step, place + 1)[-1]
+                row = place - group.start
+                a, z = group.data["inputs"][row, :, :6].numpy(), group.data["wanted"][row, 0].numpy()
+                g = a.T @ (a @ u - z) / 4
+                w, v = u - client_lr[k] * g, (1 - mixing[k]) * v + mixing[k] * u - auxiliary_lr[k] * g
+                u = (mixing[k] * v + w) / (1 + mixing[k])
+            ends.append(w)
+            kept[k] = v
+        assert list(steps) == sorted(steps, reverse=True)
+        chosen = p[batches.clients] / p[batches.clients].sum()
+        x = chosen @ ends
+        wanted.append(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
+    assert len(kept) > 3
+    assert np.linalg.norm(found[-1]) > 0.5
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+def test_equal_numbers_for_all_clients_are_the_common_ones_to_the_bit(sync):
+    lists = {**LISTS, "rate_share_by_client": [1] * 5, "mixing_by_client": [0.3] * 5, "condition_by_client": [2] * 5}
+    centers = [[1, 0], [0, 1], [2, 2], [0, 0]]
+    task = {"name": "quadratic", "hessians": [np.diag([1.0, 0.3]).tolist()] * 4, "centers": centers}
+    for own, other, changes in (
+        (lists, FORM, {}),
+        ({"constants": "estimate_by_client"}, {"constants": "estimate"}, {"task": task}),
+    ):
+        by_client, common = (models(document({**one, "sync": sync}, **changes)) for one in (own, other))
+        assert np.array_equal(by_client, common)
+    assert parse(document({"constants": "estimate_by_client"}, task=task)).method.member(0)["mixing"] is None
 
 
 def test_two_ways_to_synchronise_are_two_others():
@@ -136,8 +204,9 @@ def test_all_numbers_follow_from_any_of_the_three_ways():
     for names in (("momentum", "compensation_lr"), ("mixing", CONDITION)):
         again = parse(document({"client_lr": 0.1, **{name: three[name] for name in names}})).method.member(0)
         assert again == pytest.approx(three)
-    canonical = dict(parse(document()).canonical)
-    assert parse(canonical).canonical == canonical
+    for given in (FORM, {"constants": "estimate_by_client"}):
+        canonical = dict(parse(document(given)).canonical)
+        assert parse(canonical).canonical == canonical
     default = parse(document({"client_lr": 0.1})).method.member(0)
     assert (default["momentum"], default["compensation_lr"], default[CONDITION]) == (0.9, 0.0, pytest.approx(1.0))
     assert parse(document({"client_lr": 0.1, "mixing": 0.2})).method.member(0)[CONDITION] == 1.0
@@ -153,15 +222,39 @@ def test_all_numbers_follow_from_any_of_the_three_ways():
         ({"momentum": 0.0, "compensation_lr": 0.05}, r"must be below client_lr / \(1 \+ mixing\) = 0\.05"),
         ({"mixing": 0.0}, r"method\.mixing must be in \(0, 1\], got mixing=0"),
         ({"constants": "estimate"}, r"method\.constants must not be given beside client_lr, got both"),
-        ({"constants": "guess", "client_lr": None}, r'method\.constants must be "estimate" or an object like'),
+        ({"constants": "guess", "client_lr": None}, r'constants must be "estimate", "estimate_by_client" or an object'),
         ({"constants": "estimate", "client_lr": None, "mixing": 0.1}, "mixing must be left out if constants are"),
         ({"client_lr": None}, r"method\.client_lr must be given \(above 0, or constants in its place\)"),
+        ({"mixing_by_client": [1] * 5}, r"method\.rate_share_by_client must be given beside mixing_by_client: give"),
+        ({**LISTS, "mixing": 0.5}, r"method\.mixing must be left out beside condition_by_client: give rate_share"),
+        ({**LISTS, "mixing_by_client": [1] * 4}, r"mixing_by_client must have one number for each of 5 clients, got 4"),
         ({"server_lr": 0.1}, r"method\.server_lr must be left out: mass ties server_lr to client_lr"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(given, message):
     with pytest.raises(SpecError, match=message):
         parse(document({"client_lr": 0.1, **given}))
+
+
+def test_every_client_gets_the_settings_of_its_own_constants():
+    task = {**TASK, "examples": [8, 20, 40, 80, 400]}
+    train, _ = linear_regression.parse(task, "task").drawn
+    devices = [
+        batch_constants(sample_constants(train.inputs[first : first + size]), 4)
+        for first, size in zip(train.offsets, train.sizes, strict=True)
+    ]
+    mu = min(device.strong_convexity for device in devices)
+    mixing, auxiliary_lr, client_lr = of_clients(
+        parse(document({"constants": "estimate_by_client"}, task=task)).method.member(0)
+    )
+    for client, device in enumerate(devices):
+        statistical = device.batch_statistical_condition_number
+        assert client_lr[client] == pytest.approx(1 / device.batch_smoothness, rel=1e-12)
+        assert mixing[client] == pytest.approx((device.batch_smoothness / mu * statistical) ** -0.5, rel=1e-12)
+        assert auxiliary_lr[client] == pytest.approx(mixing[client] / mu, rel=1e-12)
+        form = from_three_sequences(*(values[client].item() for values in (client_lr, mixing, auxiliary_lr)))
+        assert keeps_rate(form, device)
+    assert np.ptp(client_lr) > 0.3 * client_lr.max()
 
 
 def test_one_changed_number_of_a_whole_set_is_refused():

@@ -7,7 +7,8 @@ u = start - client_lr U (at which gradients are taken) and the auxiliary v = sta
                       U <- (mixing V + W) / (1 + mixing), so that W = (1 + mixing) U - mixing V
     two sequences     W' = U + g;  U <- W' + momentum (W' - W) - (compensation_lr / client_lr) g;  W <- W'
 
-Both are written so that they hold for the sums with rate -1, and for the models themselves with rate client_lr.
+Both are written so that they hold for the sums with rate -1, and for the models themselves with rate client_lr. Where
+clients have rates of their own, client_lr is a common one, and a client's gradients g count by its rate over client_lr.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ MODEL, AUXILIARY = "model", "auxiliary"
 class _Sequences:
     """What both forms share."""
 
+    rate_share: Tensor | None
+
     moves_models = True  # w, u and v instead of W, U and V
     decoupled = False
 
@@ -39,20 +42,26 @@ class _Sequences:
         part: Self = rows_of(self, rows)
         return part
 
+    def _own_(self, gradient: Tensor) -> Tensor:
+        """The gradients (width, busy, P) times each client's share of client_lr, in place."""
+        return gradient if self.rate_share is None else gradient.mul_(self.rate_share[:, : gradient.shape[1]])
+
 
 @dataclass(frozen=True)
 class ThreeSequences(_Sequences):
     """Model, look-ahead and auxiliary sequence; returns the sum V, which gives W together with U.
 
     Args:
-        mixing: (T, 1, 1), in (0, 1].
-        auxiliary_ratio: (T, 1, 1), auxiliary_lr / client_lr.
+        mixing: (T, 1 or M, 1), in (0, 1].
+        auxiliary_ratio: (T, 1 or M, 1), auxiliary_lr over the client's own client_lr.
         auxiliary: (T, M or 1, P), V before the first step; None is 0.
+        rate_share: (T, M, 1), each client's own client_lr over the common one; None is 1.
     """
 
     mixing: Tensor
     auxiliary_ratio: Tensor
     auxiliary: Tensor | None = None
+    rate_share: Tensor | None = None
 
     returned = (AUXILIARY,)
 
@@ -77,9 +86,11 @@ class ThreeSequences(_Sequences):
         rate: Tensor | float = -1.0,
     ) -> None:
         """Advances the totals by one step."""
-        auxiliary = memory[AUXILIARY].lerp_(total, self.mixing)
-        auxiliary.addcmul_(gradient * -rate, self.auxiliary_ratio)
-        subtract_(total, gradient, rate).lerp_(auxiliary, self.mixing / (1 + self.mixing))
+        mixing, ratio = self.mixing[:, : total.shape[1]], self.auxiliary_ratio[:, : total.shape[1]]
+        gradient = self._own_(gradient)
+        auxiliary = memory[AUXILIARY].lerp_(total, mixing)
+        auxiliary.addcmul_(gradient * -rate, ratio)
+        subtract_(total, gradient, rate).lerp_(auxiliary, mixing / (1 + mixing))
 
 
 @dataclass(frozen=True)
@@ -87,14 +98,16 @@ class TwoSequences(_Sequences):
     """Model and look-ahead sequence, with momentum; returns the sum W.
 
     Args:
-        momentum: (T, 1, 1), in [0, 1).
-        compensation_ratio: (T, 1, 1), compensation_lr / client_lr.
+        momentum: (T, 1 or M, 1), in [0, 1).
+        compensation_ratio: (T, 1 or M, 1), compensation_lr over the client's own client_lr.
         model: (T, M or 1, P), W before the first step; None is 0.
+        rate_share: (T, M, 1), each client's own client_lr over the common one; None is 1.
     """
 
     momentum: Tensor
     compensation_ratio: Tensor
     model: Tensor | None = None
+    rate_share: Tensor | None = None
 
     returned = (MODEL,)
 
@@ -116,8 +129,10 @@ class TwoSequences(_Sequences):
         rate: Tensor | float = -1.0,
     ) -> None:
         """Advances the totals by one step."""
+        momentum, ratio = self.momentum[:, : total.shape[1]], self.compensation_ratio[:, : total.shape[1]]
+        gradient = self._own_(gradient)
         model = subtract_(total, gradient, rate)
-        further = gradient.mul_(rate * self.compensation_ratio).addcmul_(memory[MODEL], self.momentum, value=-1)
-        further.addcmul_(model, self.momentum)
+        further = gradient.mul_(rate * ratio).addcmul_(memory[MODEL], momentum, value=-1)
+        further.addcmul_(model, momentum)
         memory[MODEL].copy_(model)
         total.add_(further)
