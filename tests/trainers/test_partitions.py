@@ -142,9 +142,14 @@ def test_stratified_sets_the_same_share_of_every_label_aside() -> None:
     assert not np.array_equal(aside, partitions.stratified(LABELS, 0.2, 1)[0])
 
 
-@given(owners=st.lists(st.integers(-3, 9), min_size=1, max_size=80))
-def test_natural_gives_each_client_its_own(owners: list[int]) -> None:
-    parts = partitions.natural(np.array(owners))
+@given(owners=st.lists(st.integers(-3, 9), min_size=1, max_size=80), ordered=st.booleans(), piece=st.integers(1, 9))
+def test_natural_gives_each_client_its_own(owners: list[int], ordered: bool, piece: int) -> None:
+    """In any order, and in ascending order, which is looked at in pieces."""
+    owners = sorted(owners) if ordered else owners
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitions, "_PIECE", piece)
+        parts = partitions.natural(np.array(owners))
+        assert partitions.all_in_order(parts.rows) == (owners == sorted(owners))
     covers(parts, len(owners))
     held = [np.unique(np.array(owners)[part]).tolist() for part in parts]
     assert held == [[owner] for owner in sorted(set(owners))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from trainers.data.client_shares import Shares, apportioned, cut, drawn_mixture
 Rows = NDArray[np.int64]
 
 _PIECE = 2**20  # rows looked at together
+_EVERY_ROW: WeakValueDictionary[int, Rows] = WeakValueDictionary()
 
 
 class ClientRows(Sequence[Rows]):
@@ -310,14 +312,25 @@ def natural(clients: Rows) -> ClientRows:
         >>> [part.tolist() for part in natural(np.array([7, 3, 7, 3, 9]))]
         [[1, 3], [0, 2], [4]]
     """
-    if not _ascending(clients):
+    ends = _ends(clients)
+    if ends is None:
         return ClientRows(np.argsort(clients, kind="stable"), np.unique(clients, return_counts=True)[1])
-    ends = np.append(np.flatnonzero(clients[1:] != clients[:-1]) + 1, len(clients))
-    return ClientRows(np.arange(len(clients)), np.diff(ends, prepend=0) if len(clients) else ends[:0])
+    return ClientRows(every_row(len(clients)), np.diff(ends, prepend=0))
+
+
+def every_row(count: int) -> Rows:
+    """The rows 0 .. count - 1, not to be written: all who hold them share one array."""
+    rows = _EVERY_ROW.get(count)
+    if rows is None:
+        rows = _EVERY_ROW[count] = np.arange(count)
+        rows.flags.writeable = False
+    return rows
 
 
 def all_in_order(rows: Rows) -> bool:
     """Whether rows are 0, 1, 2 ..."""
+    if rows is _EVERY_ROW.get(len(rows)):
+        return True
     ends = len(rows) == 0 or (rows[0] == 0 and rows[-1] == len(rows) - 1)
     pieces = (rows[start : start + _PIECE] for start in range(0, len(rows), _PIECE))
     return bool(ends) and all(
@@ -375,8 +388,15 @@ def _apart(aside: Rows, count: int) -> tuple[Rows, Rows]:
     return np.flatnonzero(marks), np.flatnonzero(~marks)
 
 
-def _ascending(clients: NDArray[Any]) -> bool:
-    return bool((clients[1:] >= clients[:-1]).all())
+def _ends(clients: NDArray[Any]) -> Rows | None:
+    """Where the rows of each client end, looked at in pieces; None if the ids do not ascend."""
+    ends = [np.empty(0, np.int64)]
+    for start in range(0, len(clients), _PIECE):
+        piece = clients[start : start + _PIECE + 1]
+        if (piece[1:] < piece[:-1]).any():
+            return None
+        ends.append(np.flatnonzero(piece[1:] != piece[:-1]) + start + 1)
+    return np.concatenate([*ends, [len(clients)] if len(clients) else []]).astype(np.int64)
 
 
 def _enough(labels: Rows, clients: int) -> None:

@@ -32,7 +32,7 @@ def held_out_clients(
     Raises:
         SpecError: nothing would be left for training or for testing, or there are no such clients.
     """
-    owners, everything = table.main.clients, np.arange(len(table.main.targets))
+    owners, everything = table.main.clients, partitions.every_row(len(table.main.targets))
     if table.marked is not None:
         everything = everything[~table.marked]
     if table.test is not None:
