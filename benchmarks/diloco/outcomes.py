@@ -168,4 +168,5 @@ def slope(rows: Mapping[Any, Array]) -> Array:
     """Least-squares slope over log2 of the keys of what they map to, (seeds,) each."""
     at = np.log2(np.array(list(rows), dtype=np.float64))
     at -= at.mean()
-    return np.asarray(at @ np.array(list(rows.values())) / (at @ at))
+    values = np.array(list(rows.values()))
+    return np.asarray(at @ (values - values.mean(0)) / (at @ at))

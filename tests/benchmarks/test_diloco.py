@@ -210,6 +210,7 @@ def test_a_diverged_run_has_the_loss_of_the_untrained_model() -> None:
 
 def test_slopes_are_by_doubling() -> None:
     assert slope({1: np.array([0.0]), 4: np.array([6.0]), 8: np.array([9.0])}) == pytest.approx([3.0])
+    assert slope({1: np.array([4.0]), 4: np.array([4.0]), 8: np.array([4.0])}) == [0.0]
 
 
 def test_the_plan_shares_runs_and_its_studies_are_valid() -> None:
