@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from trainers.registry import Registry
     from trainers.replacements import ABSENT, Changes, StandIns, Steps, every_error
     from trainers.spelling import hint, nearest
-    from trainers.target_kinds import reporting, validating
+    from trainers.target_kinds import is_of_test, reporting, validating
     from trainers.trial.batching import round_batches
     from trainers.trial.document import TrialSpec, parse, trial_setting
     from trainers.trial.document_errors import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
@@ -81,7 +81,7 @@ _PLACES = {
     "replacements": ("ABSENT", "Changes", "StandIns", "Steps", "every_error"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
-    "target_kinds": ("reporting", "validating"),
+    "target_kinds": ("is_of_test", "reporting", "validating"),
     "hyperparameters": ("Hyperparameter", "join", "refuse_unknown", "tunable", "withdrawals"),
     "registry": ("Registry",),
     "own_function": ("loaded_by_path", "located", "require_declared"),
@@ -147,6 +147,7 @@ __all__ = [
     "inactive",
     "inactive_rules",
     "integer",
+    "is_of_test",
     "join",
     "loaded_by_path",
     "located",

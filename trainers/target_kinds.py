@@ -9,7 +9,7 @@ from typing import Literal
 Kind = Literal["classes", "numbers", "tags", "tokens", "pairs"]
 
 STATISTICS = ("mean", "std", *(f"p{percent}" for percent in range(10, 100, 10)), "worst")
-"""Of a measure over the test clients, which have equal weight: deviation, deciles, and the worst client's."""
+"""Of a measure over held-out clients, which have equal weight: deviation, deciles, and the worst client's."""
 
 RISING = frozenset({"accuracy", "macro_f1", "auc", "precision_at_k", "recall_at_k", "micro_f1"})
 """Measures of which more is better; of the others less is."""
@@ -20,7 +20,7 @@ POPULATIONS = ("federated", "central")
 TEST, VALIDATION = "test_", "validation_"
 """Beginnings of the metrics of examples that report, and of those that choose between configurations."""
 
-_CLIENT = "client_"
+_CLIENT, _ADAPTED = "client_", "adapted_"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TargetKind:
         examples: what such examples are called in errors.
         measures: of every evaluation on test examples; "loss" is the metric test_loss.
         on_demand: further measures, which `report` of a trial asks for by name.
-        per_client: measures whose distribution over test clients `report` asks for, as "client_loss".
+        per_client: measures whose distribution over held-out clients `report` asks for, as "client_loss".
     """
 
     examples: str
@@ -81,13 +81,15 @@ def _reports() -> dict[str, tuple[str, ...]]:
 REPORTS: Mapping[str, tuple[str, ...]] = _reports()
 """Reports that models make of test examples, with their metrics."""
 
+_OF_CLIENTS = frozenset(name for names in REPORTS.values() for name in names if name.startswith(_CLIENT))
+
 
 def validating(metric: str) -> str:
     """The metric of validation examples that a metric of test examples has beside it.
 
     Examples:
-        >>> validating("test_loss")
-        'validation_loss'
+        >>> validating("test_loss"), validating("client_loss_worst")
+        ('validation_loss', 'validation_client_loss_worst')
     """
     return VALIDATION + metric.removeprefix(TEST)
 
@@ -96,10 +98,23 @@ def reporting(metric: str) -> str | None:
     """The metric of test examples beside one of validation examples; None for other metrics.
 
     Examples:
-        >>> reporting("validation_loss"), reporting("test_loss")
-        ('test_loss', None)
+        >>> reporting("validation_loss"), reporting("validation_client_loss_worst"), reporting("test_loss")
+        ('test_loss', 'client_loss_worst', None)
     """
-    return TEST + metric.removeprefix(VALIDATION) if metric.startswith(VALIDATION) else None
+    if not metric.startswith(VALIDATION):
+        return None
+    name = metric.removeprefix(VALIDATION)
+    return name if name in _OF_CLIENTS else TEST + name
+
+
+def is_of_test(metric: str) -> bool:
+    """Whether a metric is measured on test examples: on all, by client, or after adaptation.
+
+    Examples:
+        >>> is_of_test("client_loss_worst"), is_of_test("validation_loss"), is_of_test("train_loss")
+        (True, False, False)
+    """
+    return metric.startswith((TEST, _ADAPTED)) or metric in _OF_CLIENTS
 
 
 def measure_of(report: str) -> str:
@@ -108,5 +123,5 @@ def measure_of(report: str) -> str:
 
 
 def is_per_client(report: str) -> bool:
-    """Whether a report of `REPORTS` is the distribution of a measure over the test clients."""
+    """Whether a report of `REPORTS` is the distribution of a measure over clients."""
     return report.startswith(_CLIENT)

@@ -99,7 +99,7 @@ def _checked(study: Study) -> list[str]:
             _check_quality(study, first)
             _check_cost(study, first)
             _check_scale(study)
-        remarks += [*_data(study, trials), *sample_remark(study, first), *choice_remark(study)]
+        remarks += [*_data(study, trials), *sample_remark(study, first), *choice_remark(study, first)]
     errors.raise_any()
     if study.drop_last and all(trial.pass_end == "joined" for trial in trials.values()):
         remarks.append("drop_last: no entry has local_epochs, without which it changes nothing")

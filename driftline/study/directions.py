@@ -58,6 +58,8 @@ def direction(metric: str) -> Direction:
         ('rises', 'rises', 'falls', 'falls')
         >>> direction("client_accuracy_worst"), direction("client_accuracy_std"), direction("client_loss_worst")
         ('rises', 'falls', 'falls')
+        >>> direction("validation_client_accuracy_worst")
+        'rises'
     """
     if isinstance(metric, Metric):
         return metric.direction

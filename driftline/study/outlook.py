@@ -20,7 +20,7 @@ from driftline.study.trial_document import trial_document
 from driftline.study.trial_rounds import rounds_range, usual_budget
 from search_spaces.constraints import allowed_on_grid, allowed_share
 from search_spaces.parameters import fixed
-from trainers import ADVICE, cost_named, evaluation_grid, evaluation_work, validating
+from trainers import ADVICE, cost_named, evaluation_grid, evaluation_work, is_of_test, validating
 
 SHARE = 0.15
 """Share of the time above which evaluations get a remark."""
@@ -93,12 +93,19 @@ def sample_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
     return [f"evaluation: search trials are measured on {sample}, so their test metrics are noisy; {after}"]
 
 
-def choice_remark(study: Study) -> list[str]:
-    """A remark if a study has examples for validation and chooses by others."""
+def choice_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
+    """A remark if a study has examples for validation and chooses by test examples.
+
+    Args:
+        study: The study.
+        trial: One of its search trials.
+    """
     quality = study.objective.quality
-    if study.task.get("validation") is None or not quality.startswith("test_"):
+    if study.task.get("validation") is None or not is_of_test(quality):
         return []
-    return [f"objective.quality: {quality} chooses by what is to report: {validating(quality)} would choose"]
+    other = validating(quality)
+    advice = f"{other} would choose" if other in trial.metrics else "examples for validation have no such metric"
+    return [f"objective.quality: {quality} chooses by what is to report: {advice}"]
 
 
 def few_points(study: Study, entry: MethodEntry) -> list[str]:

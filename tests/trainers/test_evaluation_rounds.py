@@ -42,6 +42,7 @@ def test_a_long_trial_has_few_evaluations():
         ({}, (11 * 359, 10 * 5 * 8 * 3 * 3)),
         ({"eval_every": 4}, (4 * 359, 10 * 5 * 8 * 3 * 3)),
         ({"report": ["full_loss"]}, (11 * (359 + 1438), 10 * 5 * 8 * 3 * 3)),
+        ({"task": {**DIGITS, "validation": 0.25}}, (11 * (359 + 360), 10 * 5 * 8 * 3 * 3)),
         ({"members": [{}, {"local_steps": 5}]}, (2 * 11 * 359, 10 * 5 * 8 * (3 + 5) * 3)),
     ],
 )

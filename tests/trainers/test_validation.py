@@ -6,12 +6,14 @@ import pytest
 from driftline.study.spec import Study
 from trainers.engine.packs.pack import Pack
 from trainers.registry import tasks
+from trainers.target_kinds import STATISTICS, reporting
 from trainers.trial.document import parse
 
 from .documents import wrong
 
 CLASSES, INPUTS = 3, 4
 SIZES = [7, 33, 5, 8, 1, 20]
+REPORTED = ["client_accuracy", "client_loss", "macro_f1"]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def test_metrics_are_those_of_a_study_that_tests_on_these_examples(files, model,
         "file": {"test": {"path": str(files / "others.npz")}},
         "clients": {"test": {"clients": ["c1", "c3"]}},
     }[test]
-    document = trial(files, task={"model": model, **more})
+    document = trial(files, task={"model": model, **more}, report=["params", *REPORTED])
     _, held = problem(document)
     first = held.test.offsets[held.test.tests]
     line = Pack.from_spec(parse(document)).advance()[-1]
@@ -78,16 +80,18 @@ def test_metrics_are_those_of_a_study_that_tests_on_these_examples(files, model,
         (held.test.inputs[first:], held.test.targets[first:], held.test.sizes[held.test.tests :]),
     ]
     x, y = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
-    owners = np.concatenate([np.repeat(np.arange(len(parts[0][2])), parts[0][2]), np.zeros(len(parts[1][0]), int)])
+    owners = np.concatenate([np.repeat(np.arange(len(part[2])), part[2]) for part in parts])
     np.savez(
         files / "again.npz", x=x, y=y, client=[f"c{i}" for i in owners], test=np.arange(len(x)) >= len(parts[0][0])
     )
     task = {"name": "npz", "path": str(files / "again.npz"), "test": "test", "classes": CLASSES, "model": model}
     other = Pack.from_spec(parse({**document, "task": task})).advance()[-1]
     assert line["params"] == pytest.approx(other["params"], rel=1e-12)
-    for metric in ("loss", "accuracy"):
-        assert line[f"validation_{metric}"] == pytest.approx(other[f"test_{metric}"], rel=1e-12)
-    assert line["validation_loss"] != line["test_loss"]
+    of_validation = [metric for metric in line if metric.startswith("validation_")]
+    assert len(of_validation) == 3 + 2 * len(STATISTICS)
+    for metric in of_validation:
+        assert line[metric] == pytest.approx(other[reporting(metric)], rel=1e-12), metric
+    assert any(line[metric] != line[reporting(metric)] for metric in of_validation)
 
 
 def marked(folder, name="marked", **columns):
@@ -169,13 +173,87 @@ def test_a_file_of_its_own(files, model):
         assert line[f"validation_{metric}"] == pytest.approx(other[f"test_{metric}"], rel=1e-12)
 
 
-def test_reports_of_clients_and_adaptation_are_of_the_test_clients_alone(files):
+def test_reports_of_test_clients_and_adaptation_are_of_the_test_clients_alone(files):
     given = {"report": ["client_accuracy"], "adaptation": {"steps": [0, 1], "client_lr": 0.0}}
-    lines = [Pack.from_spec(parse(trial(files, **given))).advance()[0] for _ in range(1)]
+    line = Pack.from_spec(parse(trial(files, **given))).advance()[0]
     plain = Pack.from_spec(parse(trial(files, task={"validation": None}, **given))).advance()[0]
-    assert {key: value for key, value in lines[0].items() if key in plain and key != "wall_seconds"} == {
+    assert {key: value for key, value in line.items() if key in plain and key != "wall_seconds"} == {
         key: value for key, value in plain.items() if key != "wall_seconds"
-    } | {"train_loss": lines[0]["train_loss"]}
+    } | {"train_loss": line["train_loss"]}
+
+
+def measured(params, rows, files):
+    """(losses, hits) of examples by their numbers, in float64."""
+    sides = [np.load(files / f"{name}.npz") for name in ("mine", "others")]
+    x, y = (np.concatenate([side[key] for side in sides]) for key in ("x", "y"))
+    at = [int(np.flatnonzero(x[:, 0] == row)[0]) for row in rows]
+    weight = np.array(params).reshape(CLASSES, INPUTS + 1)
+    scores = x[at] @ weight[:, :-1].T + weight[:, -1]
+    own = scores[np.arange(len(at)), y[at]]
+    return np.log(np.exp(scores - scores.max(1, keepdims=True)).sum(1)) + scores.max(1) - own, scores.argmax(1) == y[at]
+
+
+BY_CLIENT = {
+    "share": ({}, None),
+    "column": ({"validation": "fold"}, {0: [2, 5], 1: [8, 11, 14, 17, 20, 23, 26, 29, 32, 35, 38], 3: [47, 50]}),
+    "clients": ({"validation": {"clients": ["c0", "c4"]}}, {0: list(range(7)), 4: [53]}),
+    "file": ({"validation": "others"}, {0: list(range(1000, 1009)), 1: list(range(1009, 1013))}),
+}
+
+
+@pytest.mark.parametrize("form", BY_CLIENT)
+def test_metrics_by_client_are_those_of_a_direct_computation(files, form):
+    """Rows of the file are in a random order, and a client without examples for validation is left out."""
+    task, groups = BY_CLIENT[form]
+    order = np.random.default_rng(2).permutation(sum(SIZES))
+    with np.load(files / "mine.npz") as held:
+        mixed = {key: held[key][order] for key in held.files}
+    np.savez(files / f"{form}.npz", **mixed, fold=(order % 3 == 2) & (order < 53) & ~np.isin(order, range(40, 45)))
+    path = {"path": str(files / f"{form}.npz"), "test": {"clients": ["c2", "c5"]}}
+    own = {**task, "validation": {"path": str(files / "others.npz")}} if form == "file" else task
+    spec, problem_ = problem(trial(files, task={**path, **own}, report=["params", "client_accuracy", "client_loss"]))
+    line = Pack.from_spec(spec).advance()[-1]
+    if groups is None:
+        held, ends = problem_.test, np.cumsum(SIZES)
+        chosen = numbers(held.inputs[held.offsets[held.tests] :])
+        owners = np.searchsorted(ends, chosen, side="right")
+        groups = {owner: [row for row, of in zip(chosen, owners, strict=True) if of == owner] for owner in set(owners)}
+        assert set(groups) == {0, 1, 3}
+    by_client = [measured(line["params"], rows, files) for rows in groups.values()]
+    assert len(groups) == len(problem_.test.sizes) - problem_.test.tests
+    for measure, values in zip(("loss", "accuracy"), zip(*by_client, strict=True), strict=True):
+        means = np.array([value.mean() for value in values])
+        wanted = {"mean": means.mean(), "std": means.std(), "worst": means.max() if measure == "loss" else means.min()}
+        wanted |= {f"p{percent}": np.percentile(means, percent) for percent in range(10, 100, 10)}
+        found = {name: line[f"validation_client_{measure}_{name}"] for name in STATISTICS}
+        assert found == pytest.approx(wanted, rel=1e-11, abs=1e-14)
+        assert line[f"validation_{measure}"] == pytest.approx(np.concatenate(values).mean(), rel=1e-11)
+        assert set(found.values()) != {line[f"client_{measure}_{name}"] for name in STATISTICS}
+
+
+@pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
+def test_trials_of_a_pack_have_the_metrics_by_client_that_they_have_alone(files, model):
+    rates = [{"client_lr": rate} for rate in (0.001, 0.01)]
+    document = trial(files, task={"model": model}, report=REPORTED)
+    together = Pack.from_spec(parse({**document, "members": rates})).advance()
+    for line, rate in zip(together[-2:], rates, strict=True):
+        alone = Pack.from_spec(parse({**document, "method": {**document["method"], **rate}})).advance()[-1]
+        same = [metric for metric in alone if metric.startswith(("validation_", "client_", "test_"))]
+        for metric in same:
+            assert line[metric] == pytest.approx(alone[metric], rel=1e-13), metric
+
+
+def test_one_client_for_validation_gives_no_metrics_by_client(files):
+    task = {"validation": {"clients": ["c1"]}, "test": {"clients": ["c0", "c5"]}}
+    spec = parse(trial(files, task=task, report=REPORTED))
+    line = Pack.from_spec(spec).advance()[-1]
+    assert {metric for metric in line if metric.startswith("validation_")} == {
+        "validation_loss",
+        "validation_accuracy",
+        "validation_macro_f1",
+    }
+    assert "client_accuracy_worst" in line
+    assert set(spec.metrics) <= line.keys()
 
 
 def test_documents_and_models_without_validation_are_as_before():
@@ -241,3 +319,29 @@ def test_a_study_chooses_by_validation_unless_it_says_otherwise():
         "objective.quality: test_accuracy chooses by what is to report: validation_accuracy would choose"
         in by_test.check()
     )
+
+
+@pytest.mark.parametrize(
+    ("quality", "validation", "advice"),
+    [
+        ("validation_client_accuracy_worst", 0.25, None),
+        ("client_accuracy_worst", 0.25, "validation_client_accuracy_worst would choose"),
+        ("test_macro_f1", 0.25, "validation_macro_f1 would choose"),
+        ("client_accuracy_worst", {"clients": ["c1"]}, "examples for validation have no such metric"),
+        ("adapted_loss_1", 0.25, "examples for validation have no such metric"),
+        ("client_accuracy_worst", None, None),
+    ],
+)
+def test_a_quality_of_test_clients_is_named_where_validation_would_choose(files, quality, validation, advice):
+    study = {
+        "name": "chosen",
+        "task": {"name": "npz", "path": str(files / "mine.npz"), "validation": validation},
+        "methods": [{"name": "fedavg"}],
+        "budget": {"trials_per_method": 2, "rounds": 20},
+        "report": ["client_accuracy", "macro_f1"],
+        "adaptation": {"steps": [1], "client_lr": 0.1},
+        "objective": {"quality": quality},
+    }
+    remarks = [remark for remark in Study.model_validate(study).check() if remark.startswith("objective.quality")]
+    wanted = f"objective.quality: {quality} chooses by what is to report: {advice}"
+    assert remarks == ([] if advice is None else [wanted])

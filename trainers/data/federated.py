@@ -60,10 +60,12 @@ class Federated:
         kind: what the targets are.
         notes: what is probably not meant about the data, one line each, beginning with the dotted path.
         apart: whether each test client is of the server's population; () if they do not tell populations apart.
-        aside: rows for validation that the document names, which no client of `parts` has; None draws its share.
+        aside: rows for validation, of each client that has some, that the document names and no client of `parts` has;
+            None draws its share.
 
     Attributes:
-        validation: rows for validation, which `document` asks for and no client of `parts` keeps; None if it does not.
+        validation: rows for validation, of each client that has some, which `document` asks for and no client of
+            `parts` keeps; None if it does not.
     """
 
     document: Mapping[str, Any]
@@ -80,8 +82,8 @@ class Federated:
     kind: Kind = "classes"
     notes: tuple[str, ...] = ()
     apart: tuple[bool, ...] = ()
-    aside: Rows | None = None
-    validation: Rows | None = field(default=None, init=False)
+    aside: Sequence[Rows] | None = None
+    validation: Sequence[Rows] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         plain = self.metrics
@@ -310,7 +312,7 @@ def held_out(
         return examples(parts, inputs, targets, kind, settings.central_classes)
 
     test = validation_split.of_populations(of(settings.test), settings.apart)
-    return validation_split.followed(test, None if settings.validation is None else of([settings.validation]))
+    return validation_split.followed(test, None if settings.validation is None else of(settings.validation))
 
 
 def labelled(settings: Federated, inputs: Callable[[Rows], NDArray[Any]], labels: Rows) -> Problem:

@@ -36,13 +36,13 @@ def held_out_clients(
     if table.marked is not None:
         everything = everything[~table.marked]
     if table.test is not None:
-        return everything, _grouped(np.arange(len(table.test.targets)), table.test.clients)
+        return everything, grouped(np.arange(len(table.test.targets)), table.test.clients)
     if table.mask is not None:
         if table.marked is not None and (table.mask & table.marked).any():
             place = join(path, "validation")
             raise SpecError(f"{place} must mark no test examples, got {(table.mask & table.marked).sum()}", place)
         tested = table.mask[everything]
-        return everything[~tested], _grouped(everything[tested], owners)
+        return everything[~tested], grouped(everything[tested], owners)
     if isinstance(values["test"], Mapping):
         people, place = np.arange(len(table.main.people)), join(path, "test.clients")
         chosen = chosen_clients(values["test"]["clients"], table.main, people, values["split_seed"], place)
@@ -50,7 +50,7 @@ def held_out_clients(
         if not held_out.any():
             place = join(path, "validation")
             raise SpecError(f"{place} must leave a test example, got all of the clients of test", place)
-        return everything[~held_out], _grouped(everything[held_out], owners)
+        return everything[~held_out], grouped(everything[held_out], owners)
     fraction = values["test_fraction"]
     if fraction is None:
         fraction = values["test_fraction"] = _TEST_FRACTION
@@ -71,7 +71,7 @@ def held_out_clients(
         )
     if table.marked is not None:
         test, rest = everything[test], everything[rest]
-    return rest, _grouped(test, owners)
+    return rest, grouped(test, owners)
 
 
 def server_rows(values: Mapping[str, Any], table: Table, classified: bool, path: str) -> tuple[Rows, Rows | None]:
@@ -155,7 +155,13 @@ def chosen_clients(wanted: Any, part: TablePart, people: Rows, seed: int, place:
     return chosen
 
 
-def _grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:
+def grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:
+    """The rows of each client; of one, if nobody owns examples.
+
+    Args:
+        rows: of the data.
+        owners: (examples of the data,) client id of each; None without a client column.
+    """
     if owners is None:
         return (rows,)
     return partitions.natural(owners[rows]).within(rows)

@@ -339,7 +339,7 @@ def build(settings: TableTask, dtype: str) -> Problem:
     validation = None
     if settings.validation is not None:
         side = "main" if table.validation is None else "validation"
-        validation = of(side, [settings.validation], settings.central_classes)
+        validation = of(side, settings.validation, settings.central_classes)
     problem = Problem(
         model=settings.model,
         train=of("main", settings.parts),
@@ -353,8 +353,8 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
 def _clients(
     values: dict[str, Any], table: Table, wanted: Episodes | None, elsewhere: bool, labels: Rows | None, path: str
-) -> tuple[ClientRows, Sequence[Rows], Rows | None, Rows | None]:
-    """(rows of each client, rows of each test client, rows of the server or None, rows for validation or None).
+) -> tuple[ClientRows, Sequence[Rows], Rows | None, Sequence[Rows] | None]:
+    """(rows of each client, of each test client, of the server or None, of each client for validation or None).
 
     If what the server has is elsewhere, in a formula or a file of its own, these are one row.
     """

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from trainers.data.partitions import Rows, taken
 from trainers.data.table import Table
-from trainers.data.table_split import chosen_clients
+from trainers.data.table_split import chosen_clients, grouped
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.values import shown
@@ -61,8 +61,8 @@ def column_of(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) -> tuple[Rows, Rows | None]:
-    """(rows that train, rows for validation); None if a share is drawn later, or nothing is for validation.
+def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) -> tuple[Rows, Sequence[Rows] | None]:
+    """(rows that train, rows of each client for validation); None if a share is drawn later, or nothing is.
 
     Args:
         values: checked values of the document.
@@ -73,17 +73,16 @@ def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) ->
     Raises:
         SpecError: there are no such clients, or nobody is left to train.
     """
-    value, place = values["validation"], join(path, "validation")
+    value, owners, place = values["validation"], table.main.clients, join(path, "validation")
     if table.validation is not None:
-        return rows, np.arange(len(table.validation.targets))
+        return rows, grouped(np.arange(len(table.validation.targets)), table.validation.clients)
     if table.marked is not None:
         if not len(rows):
             raise SpecError(f"{place} must leave an example to train on, got all that do not test", place)
-        return rows, np.flatnonzero(table.marked)
+        return rows, grouped(np.flatnonzero(table.marked), owners)
     if not isinstance(value, Mapping):
         return rows, None
-    owners = table.main.clients
     people = np.unique(taken(owners, rows)) if owners is not None else np.arange(0)
     chosen = chosen_clients(value["clients"], table.main, people, values["split_seed"] + 2, join(place, "clients"))
     aside = np.isin(taken(owners, rows), chosen) if owners is not None else np.zeros(len(rows), bool)
-    return rows[~aside], rows[aside]
+    return rows[~aside], grouped(rows[aside], owners)

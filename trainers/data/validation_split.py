@@ -22,8 +22,10 @@ def require_tests(tests: int) -> None:
         raise SpecError(f"{_PATH} must be left out without test examples, which report what it chooses", _PATH)
 
 
-def set_aside(parts: Sequence[Rows], document: Mapping[str, Any]) -> tuple[ClientRows, Rows]:
-    """(rows that each client keeps, rows for validation). Every client keeps at least one example.
+def set_aside(parts: Sequence[Rows], document: Mapping[str, Any]) -> tuple[ClientRows, ClientRows]:
+    """(rows that each client keeps, rows for validation of the clients that have some).
+
+    Every client keeps at least one example.
 
     Args:
         parts: rows of each client.
@@ -38,7 +40,8 @@ def set_aside(parts: Sequence[Rows], document: Mapping[str, Any]) -> tuple[Clien
     aside, kept = partitions.of_each(owners, share, document["split_seed"] + 2)
     if not len(aside):
         raise SpecError(f"{_PATH} must set an example aside, got {share:g} of {len(owners)} examples", _PATH)
-    return ClientRows(whole.rows[kept], np.bincount(owners[kept], minlength=len(whole))), whole.rows[aside]
+    keeps, gives = (np.bincount(owners[which], minlength=len(whole)) for which in (kept, aside))
+    return ClientRows(whole.rows[kept], keeps), ClientRows(whole.rows[aside], gives[gives > 0])
 
 
 def of_populations(test: Examples, apart: Sequence[bool]) -> Examples:

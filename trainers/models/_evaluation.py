@@ -1,4 +1,4 @@
-"""An evaluation on test examples: its measures, and which examples count how much."""
+"""An evaluation on held-out examples: its measures, and which examples count how much."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.models._measures import ByClient, Columns, Everything, over_clients
 from trainers.models._targets import ClassTargets
 from trainers.problem import Examples
-from trainers.target_kinds import KINDS, POPULATIONS, REPORTS, TEST, VALIDATION, is_per_client, measure_of
+from trainers.target_kinds import KINDS, POPULATIONS, REPORTS, TEST, is_per_client, measure_of, validating
 
 
 class Evaluation:
@@ -47,33 +47,42 @@ class Evaluation:
 
         Args:
             columns: name -> (T, examples).
-            offsets: (clients,) first example of each test client, then of those that validate.
+            offsets: (clients,) first example of each test client, then of those that validate, of whom one alone gives
+                no metrics by client.
             sizes: (clients,) examples of each.
             central: (examples,) True for those of the server's population; None without populations apart.
             tests: number of clients that test; None is all of them.
             people: number of those that are held-out clients; None is all of them.
         """
-        measures, everything = self._kind.measures, Everything()
-        asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
         metrics = {}
         if tests is not None:
             first = int(offsets[tests])
-            validating = {name: values[:, first:] for name, values in columns.items()}
-            own = self._kind.validating.measures
-            for name in self._always:
-                metrics[f"{VALIDATION}{name}"] = own[name].of(validating, everything)[:, 0]
+            aside = {name: values[:, first:] for name, values in columns.items()}
+            clients = ByClient(offsets[tests:] - first, sizes[tests:])
+            found = self._measured(self._kind.validating, aside, clients if clients.count > 1 else None)
+            metrics = {validating(name): values for name, values in found.items()}
             columns = {name: values[:, :first] for name, values in columns.items()}
             offsets, sizes, central = offsets[:tests], sizes[:tests], None if central is None else central[:first]
-        clients = ByClient(offsets[:people], sizes[:people])
-        for name in (*self._always, *asked):
-            metrics[f"{TEST}{name}"] = measures[name].of(columns, everything)[:, 0]
+        return metrics | self._measured(self._kind, columns, ByClient(offsets[:people], sizes[:people]), central)
+
+    def _measured(
+        self,
+        kind: ClassTargets,
+        columns: Columns,
+        clients: ByClient | None,
+        central: NDArray[np.bool_] | None = None,
+    ) -> dict[str, Tensor]:
+        """The metrics of some examples, named as those of test examples; without clients, none by client."""
+        measures, everything = kind.measures, Everything()
+        asked = [measure_of(report) for report in self._reports if not is_per_client(report)]
+        metrics = {f"{TEST}{name}": measures[name].of(columns, everything)[:, 0] for name in (*self._always, *asked)}
         for whose, theirs in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
             some = {name: values[:, torch.as_tensor(theirs, device=values.device)] for name, values in columns.items()}
             for name in self._always:
                 metrics[f"{TEST}{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
-        for report in filter(is_per_client, self._reports):
-            name = measure_of(report)
-            metrics.update(over_clients(name, measures[name].of(columns, clients).double()))
+        if clients is not None:
+            for name in map(measure_of, filter(is_per_client, self._reports)):
+                metrics |= over_clients(name, measures[name].of(columns, clients).double())
         return metrics
 
 

@@ -33,7 +33,7 @@ from trainers.data.federated import (
     settings_of,
 )
 from trainers.data.folder import VARIABLE, readable
-from trainers.data.partitions import Rows
+from trainers.data.partitions import ClientRows, Rows
 from trainers.data.text_sources import TextPlace, text_place
 from trainers.data.tokens import VOCABULARIES, EncodedTexts, Windows, load
 from trainers.errors import MissingDataError, SpecError
@@ -165,7 +165,8 @@ def build(settings: _TextTask, dtype: str) -> Problem:
 
     to_validate = {}
     if settings.validation is not None:
-        to_validate["bytes_to_validate"] = _bytes_per_token(tokens, windows, settings.validation)
+        rows = ClientRows.of(settings.validation).rows
+        to_validate["bytes_to_validate"] = _bytes_per_token(tokens, windows, rows)
     return Problem(
         model=settings.model,
         train=of(settings.parts),

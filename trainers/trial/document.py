@@ -49,7 +49,7 @@ from trainers.trial.stragglers import Stragglers
 from trainers.trial.warnings import warnings
 from trainers.values import number, shown
 
-_MODELS_OWN = {"params": (), **REPORTS}  # reports without a module in trainers/reports, with their metrics
+_MODELS_OWN = ("params", *REPORTS)  # reports without a module in trainers/reports
 
 
 _resolutions: WeakKeyDictionary[TaskSettings, dict[Any, Any]] = WeakKeyDictionary()
@@ -193,7 +193,7 @@ class TrialSpec:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of an evaluation: those of the task, then those that `report` and `adaptation` add."""
-        added = [name for asked in self.report for name in _reported(asked)]
+        added = [name for asked in self.report for name in _reported(asked, self.task)]
         evaluated = _metrics(self.task, self.task_module)
         adapted = () if self.adaptation is None else self.adaptation.metrics(evaluated)
         return (*evaluated, *added, *adapted)
@@ -379,9 +379,11 @@ def _parse_report(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _reported(name: str) -> tuple[str, ...]:
+def _reported(name: str, task: TaskSettings) -> tuple[str, ...]:
     """The metrics that a report adds."""
-    return _MODELS_OWN[name] if name in _MODELS_OWN else reports()[name].METRICS
+    if name in _MODELS_OWN:
+        return model_reports.added(name, task) if name in REPORTS else ()
+    return reports()[name].METRICS
 
 
 def _check_together(

@@ -60,8 +60,8 @@ def evaluation_work(spec: TrialSpec) -> tuple[float, float]:
         spec: one trial or several.
     """
     sizes = spec.task.examples
-    rows, validation = spec.task.test or (), getattr(spec.task, "validation", None)
-    held_out = float(sum(map(len, rows)) + (0 if validation is None else len(validation)))
+    parts = (spec.task.test or (), getattr(spec.task, "validation", None) or ())
+    held_out = float(sum(len(rows) for part in parts for rows in part))
     if spec.evaluation is not None:
         held_out *= spec.evaluation.clients / len(spec.task.test or ())
     passes = sum(reports()[name].PASSES for name in spec.report if name in reports())

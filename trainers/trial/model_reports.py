@@ -1,4 +1,4 @@
-"""Reports that models make of test examples (`trainers.target_kinds.REPORTS`): which tasks can have them."""
+"""Reports that models make of held-out examples (`trainers.target_kinds.REPORTS`): which tasks can have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trainers.problem import TaskSettings
 from trainers.registry import models
-from trainers.target_kinds import KINDS, is_per_client, measure_of
+from trainers.target_kinds import KINDS, REPORTS, is_per_client, measure_of, validating
 from trainers.trial import sizes
 
 
@@ -28,3 +28,18 @@ def lacking(report: str, task: TaskSettings, metrics: Sequence[str]) -> str | No
     if measure == "auc" and (classes := getattr(task, "outputs", 2)) != 2:
         return f"a task with two classes, got {classes}"
     return None
+
+
+def added(report: str, task: TaskSettings) -> tuple[str, ...]:
+    """The metrics that a report adds: of test examples, and of those for validation, if a task has some.
+
+    Those over clients need at least two that have examples for validation.
+
+    Args:
+        report: name of a report of `REPORTS`.
+        task: settings of the task.
+    """
+    metrics, aside = REPORTS[report], getattr(task, "validation", None)
+    if aside is None or (is_per_client(report) and len(aside) < 2):
+        return metrics
+    return (*map(validating, metrics), *metrics)

@@ -28,6 +28,7 @@ from trainers.engine.rounds.round_context import Draw
 from trainers.errors import SpecError
 from trainers.registry import reports
 from trainers.target_kinds import REPORTS
+from trainers.trial import model_reports
 from trainers.trial.document import TrialSpec
 from trainers.values import shown
 
@@ -149,7 +150,8 @@ class PackSetting:
                 f"task.validation must be left out: the model {self._name} does not report it", "task.validation"
             )
         for report in spec.report:
-            if not set(REPORTS.get(report, ())) <= metrics.keys():  # a model of another package may not know it
+            wanted = model_reports.added(report, spec.task) if report in REPORTS else ()
+            if not set(wanted) <= metrics.keys():  # a model of another package may not know it
                 raise SpecError(
                     f"report must not contain {report}: the model {self._name} does not report it", "report"
                 )
