@@ -68,24 +68,39 @@ def user(number: int) -> str:
     return f'{"," if number else ""} "u{number}": {json.dumps(data)}'
 
 
-KINDS: dict[str, tuple[str, str, Callable[[int], str], str, str]] = {
+def of_one(row: int) -> str:
+    return f"{',' if row else ''}[0.123456, -1.5, 2, {row % 1000}, 0.25]"
+
+
+def labels(rows: int) -> str:
+    return f'], "y": {[row % 2 for row in range(rows)]}}}}}}}'
+
+
+KINDS: dict[str, tuple[str, str, Callable[[int], str], str | Callable[[int], str], str]] = {
     "floats": ("own.csv", ",".join(f"x{place}" for place in range(10)) + ",y,client\n", floats, "", '",{'),
     "digits": ("own.csv", ",".join(f"x{place}" for place in range(40)) + ",y,client\n", digits, "", '",{'),
     "strings": ("own.csv", "a,b,city,y,client\n", strings, "", ',"'),
     "gzipped": ("own.csv.gz", ",".join(f"x{place}" for place in range(10)) + ",y,client\n", floats, "", ',"'),
     "lines": ("own.jsonl", "", line, "", '",{'),
     "leaf": ("own.json", '{"user_data": {', user, "}}", '",{'),
+    "leaf of one user": (
+        "own.json",
+        '{"user_data": {"a user whose name is much longer than one of her rows": {"x": [',
+        of_one,
+        labels,
+        '",{',
+    ),
 }
 
 
-def text(begin: str, row: Callable[[int], str], end: str, size: int) -> str:
+def text(begin: str, row: Callable[[int], str], end: str | Callable[[int], str], size: int) -> str:
     rows = [begin]
     length = number = 0
     while length < size:
         rows.append(row(number))
         length += len(rows[-1])
         number += 1
-    return "".join([*rows, end])
+    return "".join([*rows, end if isinstance(end, str) else end(number)])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -144,11 +144,11 @@ def test_whole_numbers_stay_whole_until_a_fraction_comes(folder: Path) -> None:
 
 @pytest.mark.parametrize("piece", [1, 7, 64])
 def test_pieces_of_any_length_read_the_same(folder: Path, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    users = '{"\\u00e9": {"x": [[1.25e2, -3.5]], "y": [1]}, "b": {"x": [[2, 3]], "y":[0]}}'
-    text = f'{{"version": 12.5e-1 , "user_data": {users}}}'
+    users = '{"\\u00e9": {"x": [[1.25e2, -3.5]], "y": [1]}, "b": {"z": [[]], "y":[0], "x": [[2, 3]]}}'
+    text = f'{{"from": [{{"a": [1, "]"]}}], "user_data": {users}, "version": 12.5e-1}}'
     (folder.parent / "small.json").write_text(f" {text} \n")
     monkeypatch.setattr(json_text, "_PIECE", piece)
-    monkeypatch.setattr(json_text, "_MARGIN", 40)
+    monkeypatch.setattr(json_text, "_BLOCK", piece)
     problem = data.build(parsed("small.json", test_fraction=0), "float64")
     assert problem.train.inputs.tolist() == [[2, 3], [125, -3.5]]
 
@@ -186,7 +186,7 @@ def test_a_trial_sees_the_folder_as_it_is_now(folder: Path) -> None:
 
 
 ANN = TRAIN["ann"]
-WRONG: list[tuple[str, dict[str, Any], str]] = [
+WRONG: list[tuple[str | bytes, dict[str, Any], str]] = [
     # content of train/a.json, document, message
     ('{"user_data": {', {}, "task.path: train/a.json: Expecting value at character 15"),
     ("[1, 2]", {}, "task.path: train/a.json: Expecting { at character 0"),
@@ -217,6 +217,26 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"test_fraction": 0},
         "strings of one length, got one of 2 char",
     ),
+    (
+        leaf({"a": {"x": [[]] * 2, "y": [1, 0]}}),
+        {"test_fraction": 0},
+        'array "x" must hold examples, got float64 of shape (2,',
+    ),
+    (leaf({"a": {"x": [[-1], [2**63]], "y": [1, 0]}}), {}, 'user "a": x must hold numbers of 64 bits or strings, got'),
+    (leaf({"a": {"x": [[0.5], [2**63]], "y": [1, 0]}}), {}, 'user "a": x must hold numbers of 64 bits or strings, got'),
+    (
+        leaf({"a": {"x": ["b" * 300], "y": [1]}, "b": {"x": ["b" * 299], "y": [1]}}),
+        {},
+        'user "b": x must hold strings of one length, or of at most 256',
+    ),
+    ('{"user_data": {"a": {"y": [1], "x": [[1]], "y": [1]}}}', {}, 'user "a": y must be given once'),
+    ('{"user_data": {"a": {"z": {"b" 1}}}}', {}, 'user "a": Expecting : at character'),
+    (
+        b'{"user_data": {"a": {"x": [["\xe9"]]}}}',
+        {},
+        "train/a.json: must hold text in UTF-8, got other bytes: save the file",
+    ),
+    (leaf({"none": {"x": [], "y": []}}), {"test_fraction": 0}, 'array "x" must hold examples, got bool of shape (0,)'),
     (leaf({"bob": ANN}), {}, 'train/b.json.gz: user "bob": must be in one place, is in train/a.json already'),
     (leaf({"a": ANN}, users=["b"]), {}, 'user "b" must have as many examples as the file says, 12, got none'),
     (leaf({"a": ANN}, num_samples=[3]), {}, 'user "a" must have as many examples as the file says, 3, got 12'),
@@ -239,8 +259,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("content", "document", "message"), WRONG, ids=range(len(WRONG)))
-def test_every_mistake_is_one_clear_line(folder: Path, content: str, document: dict[str, Any], message: str) -> None:
-    (folder / "train/a.json").write_text(content)
+def test_every_mistake_is_one_clear_line(
+    folder: Path, content: str | bytes, document: dict[str, Any], message: str
+) -> None:
+    (folder / "train/a.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     if "test_fraction" in document and document["test_fraction"] == 0:
         (folder / "test/a.json").unlink()
         (folder / "train/b.json.gz").unlink()

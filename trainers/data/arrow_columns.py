@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers import disk_cache
-from trainers.data.damage import DAMAGE
+from trainers.data.damage import DAMAGE, OtherBytes
 from trainers.data.image_files import decoded
 from trainers.data.tags import TagLists
 from trainers.errors import SpecError
@@ -174,7 +174,7 @@ def _array(column: Any) -> NDArray[Any]:
             "a first day"
         )
     if pa.types.is_binary(kind):
-        raise ValueError("must hold text in UTF-8, got other bytes: save the file as UTF-8")
+        raise OtherBytes
     raise ValueError(f"must hold numbers, strings, lists of them or images, got {kind}")
 
 

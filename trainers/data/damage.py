@@ -13,6 +13,13 @@ DAMAGE = (*archive.DAMAGE, ArithmeticError, AttributeError, LookupError, TypeErr
 """Errors that libraries raise for damaged files."""
 
 
+class OtherBytes(ValueError):
+    """Text in another encoding."""
+
+    def __init__(self) -> None:
+        super().__init__("must hold text in UTF-8, got other bytes: save the file as UTF-8")
+
+
 @contextmanager
 def reading(title: str, place: str, *more: type[Exception]) -> Iterator[None]:
     """Turns an error from reading a file into one that names it.

@@ -24,6 +24,7 @@ class GrowingColumn:
         self._memory = bytearray()
         self._file: IO[bytes] | None = None  # in place of the memory
         self._length = 0  # bytes of the file
+        self._rows = 0
         self._room = True  # for a file
         self._type: np.dtype[Any] = np.dtype(np.bool_)
         self._shape: tuple[int, ...] | None = None
@@ -42,18 +43,19 @@ class GrowingColumn:
         if (rows.dtype.kind == "U") != (self._type.kind == "U"):
             raise ValueError(f"must hold {_words(self._type)} as before, got {_words(rows.dtype)}")
         together = np.result_type(self._type, rows.dtype)
+        if together.kind == "U" and rows.dtype != self._type and together.itemsize > 4 * _LONGEST:
+            raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
         if together != self._type:
-            if together.kind == "U" and together.itemsize > 4 * _LONGEST:
-                raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
             before = self.array()
             self._memory, self._file, self._type = bytearray(), None, together
             for row in range(0, len(before), _ROWS):
                 self._write(before[row : row + _ROWS].astype(together))
         self._write(np.ascontiguousarray(rows, together))
+        self._rows += len(rows)
 
     def array(self) -> NDArray[Any]:
         """All rows, read-only."""
-        shape = (-1, *(self._shape or ()))
+        shape = (self._rows, *(self._shape or ()))
         if self._file is not None:
             return np.asarray(np.memmap(self._file, self._type, "r")).reshape(shape)
         array = np.frombuffer(self._memory, self._type).reshape(shape)
@@ -91,17 +93,24 @@ def _array(values: list[Any]) -> NDArray[Any]:
     except (ValueError, OverflowError) as error:
         raise ValueError("must have examples of one shape, got lists of different lengths") from error
     if array.dtype.kind == "U":
-        leaves: Iterable[Any] = values
-        for _ in range(array.ndim - 1):
-            leaves = chain.from_iterable(leaves)
-        lengths = [len(leaf) if isinstance(leaf, str) else -1 for leaf in leaves]
+        lengths = [len(leaf) if isinstance(leaf, str) else -1 for leaf in _leaves(values, array.ndim)]
         if min(lengths) < 0:
             raise ValueError("must hold numbers or strings, got both")
         if min(lengths) < max(lengths) > _LONGEST:
             raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
-    elif array.dtype.kind not in "bif":
+        return array
+    narrow = array.dtype.kind in "bif"
+    if array.dtype.kind == "f" and (array >= 2.0**63).any():  # beside others, NumPy takes such whole numbers as floats
+        narrow = not any(isinstance(leaf, int) and leaf >= 2**63 for leaf in _leaves(values, array.ndim))
+    if not narrow:
         raise ValueError("must hold numbers of 64 bits or strings, got missing values, objects or larger numbers")
     return array
+
+
+def _leaves(values: Iterable[Any], axes: int) -> Iterable[Any]:
+    for _ in range(axes - 1):
+        values = chain.from_iterable(values)
+    return values
 
 
 def _words(kind: np.dtype[Any]) -> str:

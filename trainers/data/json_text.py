@@ -1,15 +1,20 @@
-"""Reads a JSON document value by value: only the text of one value is in memory."""
+"""Reads a JSON document value by value, and its lists block by block: memory holds the text of one element."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, TextIO
+
+from trainers.data.damage import OtherBytes
 
 _DECODER = json.JSONDecoder()
 _PIECE = 2**20  # characters
+_BLOCK = 2**18  # characters of a list to decode at once; numbers take up to ten times as many bytes
 _MARGIN = 32  # an error this close to the end of a piece may be that of a value which goes on in the next
-_SPACE = " \t\r\n"
+_SPACES = re.compile(r"[ \t\r\n]*")
 
 
 class JsonText:
@@ -30,8 +35,8 @@ class JsonText:
             ValueError: there is no object, or it is damaged.
         """
         self._take("{")
-        if self._next() == "}":
-            self._take("}")
+        if self.begins() == "}":
+            self._at += 1
             return
         while True:
             key = self.value()
@@ -42,6 +47,44 @@ class JsonText:
             if self._take(",}") == "}":
                 return
 
+    def elements(self) -> Iterator[list[Any]]:
+        """The elements of the list that begins here, in blocks. Read them all before you ask for anything else.
+
+        Raises:
+            ValueError: there is no list, or it is damaged.
+            RecursionError: it is nested too deeply.
+        """
+        self._take("[")
+        if self.begins() == "]":
+            self._at += 1
+            return
+        ends = False
+        while not ends:
+            block: list[Any] = []
+            limit = self._before + self._at + _BLOCK
+            while not ends and self._before + self._at < limit:
+                block += self._run(limit - self._before)
+                block.append(self.value())
+                ends = self._take(",]") == "]"
+            yield block
+
+    def skip(self) -> None:
+        """Reads the value that begins here, block by block, and forgets it.
+
+        Raises:
+            ValueError: it is damaged.
+            RecursionError: it is nested too deeply.
+        """
+        match self.begins():
+            case "[":
+                for _ in self.elements():
+                    pass
+            case "{":
+                for _ in self.members():
+                    self.skip()
+            case _:
+                self.value()
+
     def value(self) -> Any:
         """The value that begins here.
 
@@ -49,7 +92,7 @@ class JsonText:
             ValueError: it is damaged.
             RecursionError: it is nested too deeply.
         """
-        self._next()
+        self.begins()
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
@@ -60,9 +103,11 @@ class JsonText:
                 if whole or not self._read():
                     raise ValueError(f"{error.msg} at character {at}") from error
                 continue
-            if isinstance(value, int | float) and end > len(self._text) - _MARGIN and self._read():
+            goes_on = isinstance(value, int | float) and end > len(self._text) - _MARGIN
+            length = end - self._at
+            if goes_on and self._read():
                 continue  # a number may go on in the next piece
-            self._at = end
+            self._at += length
             return value
 
     def end(self) -> None:
@@ -71,30 +116,57 @@ class JsonText:
         Raises:
             ValueError: something does.
         """
-        if self._next():
+        if self.begins():
             raise ValueError(f"Extra data at character {self._before + self._at}")
 
     def _take(self, wanted: str) -> str:
-        found = self._next()
+        found = self.begins()
         if not found or found not in wanted:
             raise ValueError(f"Expecting {' or '.join(wanted)} at character {self._before + self._at}")
         self._at += 1
         return found
 
-    def _next(self) -> str:
-        """The next character that is no space; "" at the end of the document."""
+    def begins(self) -> str:
+        """The next character that is no space, with which a value begins; "" at the end of the document."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self._at += 1
+            self._at = _after_spaces(self._text, self._at)
             if self._at < len(self._text):
                 return self._text[self._at]
             if not self._read():
                 return ""
 
+    def _run(self, limit: int) -> list[Any]:
+        """Elements of a list that the text holds whole, up to a limit, each with the comma behind it.
+
+        The element after them is the last one, goes on in the next piece, or is damaged.
+        """
+        text, values = self._text, []
+        with suppress(ValueError, IndexError):
+            while self._at < limit:
+                value, end = _DECODER.raw_decode(text, _after_spaces(text, self._at))
+                end = _after_spaces(text, end)
+                if text[end] != ",":
+                    break
+                values.append(value)
+                self._at = end + 1
+        return values
+
     def _read(self) -> bool:
         """Reads on, twice as far each time, so that decoding a long value again costs as much as decoding it once."""
         rest = self._text[self._at :]
-        piece = self._file.read(max(_PIECE, len(rest)))
+        try:
+            piece = self._file.read(max(_PIECE, len(rest)))
+        except UnicodeDecodeError as error:
+            raise OtherBytes from error
         self._before += self._at
         self._text, self._at = rest + piece, 0
         return bool(piece)
+
+
+def _after_spaces(text: str, at: int) -> int:
+    """The first place from here on that is no space."""
+    if at < len(text) and text[at] > " ":
+        return at
+    found = _SPACES.match(text, at)
+    assert found is not None
+    return found.end()

@@ -4,7 +4,7 @@ A user's data are lists, {"x": [..], "y": [..]}. The columns are their names and
 file, or all files of a folder; or the folders `train` and `test` of one, as LEAF's scripts write them. The columns of
 `test` are then x_test, y_test and client_test. Files end in .json or .json.gz.
 
-Files are read user by user: memory holds the columns, and the text of one user.
+Files are read block by block: large columns are in files, and memory holds the text of a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.damage import reading
+from trainers import disk_cache
+from trainers.data.damage import OtherBytes, reading
 from trainers.data.format_contract import Columns
 from trainers.data.growing_column import GrowingColumn
 from trainers.data.gzipped import opened
@@ -52,7 +53,7 @@ class _Users:
     def array(self, name: str, place: str) -> NDArray[Any]:
         """A column."""
         if name == _CLIENT:
-            return np.repeat(list(self.sizes), list(self.sizes.values()))
+            return self._clients()
         return self.columns[name].array()
 
     def read(self, file: Path, title: str) -> None:
@@ -66,12 +67,17 @@ class _Users:
         with io.TextIOWrapper(opened(file), encoding="utf-8-sig") as text:
             document = JsonText(text)
             for key in document.members():
-                if key != "user_data":
+                if key in ("users", "num_samples"):
                     facts[key] = document.value()
+                    continue
+                if key != "user_data":
+                    document.skip()
                     continue
                 for user in document.members():
                     try:
-                        counts[user] = self._add(user, document.value(), title)
+                        counts[user] = self._add(user, document, title)
+                    except OtherBytes:
+                        raise
                     except ValueError as error:
                         raise ValueError(f"user {shown(user)}: {error}") from error
                 facts[key] = None
@@ -80,33 +86,54 @@ class _Users:
             raise ValueError('must have "user_data", as LEAF\'s files do')
         _require_counts(facts, counts)
 
-    def _add(self, user: str, data: Any, title: str) -> int:
-        """The number of a user's examples, which are added to the columns."""
+    def _clients(self) -> NDArray[np.str_]:
+        clients = disk_cache.array((sum(self.sizes.values()),), np.array(list(self.sizes), np.str_).dtype)
+        row = 0
+        for user, size in self.sizes.items():
+            clients[row : row + size] = user
+            row += size
+        return clients
+
+    def _add(self, user: str, document: JsonText, title: str) -> int:
+        """The number of a user's examples, which come next in the document and are added to the columns."""
         if user in self.files:
             raise ValueError(f"must be in one place, is in {self.files[user]} already")
-        if not isinstance(data, Mapping):
-            raise ValueError(f"must be an object of lists, got {shown(data)}")
-        if not self.files:
-            self._names = [name for name in data if name != _CLIENT]
-            self.columns = {name: GrowingColumn() for name in self._names if name in self.wanted}
+        if document.begins() != "{":
+            raise ValueError(f"must be an object of lists, got {shown(document.value())}")
+        first, sizes = not self.files, dict[str, int]()
+        for name in document.members():
+            if first and name != _CLIENT and name not in self._names:
+                self._names.append(name)
+                self.columns |= {name: GrowingColumn()} if name in self.wanted else {}
+            if name not in self.columns:
+                document.skip()
+            elif name in sizes:
+                raise ValueError(f"{name} must be given once")
+            else:
+                sizes[name] = self._extend(name, document)
         self.files[user] = title
-        sizes = {}
         for name in self.columns:
-            if not isinstance(data.get(name), list):
-                raise ValueError(f"{name} must be a list, got {shown(data.get(name))}")
-            sizes[name] = len(data[name])
+            if name not in sizes:
+                raise ValueError(f"{name} must be a list, got null")
         if len(set(sizes.values())) > 1:
-            counts = " and ".join(f"{size} of {name}" for name, size in sizes.items())
+            counts = " and ".join(f"{sizes[name]} of {name}" for name in self.columns)
             raise ValueError(f"columns must have one row for each example, got {counts}")
         size = max(sizes.values(), default=0)
-        for name, column in self.columns.items():
-            try:
-                if size:
-                    column.extend(data[name])
-            except ValueError as error:
-                raise ValueError(f"{name} {error}") from error
         if size:
             self.sizes[user] = size
+        return size
+
+    def _extend(self, name: str, document: JsonText) -> int:
+        """The number of rows that come next in the document and are added to a column."""
+        if document.begins() != "[":
+            raise ValueError(f"{name} must be a list, got {shown(document.value())}")
+        size = 0
+        for rows in document.elements():
+            try:
+                self.columns[name].extend(rows)
+            except ValueError as error:
+                raise ValueError(f"{name} {error}") from error
+            size += len(rows)
         return size
 
 
