@@ -18,7 +18,7 @@ from pathlib import Path
 from service.embedded.folder import DATABASE, LOG, put_all
 from service.embedded.folder_results import artifact_root, mlflow_uri
 from service.embedded.moved_folder import adopt_artifacts
-from service.garbage import collect_rarely
+from service.garbage import collect_after_loading, loaded
 from service.log_file import LogFile
 from trainers.own_files import append
 
@@ -100,6 +100,7 @@ def record(folder: Path, study_id: str, stop: threading.Event, finishing: thread
     from service.recorder.study_recorder import EVERY_S, Recorder
     from service.store.store import Store
 
+    loaded()
     store = Store(folder / DATABASE)
     try:
         adopt_artifacts(folder)
@@ -116,7 +117,7 @@ def record(folder: Path, study_id: str, stop: threading.Event, finishing: thread
 
 def _main(folder: Path, study_id: str) -> None:
     """Records until standard input ends; if its last line is `_FINISH`, finishes first."""
-    collect_rarely()
+    collect_after_loading()
     stop, finishing = threading.Event(), threading.Event()
 
     def listen() -> None:

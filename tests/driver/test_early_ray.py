@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,16 @@ from driftline.errors import Unavailable
 from service.driver.ray import early_ray
 from service.driver.ray.early_ray import EarlyRay
 from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def collection() -> Iterator[None]:
+    """Restores how often this process collects."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -63,3 +74,24 @@ def test_an_error_is_raised_where_it_is_taken(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(early_ray, "private", private)
     with pytest.raises(Unavailable, match="no Ray today"), EarlyRay().taken():
         pass
+
+
+@pytest.mark.parametrize("error", [None, Unavailable("no Ray today")])
+def test_nothing_is_collected_while_it_starts(error: Unavailable | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program imports its modules meanwhile: looking at what they make takes a tenth of their processor time."""
+    collects: list[bool] = []
+
+    @contextlib.contextmanager
+    def private(*_: Any) -> Iterator[Path]:
+        collects.append(gc.isenabled())
+        if error is not None:
+            raise error
+        yield Path("folder")
+
+    monkeypatch.setattr(early_ray, "private", private)
+    monkeypatch.setattr(importlib, "import_module", lambda name: collects.append(gc.isenabled()))
+    early = EarlyRay()
+    until(early._ready.is_set)
+    assert gc.isenabled()
+    early.close()
+    assert set(collects) == {False}

@@ -52,8 +52,10 @@ def test_actors_of_a_private_ray_have_no_runtime_environment() -> None:
 
 def test_a_worker_becomes_the_program_that_ray_names(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text("import gc, sys; print(__name__, sys.argv[1:], sys.path[0], gc.get_threshold()[0])")
+    program.write_text(
+        "import gc, sys; print(__name__, sys.argv[1:], sys.path[0], gc.get_threshold()[0], gc.isenabled())"
+    )
     options = ["--language=PYTHON", "--serialized-runtime-env-context={}"]
     command = [sys.executable, str(lean_ray.START_WORKER), options[0], str(program), "--node=1", options[1]]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said == f"__main__ ['--node=1'] {tmp_path} 10000\n"
+    assert said == f"__main__ ['--node=1'] {tmp_path} 10000 False\n"

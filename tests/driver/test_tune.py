@@ -1,5 +1,6 @@
 """What Tune sees of a search; no Ray is started."""
 
+import gc
 import json
 import re
 import subprocess
@@ -287,6 +288,18 @@ def test_a_fit_is_halted_when_nothing_is_to_be_waited_for() -> None:
 def test_a_pack_asks_for_what_its_config_says() -> None:
     assert Worker.default_resource_request(JOB.config()).bundles == [{"CPU": 2.0, "GPU": 0.5}]
     assert Worker.default_resource_request({}).bundles == [{"CPU": 1.0}]
+
+
+def test_a_worker_collects_again_from_its_first_pack_on() -> None:
+    """`start_worker.py` lets it collect nothing while it imports its modules."""
+    worker = Worker.__new__(Worker)
+    gc.disable()
+    try:
+        worker.setup(JOB.config())
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_a_pack_without_enough_memory_is_told_in_one_line_and_leaves_the_worker_free(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from service.driver.ray.cluster import private
+from service.garbage import collect_after_loading, loaded
 
 
 class EarlyRay:
@@ -27,6 +28,7 @@ class EarlyRay:
         self._ready, self._over = threading.Event(), threading.Event()
         self._folder: Path | None = None
         self._error: BaseException | None = None
+        collect_after_loading()  # until Ray has started: meanwhile the program imports its other modules, too
         self._thread = threading.Thread(target=self._run, name="driftline-ray", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -60,10 +62,12 @@ class EarlyRay:
         try:
             with private(lambda line: None, self._num_cpus) as self._folder:
                 importlib.import_module("service.driver.ray.tune")
+                loaded()
                 self._ready.set()
                 self._over.wait()
         except BaseException as error:
             self._error = error
             self._folder = None
+            loaded()
         finally:
             self._ready.set()

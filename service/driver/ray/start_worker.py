@@ -14,7 +14,7 @@ if __name__ == "__main__":
         part for part in sys.argv[1:] if not part.startswith(("--language=", "--serialized-runtime-env-context="))
     ]
     sys.path[0] = os.path.dirname(sys.argv[0])
-    from service.garbage import collect_rarely
+    from service.garbage import collect_after_loading
 
-    collect_rarely()
+    collect_after_loading()  # `worker.Worker.setup` ends this
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -35,6 +35,7 @@ from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.saved_folder import Damaged
 from service.driver.ray.ray_nodes import RayNodes
+from service.garbage import loaded
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -52,7 +53,8 @@ class Worker(Trainable):
         return PlacementGroupFactory([bundle] * nodes, strategy="STRICT_SPREAD" if nodes > 1 else "PACK")
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Takes the first pack."""
+        """Takes the first pack; this process has imported its modules by now."""
+        loaded()
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
