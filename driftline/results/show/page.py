@@ -18,7 +18,7 @@ from driftline.results.curves import TrialCurve, unit
 from driftline.results.definitions import budget_of
 from driftline.results.headline import headline, order_text
 from driftline.results.own_settings import setting_notes
-from driftline.results.runs import ENDED
+from driftline.results.runs import ENDED, runs_of_all
 from driftline.results.show.axes import band_text, time_text
 from driftline.results.show.escaped_text import escaped
 from driftline.results.show.importance_rows import NOTE, importance_cells
@@ -42,6 +42,7 @@ Json = Mapping[str, Any]
 SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "efforts.js", "page.js")
 LARGEST = 1_400_000  # bytes of a page's contents: further readings and learning curves are left out beyond
 FOR_CURVES = 300_000  # of these bytes, which other readings leave to the learning curves
+_CURVES_AT_ONCE = 64
 MOST_PAIRS = 100  # comparisons; of more pairs, only those with a verdict
 _NUMBERS = ' class="n"'
 _WORDS = ("method", "hyperparameter", "run")
@@ -101,8 +102,14 @@ def _learning(
         for row in method["configurations"]:
             key = (label, method["reported"]["phase"], row["configuration"])
             ranks[key] = 0 if row["configuration"] in recommended else 1 if row["pareto"] else 2
-    for index in sorted(range(len(keys)), key=lambda index: ranks.get(keys[index], 3)):
-        if keys[index] in ranks and runs[keys[index]]:
+    ordered = sorted(range(len(keys)), key=lambda index: ranks.get(keys[index], 3))
+    drawn = [index for index in ordered if keys[index] in ranks and runs[keys[index]]]
+    for first in range(0, len(drawn), _CURVES_AT_ONCE):
+        some = drawn[first : first + _CURVES_AT_ONCE]
+        groups = [(keys[index][2], runs[keys[index]]) for index in some]
+        for reading in readings:
+            runs_of_all(groups, reading["metric"], reading["cost"])  # `learning_curve` finds them in the curves' caches
+        for index in some:
             yield index, learning_curve(keys[index], runs[keys[index]], readings)
 
 
