@@ -8,14 +8,14 @@ decided by the band along the cost, and one over all costs by the areas.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from driftline.results.comparison import CLAIMS, Family, along, compare, family_of
-from driftline.results.curves import TrialCurve
+from driftline.results.curves import Array, TrialCurve
 from driftline.results.document import grid
 from driftline.results.paired_tests import LEVEL, paired
 from driftline.results.recommendation import Span
@@ -73,7 +73,8 @@ def judged(statements: Sequence[Statement], read: Callable[[str | None, str | No
 def _outcome(statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve]) -> tuple[Outcome, str]:
     if statement.grows is not None:
         metric = document["definitions"]["parameters"]["metric"]
-        return _grows(statement.grows, statement.over or (), metric, curves)
+        choose = _largest_trained if statement.limit else _best
+        return _grows([choose(statement.grows, label, metric, curves) for label in statement.over or ()], statement)
     if statement.smaller is not None:
         one, other = (_by_seed(statement, document, label, curves) for label in statement.smaller)
         return _smaller(one, other)
@@ -209,30 +210,60 @@ def _smaller(one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Outc
     return outcome, f"{size.format(*numbers)} over {len(values)} seeds"
 
 
-def _grows(name: str, labels: Sequence[str], metric: str, curves: Sequence[TrialCurve]) -> tuple[Outcome, str]:
-    """Judges `grows`: in each search, the slope of the best value's logarithm from label to label."""
-    best = [_best(name, label, metric, curves) for label in labels]
-    searches = sorted(set.intersection(*map(set, best)))
+def _grows(chosen: Sequence[Mapping[int, float]], statement: Statement) -> tuple[Outcome, str]:
+    """Judges `grows`: in each search, the slope of the chosen value's logarithm from label to label.
+
+    Values of a grid may differ by the same steps in all searches, so that an interval without width needs a sign test.
+    """
+    searches = sorted(set.intersection(*map(set, chosen)))
     if len(searches) < LEAST_PAIRS:
         return "undecided", f"it needs at least {LEAST_PAIRS} searches, and has {len(searches)}"
-    table = np.log10([[values[search] for search in searches] for values in best])
-    steps = np.arange(len(labels)) - (len(labels) - 1) / 2
-    test = paired((steps @ table / (steps @ steps)).tolist())
+    table = np.log10([[values[search] for search in searches] for values in chosen])
+    steps = np.arange(len(chosen)) - (len(chosen) - 1) / 2
+    slopes = steps @ table / (steps @ steps)
+    test = paired(slopes.tolist())
     assert test is not None
     low, high = test.interval(LEVEL)
-    medians = zip(labels, 10 ** np.median(table, axis=1), strict=True)
+    outcome = _sided(low, high) if _signs_p(slopes) <= 1 - LEVEL else "undecided"
+    medians = zip(statement.over or (), 10 ** np.median(table, axis=1), strict=True)
     listed = ", ".join(f"{label} {value:.3g}" for label, value in medians)
     mean, least, most = (f"{10**value:.3g}" for value in (test.mean, low, high))
-    return _sided(low, high), f"{mean} times a label ({least} to {most}) over {len(searches)} searches; {listed}"
+    return outcome, f"{mean} times a label ({least} to {most}) over {len(searches)} searches; {listed}"
+
+
+def _signs_p(values: Array) -> float:
+    """Two-sided p value of the sign test, in which values of 0 count against the sign that is more frequent."""
+    count, most = len(values), max(int((values > 1e-9).sum()), int((values < -1e-9).sum()))
+    return min(1.0, 2 * sum(math.comb(count, more) for more in range(most, count + 1)) / 2**count)
 
 
 def _best(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
     """For each search of a label, the positive value of a hyperparameter in the search trial that ended best."""
     found: dict[int, tuple[float, float]] = {}
+    for search, value, _, end in _ends(name, label, metric, curves):
+        found[search] = max((end, value), found.get(search, (-math.inf, 0.0)))
+    return {search: value for search, (_, value) in found.items()}
+
+
+def _largest_trained(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
+    """For each search of a label, the largest value of a hyperparameter whose trial ended better than it began.
+
+    It is at least that much where no larger value was tried, and a search in which no trial did has none.
+    """
+    found: dict[int, float] = {}
+    for search, value, start, end in _ends(name, label, metric, curves):
+        if end > start:
+            found[search] = max(value, found.get(search, 0.0))
+    return found
+
+
+def _ends(
+    name: str, label: str, metric: str, curves: Sequence[TrialCurve]
+) -> Iterator[tuple[int, float, float, float]]:
+    """(search, value, quality at first, quality in the end) of a label's complete search trials; higher is better."""
     for curve in curves:
         value = curve.hyperparameters.get(name, 0)
         ended = (curve.label, curve.phase, curve.state) == (label, "search", "COMPLETE")
         if ended and value > 0 and curve.reports(metric):
-            end = sign(metric) * float(curve.smoothed(metric)[2][-1])
-            found[curve.search] = max((end, value), found.get(curve.search, (-math.inf, 0.0)))
-    return {search: value for search, (_, value) in found.items()}
+            _, values, smoothed = curve.smoothed(metric)
+            yield curve.search, value, sign(metric) * float(values[0]), sign(metric) * float(smoothed[-1])

@@ -40,7 +40,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "ahead": ("within", "at", "quality", "cost"),
     "level": ("within", "at", "quality", "cost"),
     "smaller": ("metric", "spread"),
-    "grows": ("over", "quality"),
+    "grows": ("over", "limit", "quality"),
     "gains_more": ("than", "at", "quality", "cost"),
 }
 _NEEDS = {"level": "within", "smaller": "metric", "grows": "over", "gains_more": "than"}
@@ -58,6 +58,8 @@ class Statement(Section):
         spread: Compare the standard deviation over the rounds instead of the mean.
         grows: A hyperparameter; the best value grows from label to label of `over`.
         over: These labels, in order, at least two.
+        limit: Compare the largest value that trains instead of the best: its trial does not diverge, and ends better
+            than the untrained model.
         gains_more: Two labels; the first is further ahead of the second than the first of `than` is of its second.
         than: Two labels.
         at: The cost to compare at, as a share of the largest one; None compares over all costs.
@@ -73,6 +75,7 @@ class Statement(Section):
     spread: bool = False
     grows: str | None = None
     over: Annotated[list[str], Key(min_length=2)] | None = None
+    limit: bool = False
     gains_more: Pair | None = None
     than: Pair | None = None
     at: Real | None = Key(default=None, gt=0, le=1)
@@ -114,7 +117,8 @@ class Statement(Section):
     def text(self) -> str:
         """The statement in words."""
         if self.grows is not None:
-            return f"best {self.grows} grows over {', '.join(self.over or ())}"
+            which = f"largest {self.grows} that trains" if self.limit else f"best {self.grows}"
+            return f"{which} grows over {', '.join(self.over or ())}"
         if self.smaller is not None:
             what = f"spread of {self.metric}" if self.spread else f"{self.metric}"
             return f"{what} of {self.smaller[0]} below that of {self.smaller[1]}"

@@ -152,6 +152,59 @@ def test_the_best_value_grows(best: list[float], outcome: str) -> None:
     assert said(result(few), grows="server_lr", over=["a", "b", "c"]).outcome == "undecided"
 
 
+def test_the_best_values_of_a_grid_must_grow_in_enough_searches() -> None:
+    """In 5 of 6 searches the slope is positive, which the t interval alone takes for evidence."""
+    curves = []
+    for label, rates in (("a", [0.1] * 6), ("b", [0.3] * 5 + [0.1])):
+        for search, rate in enumerate(rates):
+            one = confirmed([[0.1, 0.9]], label=label, configuration=search, hyperparameters={"server_lr": rate})
+            curves.append(replace(one[0], search=search))
+    assert said(result(curves, last=1), grows="server_lr", over=["a", "b"]).outcome == "undecided"
+    curves[-1] = replace(curves[-1], hyperparameters={"server_lr": 0.3})
+    assert said(result(curves, last=1), grows="server_lr", over=["a", "b"]).outcome == "agrees"
+
+
+def swept(label: str, limits: Sequence[float]) -> list[TrialCurve]:
+    """A grid of rates in each search, up to a limit; above it a trial diverges, or ends above the first loss."""
+    curves = []
+    for search, limit in enumerate(limits):
+        for rate in (0.1, 0.3, 1.0, 3.0):
+            above = [4.0, 9.0, 8.0, 8.0] if rate == 1.0 else [4.0, 2000.0]
+            rows = [[4.0, 3.0, 2.0, 2.0 - 0.1 * rate] if rate <= limit else above]
+            states = ["COMPLETE" if rate <= limit or rate == 1.0 else "DIVERGED"]
+            own = {"client_lr": rate, "delta_lr": 1.0}
+            number = len(curves)
+            trials = confirmed(
+                rows, label=label, metric="loss", states=states, configuration=number, hyperparameters=own
+            )
+            curves += [replace(trial, search=search) for trial in trials]
+    return curves
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "outcome"),
+    [
+        ([0.3] * 6, [1.0] * 6, "agrees"),
+        ([0.3] * 6, [3.0, 1.0, 1.0, 3.0, 1.0, 1.0], "agrees"),
+        ([1.0] * 6, [0.3] * 6, "disagrees"),
+        ([0.3] * 6, [1.0] * 5 + [0.3], "undecided"),
+        ([3.0] * 6, [3.0] * 6, "undecided"),
+        ([0.3] * 5, [1.0] * 5, "undecided"),
+        ([0.3] * 6, [1.0] * 5 + [0.0], "undecided"),
+    ],
+    ids=["equal limits", "noisy limits", "the other way", "a tie", "above all rates", "few", "none of a search trains"],
+)
+def test_the_largest_value_that_trains_grows(one: list[float], other: list[float], outcome: str) -> None:
+    of = result([*swept("a", one), *swept("b", other)], quality="loss")
+    found = said(of, grows="client_lr", over=["a", "b"], limit=True)
+    assert found.outcome == outcome
+    assert found.statement == "largest client_lr that trains grows over a, b"
+    if len(one) == 6 and 0.0 not in other:
+        assert found.why.endswith(f"over 6 searches; a {np.median(one):g}, b {np.median(other):g}")
+    else:
+        assert found.why == "it needs at least 6 searches, and has 5"
+
+
 @pytest.mark.parametrize(
     ("statements", "outcome"),
     [

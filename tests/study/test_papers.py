@@ -65,6 +65,7 @@ def test_scales_and_panels_are_laid_over_the_study() -> None:
         ({"shows": [{"gains_more": ["a", "b"]}]}, r"shows\[0\]\.than: must be given with gains_more"),
         ({"shows": [{"ahead": ["a", "b"], "than": ["a", "b"]}]}, r"shows\[0\]\.than: does not go with ahead"),
         ({"shows": [{"ahead": ["a", "b"], "metric": "drift"}]}, r"shows\[0\]\.metric: does not go with ahead"),
+        ({"shows": [{"level": ["a", "b"], "limit": True}]}, r"shows\[0\]\.limit: does not go with level"),
         ({"shows": [{"ahead": ["a", "b"], "at": 2}]}, r"shows\[0\]\.at: must be at most 1"),
         (
             {"shows": [{"ahead": ["a", "b"], "panels": ["idd"]}]},
