@@ -118,8 +118,8 @@ def _size(study: Study) -> str:
     scale = "full scale" if study.name.endswith("-full") else "small scale"
     trials = f"{budget.trials_per_method} search trial{'s' * (budget.trials_per_method > 1)}"
     searches = f" in {budget.searches} searches" if budget.searches > 1 else ""
-    confirmed = f"{budget.confirm} configuration{'s' * (budget.confirm > 1)} on {budget.seeds} further seeds"
-    return f"{scale}, {trials} a label{searches}, {confirmed}, {budget.last_round} rounds"
+    confirmed = f", {budget.confirm} configuration{'s' * (budget.confirm > 1)} on {budget.seeds} further seeds"
+    return f"{scale}, {trials} a label{searches}{confirmed * bool(budget.seeds)}, {budget.last_round} rounds"
 
 
 def results() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,6 +79,21 @@ def paired(differences: Sequence[float]) -> Paired | None:
     sums = np.abs(_signs(count) @ values)
     p_signs = float(np.mean(sums >= sums[0] * (1 - ROUNDING)))  # equal sums are not rarer
     return Paired(mean, error, count - 1, p_signs=p_signs)
+
+
+def welch(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Test:
+    """Welch's test of the difference of two means: of independent samples, at least two values each.
+
+    Examples:
+        >>> test = welch([1.0, 2.0, 3.0], [4.0, 6.0, 8.0])
+        >>> test.mean, round(test.error, 3), round(test.freedom, 2)
+        (-4.0, 1.291, 2.94)
+    """
+    samples = [np.asarray(values, dtype=np.float64) for values in (one, other)]
+    first, second = (float(values.var(ddof=1)) / len(values) for values in samples)
+    spread = first**2 / (len(one) - 1) + second**2 / (len(other) - 1)
+    freedom = (first + second) ** 2 / spread if spread else len(one) + len(other) - 2.0
+    return Test(float(samples[0].mean() - samples[1].mean()), math.sqrt(first + second), freedom)
 
 
 def holm(p_values: Mapping[_Key, float]) -> dict[_Key, tuple[float, float]]:

@@ -17,7 +17,7 @@ import numpy as np
 from driftline.results.comparison import CLAIMS, Family, along, compare, family_of
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.document import grid
-from driftline.results.paired_tests import LEVEL, paired
+from driftline.results.paired_tests import LEVEL, paired, welch
 from driftline.results.recommendation import Span
 from driftline.results.study_result import StudyResult
 from driftline.study.budget import LEAST_PAIRS
@@ -50,12 +50,17 @@ def overall(judgements: Iterable[Judgement]) -> Outcome:
     return "disagrees" if "disagrees" in outcomes else "undecided" if outcomes != {"agrees"} else "agrees"
 
 
-def judged(statements: Sequence[Statement], read: Callable[[str | None, str | None], StudyResult]) -> list[Judgement]:
+def judged(
+    statements: Sequence[Statement],
+    read: Callable[[str | None, str | None], StudyResult],
+    beside: Callable[[str], StudyResult | None] = lambda panel: None,
+) -> list[Judgement]:
     """Judges statements about one study.
 
     Args:
         statements: The statements.
         read: The result of the study with this quality and cost; None is the study's own.
+        beside: The result of another panel's study; None if it was not run.
     """
     by_reading: dict[tuple[str | None, str | None], list[Statement]] = {}
     for statement in statements:
@@ -66,18 +71,25 @@ def judged(statements: Sequence[Statement], read: Callable[[str | None, str | No
         document = _with_gains(_with_untrained(result.document), [gain for each in some for gain in each.gains])
         family = family_of(document, dict.fromkeys(_pair(each) for each in some if each.pair or each.gains))
         for each in some:
-            found[each.text] = Judgement(each.text, *_outcome(each, document, family, result.curves))
+            other = result if each.beside is None else beside(each.beside)
+            outcome = _outcome(each, document, family, result.curves, other)
+            found[each.text] = Judgement(each.text, *outcome)
     return [found[statement.text] for statement in statements]
 
 
-def _outcome(statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve]) -> tuple[Outcome, str]:
+def _outcome(
+    statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve], other: StudyResult | None
+) -> tuple[Outcome, str]:
     if statement.grows is not None:
         metric = document["definitions"]["parameters"]["metric"]
         choose = _largest_trained if statement.limit else _best
         return _grows([choose(statement.grows, label, metric, curves) for label in statement.over or ()], statement)
     if statement.smaller is not None:
-        one, other = (_by_seed(statement, document, label, curves) for label in statement.smaller)
-        return _smaller(one, other)
+        if other is None:
+            return "undecided", f"{statement.beside} was not run"
+        first, second = statement.smaller
+        one = _by_seed(statement, document, first, curves)
+        return _smaller(one, _by_seed(statement, other.document, second, other.curves), statement.beside is None)
     unfair = [why for a, b in statement.gains for why in compare(document, a, b, family)["claims"]["methods"]["unfair"]]
     if unfair:
         return "undecided", "; ".join(dict.fromkeys(unfair))
@@ -195,19 +207,26 @@ def _by_seed(statement: Statement, document: Json, label: str, curves: Sequence[
     return {seed: float(np.mean(values)) for seed, values in found.items()}
 
 
-def _smaller(one: Mapping[int, float], other: Mapping[int, float]) -> tuple[Outcome, str]:
-    """Judges `smaller`: values by seed, compared by their ratios if all are positive."""
-    values = np.array([(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())])
-    if len(values) < LEAST_PAIRS:
-        return "undecided", f"it needs at least {LEAST_PAIRS} seeds on which neither diverged, and has {len(values)}"
-    ratios = bool((values > 0).all())
-    test = paired((-np.diff(np.log(values) if ratios else values)[:, 0]).tolist())
-    assert test is not None
+def _smaller(one: Mapping[int, float], other: Mapping[int, float], pairs: bool) -> tuple[Outcome, str]:
+    """Judges `smaller`: values by seed, compared by their ratios if all are positive.
+
+    Labels of one study are paired by seed. Those of two are independent: Welch's test.
+    """
+    seeds = one.keys() & other.keys()
+    kept = [[each[seed] for seed in sorted(seeds if pairs else each)] for each in (one, other)]
+    least = min(map(len, kept))
+    if least < LEAST_PAIRS:
+        without = "neither diverged" if pairs else "each did not diverge"
+        return "undecided", f"it needs at least {LEAST_PAIRS} seeds on which {without}, and has {least}"
+    ratios = min(map(min, kept)) > 0
+    first, second = (np.log(values) if ratios else np.array(values) for values in kept)
+    by_seed = paired((first - second).tolist()) if pairs else None
+    test, p = (by_seed, by_seed.p_signs) if by_seed else (apart := welch(first, second), apart.p)
     low, high = test.interval(LEVEL)
     numbers = [f"{math.exp(value):.3g}" if ratios else f"{value:+.3g}" for value in (test.mean, low, high)]
     size = "{} times ({} to {})" if ratios else "by {} ({} to {})"
-    outcome = _sided(-high, -low) if test.p_signs <= 1 - LEVEL else "undecided"
-    return outcome, f"{size.format(*numbers)} over {len(values)} seeds"
+    outcome = _sided(-high, -low) if p <= 1 - LEVEL else "undecided"
+    return outcome, f"{size.format(*numbers)} over {least} seeds{'' if pairs else ' each'}"
 
 
 def _grows(chosen: Sequence[Mapping[int, float]], statement: Statement) -> tuple[Outcome, str]:

@@ -39,7 +39,7 @@ Pair = Annotated[list[str], Key(min_length=2, max_length=2)]
 _FORMS: Mapping[str, tuple[str, ...]] = {
     "ahead": ("within", "at", "quality", "cost"),
     "level": ("within", "at", "quality", "cost"),
-    "smaller": ("metric", "spread"),
+    "smaller": ("metric", "spread", "beside"),
     "grows": ("over", "limit", "quality"),
     "gains_more": ("than", "at", "quality", "cost"),
 }
@@ -56,6 +56,7 @@ class Statement(Section):
         smaller: Two labels; the first has the smaller `metric`, on average over its rounds.
         metric: Any metric that trials report, such as ``update_norm``; compared by its logarithm if it is positive.
         spread: Compare the standard deviation over the rounds instead of the mean.
+        beside: The second label is of this panel, whose task may be another one.
         grows: A hyperparameter; the best value grows from label to label of `over`.
         over: These labels, in order, at least two.
         limit: Compare the largest value that trains instead of the best: its trial does not diverge, and ends better
@@ -73,6 +74,7 @@ class Statement(Section):
     smaller: Pair | None = None
     metric: str | None = None
     spread: bool = False
+    beside: str | None = None
     grows: str | None = None
     over: Annotated[list[str], Key(min_length=2)] | None = None
     limit: bool = False
@@ -109,7 +111,9 @@ class Statement(Section):
 
     @property
     def labels(self) -> list[str]:
-        """All labels that it names, without `UNTRAINED`."""
+        """All labels that it names in its panels, without `UNTRAINED`."""
+        if self.smaller and self.beside is not None:
+            return self.smaller[:1]
         gains = [label for pair in self.gains for label in pair]
         return [label for label in self.pair or self.smaller or self.over or gains if label != UNTRAINED]
 
@@ -121,7 +125,8 @@ class Statement(Section):
             return f"{which} grows over {', '.join(self.over or ())}"
         if self.smaller is not None:
             what = f"spread of {self.metric}" if self.spread else f"{self.metric}"
-            return f"{what} of {self.smaller[0]} below that of {self.smaller[1]}"
+            where = "" if self.beside is None else f" in {self.beside}"
+            return f"{what} of {self.smaller[0]} below that of {self.smaller[1]}{where}"
         of = "" if self.quality is None else f" in {self.quality}"
         where = "over all costs" if self.at is None else "at the largest cost"
         if self.at is not None and self.at < 1:
@@ -162,10 +167,11 @@ class Preset(Section):
         if panels[0] != panels[1]:
             raise InvalidSpec("full.panels", f"must be those of small, {shown(panels[0])}, got {shown(panels[1])}")
         for index, statement in enumerate(self.shows):
-            for panel in statement.panels or ():
-                if panel not in panels[0]:
+            named = [*(("panels", panel) for panel in statement.panels or ()), ("beside", statement.beside)]
+            for key, panel in named:
+                if panel is not None and panel not in panels[0]:
                     problem = f"no panel {shown(panel)}: {hint(panel, panels[0]) if panels[0] else 'there are none'}"
-                    raise InvalidSpec(f"shows[{index}].panels", problem)
+                    raise InvalidSpec(f"shows[{index}].{key}", problem)
         return self
 
     @property
@@ -187,12 +193,20 @@ class Preset(Section):
         own = {key: value for key, value in getattr(self, scale).items() if key != "panels"}
         document = _laid_over(_laid_over(self.study, own), self._panels(scale).get(panel, {}))
         study = Study.from_json({"name": "-".join(filter(None, (name, panel, scale))), **document})
-        for index, statement in enumerate(self.shows):
-            for label in statement.labels if panel in (statement.panels or self.panels) else ():
-                if label not in study.labels:
-                    problem = f"no label {shown(label)} in {study.name}: {hint(label, study.labels)}"
-                    raise InvalidSpec(f"shows[{index}]", problem)
+        for label, index in self.labels(panel).items():
+            if label not in study.labels:
+                problem = f"no label {shown(label)} in {study.name}: {hint(label, study.labels)}"
+                raise InvalidSpec(f"shows[{index}]", problem)
         return study
+
+    def labels(self, panel: str = "") -> dict[str, int]:
+        """The labels that statements name in a panel, each with the index of the last one that does."""
+        found = {}
+        for index, statement in enumerate(self.shows):
+            here = statement.labels if panel in (statement.panels or self.panels) else []
+            there = statement.smaller[1:] if statement.smaller and statement.beside == panel else []
+            found.update(dict.fromkeys([*here, *there], index))
+        return found
 
     def statements(self, panel: str = "") -> list[Statement]:
         """The statements about a panel."""

@@ -99,14 +99,18 @@ def check(
             found[panel] = [Judgement(each.text, "undecided", "not run") for each in statements]
             continue
         record = stored_study(folder)
-        for label in dict.fromkeys(label for each in statements for label in each.labels):
+        for label in chosen.labels(panel):
             if label not in record.study.labels:
                 raise InvalidSpec("DIR", f"must hold the study of {name}, but {folder} has no label {shown(label)}")
         if record.fingerprint not in [chosen.study_of(name, scale, panel).fingerprint() for scale in SCALES]:
             echo(f"note: the study in {folder} is {name} at neither scale, but changed", err=True)
         if record.state != "SUCCEEDED":
             echo(f"note: the study in {folder} is {record.state.lower()}: this is its result so far", err=True)
-        found[panel] = judged(statements, partial(stored_reading, folder))
+        found[panel] = judged(
+            statements,
+            partial(stored_reading, folder),
+            lambda other: stored_reading(out / other) if other in begun else None,
+        )
     if picture is not None:
         metrics = dict.fromkeys(each.metric for each in chosen.shows if each.metric is not None)
         drawn = curves_png({panel or name: stored_reading(out / panel) for panel in begun}, list(metrics))

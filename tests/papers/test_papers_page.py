@@ -18,7 +18,7 @@ def test_a_record_is_of_panels_that_the_preset_has(file):
     assert set(panels) <= set(preset(file.stem).panels)
     for panel in panels.values():
         assert (papers_page.RECORDS / panel["picture"]).exists()
-        assert panel["statements"]
+    assert any(panel["statements"] for panel in panels.values())
 
 
 def test_a_preset_that_changed_since_its_run_and_a_panel_that_is_missing_are_said():

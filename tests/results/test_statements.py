@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
@@ -126,6 +127,38 @@ def test_smaller(factor: float, outcome: str, spread: bool) -> None:
     assert found.why.startswith(f"{factor:.3g} times (")
     few = [one for one in curves if one.seed < 6]
     assert said(result(few), smaller=["a", "b"], metric="update_norm").outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("scale", "count", "outcome"),
+    [(0.5, 6, "agrees"), (2.0, 6, "disagrees"), (1.0, 6, "undecided"), (0.5, 5, "undecided")],
+    ids=["half", "twice", "equal", "few"],
+)
+def test_smaller_beside_another_panel_is_not_paired_by_seed(scale: float, count: int, outcome: str) -> None:
+    """Of the six seeds of each panel, which have other numbers."""
+
+    def of(norms: Sequence[float], first: int) -> StudyResult:
+        rows = confirmed([[0.1, 0.3, end] for end in (1.0, *HIGH[: len(norms)])], label="mixed")
+        columns = [
+            {**one.columns, "drift": np.array([np.nan, norm, norm])}
+            for one, norm in zip(rows, (1.0, *norms), strict=True)
+        ]
+        moved = [replace(one, seed=one.seed + first, columns=own) for one, own in zip(rows, columns, strict=True)]
+        return result(moved, last=2)
+
+    there = [1.0, 1.1, 0.9, 1.2, 0.8, 1.0]
+    here, other = of([scale * norm for norm in (1.2, 0.8, 1.0, 1.0, 1.1, 0.9)[:count]], 0), of(there, 100)
+    statement = Statement(smaller=["mixed", "mixed"], metric="drift", beside="smile")
+    found = judged([statement], lambda *_: here, {"smile": other}.get)[0]
+    assert found.outcome == outcome
+    assert found.statement == "drift of mixed below that of mixed in smile"
+    if count == 6:
+        test = stats.ttest_ind(np.log([scale * norm for norm in there]), np.log(there), equal_var=False)
+        low, high = test.confidence_interval()
+        assert found.why == f"{scale:.3g} times ({np.exp(low):.3g} to {np.exp(high):.3g}) over 6 seeds each"
+    else:
+        assert found.why == "it needs at least 6 seeds on which each did not diverge, and has 5"
+    assert judged([statement], lambda *_: here)[0].why == "smile was not run"
 
 
 @pytest.mark.parametrize(

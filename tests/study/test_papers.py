@@ -23,7 +23,7 @@ def test_a_preset_is_valid_at_both_scales(name: str) -> None:
         assert small.labels == full.labels
         assert len(small.name) > len(name)
         assert [line for line in small.check() if not line.startswith(("eval_every", "methods"))] == []
-        assert one.statements(panel), panel
+        assert one.labels(panel), panel
     assert len({statement.text for statement in one.shows}) == len(one.shows)
     assert re.match(rf"# driftline papers run {name}\n", paper_texts()[name])
 
@@ -71,6 +71,11 @@ def test_scales_and_panels_are_laid_over_the_study() -> None:
             {"shows": [{"ahead": ["a", "b"], "panels": ["idd"]}]},
             r"shows\[0\]\.panels: no panel \"idd\": did you mean iid",
         ),
+        (
+            {"shows": [{"smaller": ["a", "b"], "metric": "drift", "beside": "idd"}]},
+            r"shows\[0\]\.beside: no panel \"idd\": did you mean iid",
+        ),
+        ({"shows": [{"ahead": ["a", "b"], "beside": "iid"}]}, r"shows\[0\]\.beside: does not go with ahead"),
         ({"full": {}}, r"full\.panels: must be those of small, "),
         ({"small": {"panels": 3}}, r"small\.panels: must map names to parts of a study, got 3"),
     ],
@@ -83,6 +88,17 @@ def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
 def test_a_statement_names_labels_of_its_study() -> None:
     with pytest.raises(InvalidSpec, match=r'shows\[0\]: no label "fedavgm" in one-iid-small: did you mean fedavg'):
         changed(shows=[{"ahead": ["fedavgm", "untrained"]}]).study_of("one", "small", "iid")
+
+
+def test_the_second_label_of_another_panel_is_one_of_its_study() -> None:
+    own = {"b": {"methods": ["fedavg"]}, "a": {"methods": ["fedprox"]}}
+    statement = {"smaller": ["fedprox", "fedavg"], "metric": "update_norm", "beside": "b", "panels": ["a"]}
+    studies = {"small": {"budget": {"rounds": 3}, "panels": own}, "full": {"budget": {"rounds": 9}, "panels": own}}
+    one = changed(**studies, shows=[statement])
+    assert [one.study_of("one", "small", panel).labels for panel in "ba"] == [("fedavg",), ("fedprox",)]
+    turned = changed(**studies, shows=[{**statement, "smaller": ["fedprox", "fedprox"]}])
+    with pytest.raises(InvalidSpec, match=r'shows\[0\]: no label "fedprox" in one-b-small'):
+        turned.study_of("one", "small", "b")
 
 
 def test_an_unknown_preset_is_named() -> None:
