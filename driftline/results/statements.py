@@ -253,7 +253,7 @@ def _grows(chosen: Sequence[Mapping[int, float]], statement: Statement) -> tuple
 def _signs_p(values: Array) -> float:
     """Two-sided p value of the sign test, in which values of 0 count against the sign that is more frequent."""
     count, most = len(values), max(int((values > 1e-9).sum()), int((values < -1e-9).sum()))
-    return min(1.0, 2 * sum(math.comb(count, more) for more in range(most, count + 1)) / 2**count)
+    return min(1.0, sum(math.comb(count, more) for more in range(most, count + 1)) * 2.0 ** (1 - count))
 
 
 def _best(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
