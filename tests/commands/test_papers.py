@@ -81,6 +81,25 @@ def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
         printed("check", "b-fig2", str(folder))
 
 
+def test_a_metric_is_compared_with_that_of_another_panel(tmp_path: Path) -> None:
+    for panel, size in (("smile", 50.0), ("characters", 0.03)):
+        folder = tmp_path / panel
+        folder.mkdir()
+        study = preset("c-fig3").study_of("c-fig3", "small", panel)
+        store = Store(folder / "driftline.db")
+        made = Stored(store, [], 0, spec=study.to_json())
+        for seed, noise in enumerate((1.0, *HIGH)):
+            drawn = {"dissimilarity_offset_sq": [float("nan"), size * noise, size * noise], "test_loss": [3, 2, noise]}
+            made.add(confirmed([[0.1, 0.3, noise]] * 7, label="mixed", **drawn)[seed : seed + 1])
+        made.succeed()
+        store.close()
+    found = json.loads(printed("check", "c-fig3", str(tmp_path), "--json"))["panels"]
+    assert found["smile"] == []
+    assert found["characters"][0]["outcome"] == "agrees"
+    assert found["characters"][0]["why"].startswith("0.0006 times (")
+    assert found["movies"][0]["why"] == "not run"
+
+
 def test_a_panel_that_was_not_run_is_undecided(tmp_path: Path) -> None:
     stored(tmp_path / "iid", "b-fig3", panel="iid", d_0=LOW, **{"d_5e-2": LOW}, d_2=HIGH, d_10=LOW)
     found = json.loads(printed("check", "b-fig3", str(tmp_path), "--json"))
