@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from driftline.client.environment import http_address
 from driftline.errors import InvalidSpec
+from trainers import UrlPrefix
 
 HANG_S = 900.0
 SILENT_S = 60.0
@@ -51,6 +52,13 @@ def _networks(text: str) -> tuple[str, ...]:
             form = "must be IP addresses and networks, separated by commas: 10.0.0.7,10.244.0.0/16"
             raise ValueError(f"{form}; got {name!r}: {error}") from None
     return names
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    urls = _words(text)
+    for url in urls:
+        UrlPrefix.of(url)
+    return urls
 
 
 def _place(place: str) -> str:
@@ -127,6 +135,11 @@ class ServiceSettings(BaseModel):
         (),
         description="addresses and networks of your proxies, separated by commas: `10.0.0.7,10.244.0.0/16`. The audit "
         "trail then records the client that X-Forwarded-For names; the header is ignored from any other address",
+    )
+    data_urls: Annotated[tuple[str, ...], BeforeValidator(_urls)] = Field(
+        (),
+        description="what the [URLs](data.md#urls-on-a-service) of studies' data must begin with, separated by commas: "
+        "`https://data.example.org/sets/,s3://bucket/sets/`; none by default, so that studies read no URLs",
     )
     programs: Annotated[bool, BeforeValidator(_switch)] = Field(
         False, description="whether studies may have [programs of their own](programs.md#on-a-service): true or false"

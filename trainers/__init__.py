@@ -51,10 +51,19 @@ if TYPE_CHECKING:
     from trainers.costs import ADVICE, COSTS, COUNTERS, REPORTED, cost_named
     from trainers.curvature import LossEstimate, estimate_curvature
     from trainers.data.folder import data_dir
+    from trainers.data.remote import local_copy, reading_only
+    from trainers.data.url_prefixes import UrlPrefix, allowing, is_url
     from trainers.engine.memory import total_memory
     from trainers.engine.packs.pack import Pack
     from trainers.engine.packs.plan import Plan
-    from trainers.errors import CheckpointError, MissingDataError, PluginError, SpecError, TooLargeError
+    from trainers.errors import (
+        ChangedDataError,
+        CheckpointError,
+        MissingDataError,
+        PluginError,
+        SpecError,
+        TooLargeError,
+    )
     from trainers.hyperparameters import Hyperparameter, join, refuse_unknown, tunable, withdrawals
     from trainers.own_function import loaded_by_path, located, require_declared
     from trainers.plugins import Configured
@@ -64,7 +73,7 @@ if TYPE_CHECKING:
     from trainers.spelling import hint, nearest
     from trainers.target_kinds import is_of_test, reporting, validating
     from trainers.trial.batching import round_batches
-    from trainers.trial.document import TrialSpec, parse, trial_setting
+    from trainers.trial.document import TrialSpec, check_task_keys, parse, trial_setting
     from trainers.trial.document_errors import STAND_IN_METHODS, STAND_IN_SCHEDULE, STAND_IN_TASKS
     from trainers.trial.evaluation_rounds import evaluation_grid, evaluation_work
     from trainers.trial.inactive import inactive, inactive_rules
@@ -77,7 +86,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "costs": ("ADVICE", "COSTS", "COUNTERS", "REPORTED", "cost_named"),
-    "errors": ("CheckpointError", "MissingDataError", "PluginError", "SpecError", "TooLargeError"),
+    "errors": ("ChangedDataError", "CheckpointError", "MissingDataError", "PluginError", "SpecError", "TooLargeError"),
     "replacements": ("ABSENT", "Changes", "StandIns", "Steps", "every_error"),
     "values": ("digits", "integer", "number", "shown", "step"),
     "spelling": ("hint", "nearest"),
@@ -88,8 +97,10 @@ _PLACES = {
     "plugins": ("Configured",),
     "problem": ("Task",),
     "data.folder": ("data_dir",),
+    "data.remote": ("local_copy", "reading_only"),
+    "data.url_prefixes": ("UrlPrefix", "allowing", "is_url"),
     "trial.batching": ("round_batches",),
-    "trial.document": ("TrialSpec", "parse", "trial_setting"),
+    "trial.document": ("TrialSpec", "check_task_keys", "parse", "trial_setting"),
     "trial.evaluation_rounds": ("evaluation_grid", "evaluation_work"),
     "trial.inactive": ("inactive", "inactive_rules"),
     "trial.parts": ("REGISTRIES", "offered"),
@@ -117,6 +128,7 @@ __all__ = [
     "STAND_IN_METHODS",
     "STAND_IN_SCHEDULE",
     "STAND_IN_TASKS",
+    "ChangedDataError",
     "Changes",
     "CheckpointError",
     "Configured",
@@ -134,7 +146,10 @@ __all__ = [
     "TooLargeError",
     "TrialSpec",
     "UncountedSpend",
+    "UrlPrefix",
+    "allowing",
     "check_models",
+    "check_task_keys",
     "cost_named",
     "data_dir",
     "data_remarks",
@@ -148,8 +163,10 @@ __all__ = [
     "inactive_rules",
     "integer",
     "is_of_test",
+    "is_url",
     "join",
     "loaded_by_path",
+    "local_copy",
     "located",
     "mixed",
     "nearest",
@@ -157,6 +174,7 @@ __all__ = [
     "offered",
     "parse",
     "rate_remark",
+    "reading_only",
     "refuse_role",
     "refuse_unknown",
     "reporting",

@@ -63,7 +63,7 @@ def entry(name: str, make: Callable[[Path], None], read: Callable[[Path], T]) ->
     Raises:
         Exception: what `make` raises, except an OSError, which a full disk raises.
     """
-    limit = _limit()
+    limit = most_bytes()
     root = _root() if limit > 0 else None
     if root is None:
         return None
@@ -100,7 +100,7 @@ def digest(file: Path) -> str:
 
 def unnamed() -> IO[bytes] | None:
     """A new file without a name, for what would not fit into memory; None where nothing can be cached."""
-    root = _root() if _limit() > 0 else None
+    root = _root() if most_bytes() > 0 else None
     try:
         return None if root is None else tempfile.TemporaryFile(dir=root)
     except OSError:
@@ -134,8 +134,8 @@ def _root() -> Path | None:
     return root if os.access(root, os.W_OK) else None
 
 
-def _limit() -> float:
-    """Bytes of all entries."""
+def most_bytes() -> float:
+    """Most bytes of all entries."""
     try:
         return float(os.environ.get(VARIABLE) or _DEFAULT_GIB) * 2**30
     except ValueError:

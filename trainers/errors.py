@@ -3,6 +3,7 @@
 TrainerError
 ├── SpecError            the trial document is invalid (also a ValueError); says where by a dotted path
 │   ├── MissingDataError the document is valid, but its data is not on this machine
+│   ├── ChangedDataError the data at a URL are not those of the document
 │   └── TooLargeError    the trials of the pack are too many for one machine; fewer may fit
 ├── CheckpointError      a checkpoint is damaged, too new, or of another trial
 └── PluginError           a plug-in breaks the contract of its kind
@@ -30,6 +31,10 @@ class SpecError(TrainerError, ValueError):
 
 class MissingDataError(SpecError):
     """The data of a task is not on this machine; the message says what to install or where to put it."""
+
+
+class ChangedDataError(SpecError):
+    """The data at a URL have another checksum than the document says; no other attempt would help."""
 
 
 class TooLargeError(SpecError):

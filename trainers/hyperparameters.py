@@ -283,7 +283,13 @@ def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[s
     Raises:
         SpecError: an unknown key, a missing one, a wrong type, or a value outside its range.
     """
-    described = describe(cls)
+    return check_described(describe(cls), mapping, path, known=known)
+
+
+def check_described(
+    described: Sequence[Hyperparameter], mapping: Mapping[str, Any], path: str, *, known: Sequence[str] = ()
+) -> dict[str, Any]:
+    """As `check`, for hyperparameters that `describe` has returned."""
     names = [item.name for item in described]
     refuse_unknown(mapping, [*names, *known], path)
     values: dict[str, Any] = {}

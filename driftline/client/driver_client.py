@@ -18,6 +18,7 @@ from driftline.wire.driver_messages import (
     PROTOCOL_HEADER,
     Acquire,
     CreateTrials,
+    DataUrls,
     Desired,
     Heartbeat,
     HeartbeatAnswer,
@@ -89,6 +90,10 @@ class DriverClient(ApiClient):
             NotFound: It has none.
         """
         return self._request("GET", study_path(study_id, "/archive")).content
+
+    def data_urls(self, study_id: str) -> list[str] | None:
+        """What the URLs of the study's data must begin with; None for any."""
+        return DataUrls.model_validate_json(self._request("GET", study_path(study_id, "/data-urls")).content).prefixes
 
     def heartbeat(self, study_id: str, attempt: int) -> Desired:
         """Renews the lease; returns what the study's owner wants the driver to do."""

@@ -29,8 +29,12 @@ def read_study(file: Path) -> Study:
         raise study_errors(document, error, lambda study: study.check()) from None
 
 
-def study_of(document: Mapping[str, Any]) -> Study:
+def study_of(document: Mapping[str, Any], check: Callable[[Study], Any] = Study.check) -> Study:
     """A study from its document; imports the trainers and torch if there is an error.
+
+    Args:
+        document: The study.
+        check: Finds further errors of a study of the right form, once it has an error of form.
 
     Raises:
         InvalidSpec: A line for each error, with the key, what must hold, and what was given.
@@ -38,7 +42,7 @@ def study_of(document: Mapping[str, Any]) -> Study:
     try:
         return Study.from_json(document)
     except InvalidSpec as error:
-        raise study_errors(document, error, lambda study: study.check()) from None
+        raise study_errors(document, error, check) from None
 
 
 def study_errors(document: Mapping[str, Any], error: InvalidSpec, check: Callable[[Study], Any]) -> InvalidSpec:

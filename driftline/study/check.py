@@ -48,11 +48,12 @@ from trainers import (
 from trainers.registry import optimizers, tasks
 
 
-def check(study: Study) -> list[str]:
+def check(study: Study, *, data: bool = True) -> list[str]:
     """Checks everything that can be checked before a study runs; imports the trainers and torch.
 
     Args:
         study: The study.
+        data: False reads no data, and leaves out what follows from them.
 
     Returns:
         Warnings about what is valid but probably unintended, one line each.
@@ -60,12 +61,13 @@ def check(study: Study) -> list[str]:
     Raises:
         InvalidSpec: A line for each error, with the key, what must hold, and what was given.
     """
+    checked = _checked if data else _checked_without_data
     try:
-        return _checked(study)
+        return checked(study)
     except InvalidSpec as error:
         if reading_once():
             raise
-        raise study_errors(study.to_json(), error, _checked) from None
+        raise study_errors(study.to_json(), error, checked) from None
 
 
 def _checked(study: Study) -> list[str]:
@@ -117,6 +119,35 @@ def _checked_program(study: Study, program: Program) -> list[str]:
     if (program.folder == SERVED or program.files) and _stays_behind(program):
         problem = "must be below one of program.files, beside which it starts, or an absolute path"
         errors.add(InvalidSpec("program.command", f"{problem}, got {shown(program.command[0])}"))
+    remarks += _checked_entries(study, errors)
+    errors.raise_any()
+    return [*remarks, *cost_remark(study), *_confirmation(study.budget)]
+
+
+def _checked_without_data(study: Study) -> list[str]:
+    """As `check`, for a study whose data are elsewhere: what needs no trial of it."""
+    errors = Errors()
+    check_sizes(study)
+    with errors.collected():
+        try:
+            trainers.check_task_keys(study.task)
+        except SpecError as error:
+            raise from_spec_error(error) from error
+    for index, entry in enumerate(study.methods):
+        with errors.collected():
+            check_spaces(entry, f"methods[{index}]")
+        if entry.theory is not None and entry.theory.measured is None:
+            problem = "must be ranges, or default, for data at a URL: they are read when the study starts"
+            errors.add(InvalidSpec(f"methods[{index}].space", f"{problem}, and theory needs them before"))
+    errors.raise_any()
+    remarks = _checked_entries(study, errors)
+    errors.raise_any()
+    return [*remarks, *cost_remark(study), *_confirmation(study.budget)]
+
+
+def _checked_entries(study: Study, errors: Errors) -> list[str]:
+    """Checks how entries are searched; returns remarks."""
+    remarks = []
     for index in range(len(study.methods)):
         with errors.collected():
             check_constraints(study, index)
@@ -124,8 +155,7 @@ def _checked_program(study: Study, program: Program) -> list[str]:
             check_sampler(study, index)
     with errors.collected():
         _check_scale(study)
-    errors.raise_any()
-    return [*remarks, *cost_remark(study), *_confirmation(study.budget)]
+    return remarks
 
 
 def _stays_behind(program: Program) -> bool:

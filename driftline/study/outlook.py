@@ -29,15 +29,19 @@ LEAST_POINTS = 30
 """Evaluations of a trial, beside that of the initial model, below which a budget of spend gets a remark."""
 
 
-def outlook(study: Study) -> list[str]:
+def outlook(study: Study, *, data: bool = True) -> list[str]:
     """One line for each fact about a valid study that is worth knowing before it runs.
 
     Args:
         study: The study, checked.
+        data: False reads no data, and leaves out what follows from them.
     """
     if study.program is not None:
         command = " ".join(study.program.command)
         return [f"Each trial is a run of: {command}", *_constraints(study), *_rungs(study), *_claims(study)]
+    if not data:
+        rungs = _rungs(study) if study.budget.unit == "rounds" else []
+        return [*_constraints(study), *rungs, *_branches(study), *_claims(study)]
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
     said = [*_constraints(study), *_rungs(study), *_branches(study), *_claims(study)]

@@ -25,7 +25,7 @@ from driftline.wire.curve_codec import check_block, head
 from driftline.wire.logs import Storable
 from driftline.wire.records import Hyperparameters, Phase, Record, StudyPlan, Values
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of these messages. It increases with a change that an older API would refuse or ignore.
 
 Every answer of an API has it in the header `PROTOCOL_HEADER`. A driver waits until the API has at
@@ -87,6 +87,12 @@ class Lease(Record):
 
     attempt: int = Field(ge=1)
     lease_seconds: float = Field(gt=0)
+
+
+class DataUrls(Record):
+    """What the URLs of a study's data must begin with, see `trainers.UrlPrefix`; null for any."""
+
+    prefixes: list[str] | None
 
 
 class Heartbeat(Record):

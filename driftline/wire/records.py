@@ -123,6 +123,7 @@ class StudyPlan(Record):
         confirmation_width: Most confirmation trials in a pack.
         engine: How the first pack was computed (oracle, threads, ...), and so all others; None before that.
         exceptions: What the trials depend on besides the study and this plan, one line each.
+        data: SHA-256 of the data at the study's URLs when it began, and at every later reading; None without URLs.
     """
 
     generation: int = Field(ge=0)
@@ -130,6 +131,7 @@ class StudyPlan(Record):
     confirmation_width: int = Field(ge=1)
     engine: dict[str, JsonValue] | None = None
     exceptions: list[str] = []
+    data: str | None = Field(default=None, exclude_if=lambda data: data is None)  # 0.3.0 does not know the key
 
 
 class StudyRecord(Record):

@@ -1,8 +1,8 @@
-"""Which files and functions a study may name: on a service, only those that the operator allows.
+"""Which files, URLs and functions a study may name: on a service, only those that the operator allows.
 
-The task npz names a file, which the service and its workers open. Without this limit, anybody who may submit a study
-could read any file on these machines. A model names a function that is called: without a limit, any program could be
-run there.
+A task names files, which the service and its workers open. Without this limit, anybody who may submit a study could
+read any file on these machines, or whatever their network reaches. A model names a function that is called: without a
+limit, any program could be run there.
 """
 
 from __future__ import annotations
@@ -13,54 +13,50 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import InvalidSpec
+from driftline.study.task_facts import files_of
 from driftline.study.validation import from_spec_error
 from driftline.wire.budgets import CheckedStudy
-from trainers import SpecError, data_dir, require_declared, shown
-
-_NAMES = ("path", "file", "folder")
+from trainers import SpecError, allowing, data_dir, is_url, require_declared, shown
 
 Check = Callable[[Mapping[str, Any]], CheckedStudy]
 
+_OWN = "or run the study on your own computer"
 
-def only_under(roots: Sequence[Path], check: Check) -> Check:
-    """Returns a check of studies that first rejects files outside `roots`, whether or not they exist.
+
+def only_under(
+    roots: Sequence[Path], check: Check, urls: Sequence[str] = (), check_without_data: Check | None = None
+) -> Check:
+    """Returns a check of studies that first rejects files outside `roots`, whether or not they exist, and URLs.
 
     Functions are allowed that a module of an installed package defines, if it has the entry point for that.
 
     Args:
         roots: The allowed folders; if empty, no file is allowed.
         check: Called afterwards, for everything else.
+        urls: What URLs must begin with, see `trainers.UrlPrefix`; if empty, no URL is allowed. None is read.
+        check_without_data: Called instead of `check` for a study that names a URL.
     """
     folders = [Path(os.path.realpath(root)) for root in roots]
 
     def checked(body: Mapping[str, Any]) -> CheckedStudy:
         task = body.get("task")
+        elsewhere = False
         if isinstance(task, Mapping):
-            for place, name in _named(task, "task"):
-                _require(name, place, folders)
+            for place, name in files_of(task):
+                if is_url(name):
+                    elsewhere = True
+                    _require_allowed(name, place, urls)
+                else:
+                    _require(name, place, folders)
             model = task.get("model")
             if isinstance(model, Mapping) and "module" in model:
                 try:
                     require_declared(model["module"], "task.model.module")
                 except SpecError as error:
                     raise from_spec_error(error) from error
-        return check(body)
+        return (check_without_data or check)(body) if elsewhere else check(body)
 
     return checked
-
-
-def _named(value: Any, place: str, is_file: bool = False) -> list[tuple[str, str]]:
-    """Every string under a key `path`, `file` or `folder`, at any depth, also in lists, with its place in the study."""
-    paths: list[tuple[str, str]] = []
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            paths += _named(inner, f"{place}.{key}", key in _NAMES)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            paths += _named(inner, f"{place}.{number}", is_file)
-    elif isinstance(value, str) and is_file:
-        paths.append((place, value))
-    return paths
 
 
 def _is_inside(name: str, folders: Sequence[Path]) -> bool:
@@ -76,15 +72,19 @@ def _is_inside(name: str, folders: Sequence[Path]) -> bool:
 
 def _require(name: str, place: str, folders: Sequence[Path]) -> None:
     """Reject a name that leads outside: an absolute path, one with .., or a link."""
-    if "://" in name:
-        raise InvalidSpec(
-            place,
-            f"must name a file on this service, got the URL {shown(name)}; ask its operator to put the data into its "
-            "data folder, or run the study on your own computer",
-        )
     if not _is_inside(name, folders):
         raise InvalidSpec(
             place,
             f"must name a file in a folder that this service allows (relative to its data folder), got {shown(name)}; "
-            "ask its operator to put it there, or run the study on your own computer",
+            f"ask its operator to put it there, {_OWN}",
         )
+
+
+def _require_allowed(url: str, place: str, prefixes: Sequence[str]) -> None:
+    """Reject a URL that begins with none of the prefixes."""
+    try:
+        allowing(url, prefixes)
+    except ValueError as error:
+        setting = "studies.dataUrls in its chart, DRIFTLINE_DATA_URLS otherwise"
+        problem = f"{error}; ask the operator of this service to allow it ({setting}), {_OWN}"
+        raise InvalidSpec(place, problem) from error

@@ -40,6 +40,7 @@ def create_app(
     check: Callable[[Mapping[str, Any]], CheckedStudy] = study_checks.check,
     limits: Limits | None = None,
     data_roots: Sequence[Path] | None = None,
+    data_urls: Sequence[str] | None = None,
     programs: AllowedPrograms | None = None,
     streams: StreamLimits | None = None,
     heartbeat_s: float = HEARTBEAT_S,
@@ -57,6 +58,8 @@ def create_app(
         check: Checks a study's document before it is stored.
         limits: Sizes, rates and default quotas; default: `Limits()`.
         data_roots: Folders that must contain every file that a study names; None allows all files, for a personal
+            service.
+        data_urls: What every URL of a study's data must begin with, for its driver; None allows all, for a personal
             service.
         programs: What it allows to the programs of studies; None checks nothing, for a personal service.
         streams: How many event streams may be open; default: `StreamLimits()`.
@@ -77,7 +80,8 @@ def create_app(
         docs_url=None,  # its page loads scripts from a CDN
     )
     allowed = limits or Limits()
-    check = check if data_roots is None else only_under(data_roots, check)
+    if data_roots is not None:
+        check = only_under(data_roots, check, data_urls or (), study_checks.check_without_data)
     metrics = Metrics(store)
     stopping = Event()
     app.state.context = Context(
@@ -86,6 +90,7 @@ def create_app(
         frontier=frontier or partial(computed_frontier, store),
         page=page or partial(computed_page, store),
         check=check if programs is None else programs.before(check),
+        data_urls=None if data_urls is None else tuple(data_urls),
         programs=programs,
         stopping=stopping,
         streams=Streams(

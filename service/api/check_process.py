@@ -24,6 +24,7 @@ from service.api import study_checks
 from service.api.allowed_files import only_under
 from service.child_process import ChildProcess, answer_lines
 from service.garbage import collect_rarely
+from trainers import reading_only
 
 CHECK_S = 30.0
 """Seconds that a check may take."""
@@ -51,6 +52,7 @@ class CheckProcesses:
 
     Args:
         roots: Folders that must contain every file that a study names.
+        urls: What every URL that a study names must begin with. No process reads any.
         hidden: Files and folders with secrets, which no check may read. Checks import plug-ins, so their processes are
             confined to Python's files and `roots`, without the service's environment and without a network.
         seconds: How long a check may take.
@@ -63,13 +65,14 @@ class CheckProcesses:
         self,
         roots: Sequence[Path],
         *,
+        urls: Sequence[str] = (),
         hidden: Sequence[Path] = (),
         seconds: float = CHECK_S,
         most_bytes: int = CHECK_BYTES,
         idle_seconds: float = IDLE_S,
         count: int = PROCESSES,
     ) -> None:
-        arguments = [str(most_bytes), str(idle_seconds), *map(str, roots)]
+        arguments = [str(most_bytes), str(idle_seconds), json.dumps(list(urls)), *map(str, roots)]
         self._seconds = seconds
         self._most_bytes = most_bytes
         self._processes = [
@@ -107,9 +110,11 @@ class CheckProcesses:
 
 
 @functools.cache
-def check_processes(roots: tuple[Path, ...], hidden: tuple[Path, ...] = ()) -> CheckProcesses:
+def check_processes(
+    roots: tuple[Path, ...], hidden: tuple[Path, ...] = (), urls: tuple[str, ...] = ()
+) -> CheckProcesses:
     """The check processes of this program; they end with it."""
-    processes = CheckProcesses(roots, hidden=hidden, most_bytes=check_bytes())
+    processes = CheckProcesses(roots, urls=urls, hidden=hidden, most_bytes=check_bytes())
     atexit.register(processes.close)
     return processes
 
@@ -149,9 +154,11 @@ def limit_memory(most_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (held + most_bytes, hard))
 
 
-def _answer(roots: Sequence[Path], line: str) -> str:
+def _answer(roots: Sequence[Path], urls: Sequence[str], line: str) -> str:
     try:
-        checked = only_under(roots, study_checks.check)(json.loads(line))
+        with reading_only(()):
+            check = only_under(roots, study_checks.check, urls, study_checks.check_without_data)
+            checked = check(json.loads(line))
         return json.dumps({"checked": checked.model_dump(mode="json")})
     except DriftlineError as error:
         return json.dumps({"problem": problem(error)})
@@ -160,7 +167,7 @@ def _answer(roots: Sequence[Path], line: str) -> str:
         return json.dumps({"problem": problem(DriftlineError("the service failed unexpectedly; its log says why"))})
 
 
-def _main(most_bytes: int, idle_seconds: float, roots: Sequence[Path]) -> None:
+def _main(most_bytes: int, idle_seconds: float, urls: Sequence[str], roots: Sequence[Path]) -> None:
     """Answers checks."""
     collect_rarely()
     import torch  # noqa: F401  # load it before memory is limited and the first study comes
@@ -171,9 +178,9 @@ def _main(most_bytes: int, idle_seconds: float, roots: Sequence[Path]) -> None:
     with contextlib.suppress(OSError):  # there is no such file except on Linux
         Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the kernel ends this process first
     limit_memory(most_bytes)
-    answer_lines(functools.partial(_answer, roots), idle_seconds)
+    answer_lines(functools.partial(_answer, roots, urls), idle_seconds)
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is for the parent
-        _main(int(sys.argv[1]), float(sys.argv[2]), [Path(root) for root in sys.argv[3:]])
+        _main(int(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3]), [Path(root) for root in sys.argv[4:]])

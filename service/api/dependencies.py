@@ -38,6 +38,7 @@ class Context:
         frontier: Computes the frontiers of a study, as a JSON value or `Body`.
         page: Computes the frontier.html of a study.
         check: Checks a study's document.
+        data_urls: What URLs of data must begin with; None allows all.
         programs: What the service allows to the programs of studies; None checks nothing.
         stopping: Set when the server is about to stop; ends event streams.
         streams: The open event streams.
@@ -59,6 +60,7 @@ class Context:
     frontier: Callable[[str], Any]
     page: Callable[[str], str]
     check: Callable[[Mapping[str, Any]], CheckedStudy]
+    data_urls: tuple[str, ...] | None
     programs: AllowedPrograms | None
     stopping: Event
     streams: Streams

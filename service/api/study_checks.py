@@ -8,6 +8,7 @@ from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.study.all_errors import study_of
+from driftline.study.task_facts import urls_of
 from driftline.study.theory_spaces import derived
 from driftline.wire.budgets import CheckedStudy, Extension
 from service.launchers.worker_pools import FACT, WorkerPools
@@ -15,6 +16,9 @@ from service.store.store import Store
 from service.store.stored_spec import StoredSpec
 
 _LOG = logging.getLogger(__name__)
+
+
+AT_URL = "the data at a URL are read, and what follows from them is checked, when the study starts"
 
 
 def check(body: Mapping[str, Any]) -> CheckedStudy:
@@ -36,6 +40,26 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
         _LOG.warning("a study could not be checked", exc_info=error)
         raise InvalidSpec("task", f"its sizes must fit this computer, got {type(error).__name__}: {error}") from error
     return CheckedStudy(spec=study.to_json(), fingerprint=study.fingerprint(), remarks=remarks, outlook=outlook)
+
+
+def check_without_data(body: Mapping[str, Any]) -> CheckedStudy:
+    """As `check`, for a study whose data are at URLs, which only its driver and workers may read.
+
+    Raises:
+        InvalidSpec: As `check`, for errors that do not depend on the data.
+    """
+    from driftline.study.check import check as checked  # imports torch, which the API's own process does without
+    from driftline.study.outlook import outlook
+
+    study = study_of(body, lambda study: checked(study, data=False))
+    remarks = checked(study, data=False)
+    remarks += [f"{place}: {AT_URL}" for place, _ in urls_of(study.task)]
+    return CheckedStudy(
+        spec=study.to_json(),
+        fingerprint=study.fingerprint(),
+        remarks=remarks,
+        outlook=outlook(study, data=False),
+    )
 
 
 def with_room_checked(store: Store, project: str, checked: CheckedStudy) -> CheckedStudy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ class PackJob:
         files: For a program: folder with the copy of its files; "" starts it in its own folder. With `archive`, path or
             URL of that.
         archive: For a program of a service: digest of the archive with its files; "" if it has none.
+        urls: What the URLs of its data must begin with; None for any.
         chunk_seconds: Duration of a step.
         checkpoint_seconds: Time between checkpoints.
     """
@@ -58,6 +59,7 @@ class PackJob:
     place: str = ""
     files: str = ""
     archive: str = ""
+    urls: Sequence[str] | None = None
     chunk_seconds: float = 2.0
     checkpoint_seconds: float = 30.0
 

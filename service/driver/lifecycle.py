@@ -14,6 +14,7 @@ from typing import Literal
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, DriftlineError, InvalidSpec, NotFound, StaleDriver, Unavailable
+from driftline.study.task_facts import urls_of
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.code_digest import code_digest
@@ -23,6 +24,7 @@ from service.driver.lease import Watch
 from service.driver.ray import cluster, mutex
 from service.driver.ray.early_ray import EarlyRay
 from service.settings import HANG_S
+from trainers import reading_only
 
 _LOG = logging.getLogger(__name__)
 HEARTBEAT_S = 3.0
@@ -131,20 +133,27 @@ def _drive(
     from service.driver.search.search import Search
 
     _agree(client, study_id, attempt, watch, options.progress)
+    record = client.study(study_id)
     try:
-        study = client.study(study_id).study
+        study = record.study
     except InvalidSpec as error:  # the API checked it, and is newer than this driver while the service is upgraded
         raise Unavailable(f"this driver must be as new as the API that took the study, got {error}") from error
+    urls = client.data_urls(study_id) if urls_of(study.task) else None
+    if record.plan is not None and record.plan.data is not None:
+        study = study.model_copy(update={"task": {**study.task, "sha256": record.plan.data}})
     cpus, wanted = study.resources.cpus, study.resources.gpu
     progress = options.progress
-    with cluster.connect(
-        study_id,
-        options.address,
-        progress,
-        num_cpus=options.num_cpus,
-        patient=lambda: not watch.look(),
-        early=options.early_ray,
-    ) as joined:
+    with (
+        reading_only(urls),
+        cluster.connect(
+            study_id,
+            options.address,
+            progress,
+            num_cpus=options.num_cpus,
+            patient=lambda: not watch.look(),
+            early=options.early_ray,
+        ) as joined,
+    ):
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
 
         joined.most = options.most_nodes
@@ -153,6 +162,13 @@ def _drive(
         least = promised if wanted == "auto" else float(wanted)
         joined.wait_for(cpus, least, options.nodes_s, progress, stop)
         gpus = least or joined.gpus(wanted)
+        if urls is not None:
+            from service.driver.ray.url_data import examined
+
+            known = None if watch.look() else examined(study, urls, cpus=cpus, stopped=watch.look, progress=progress)
+            if known is None:
+                return _ended(False, lambda: ("FAILED", ""), watch)
+            study = known
 
         def slots() -> int:
             joined.wish(search.left(), cpus, gpus)
@@ -170,6 +186,7 @@ def _drive(
                 "chunk_seconds": options.chunk_seconds,
                 "checkpoint_seconds": options.checkpoint_seconds,
                 "files": options.files,
+                "urls": urls,
             },
             trials=options.trials,
         )

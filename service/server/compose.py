@@ -146,9 +146,10 @@ class Service:
             page=results.page,
             limits=limits,
             streams=streams,
-            check=check_processes(
-                (data_dir(),), self._settings.secret_files
-            ),  # submitted studies may read no other files
+            check=check_processes(  # submitted studies may read no other files
+                (data_dir(),), self._settings.secret_files, self._settings.data_urls
+            ),
+            data_urls=self._settings.data_urls,
             programs=AllowedPrograms(
                 self._settings.programs, self._settings.program_secrets, self._settings.program_images
             ),

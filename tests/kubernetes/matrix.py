@@ -143,6 +143,7 @@ MATRIX = {
             "labels": {"cost-centre": "research"},
             "deadlineSeconds": 86400,
             "scratch": "20Gi",
+            "dataUrls": ["https://data.example.org/sets/", "private:http://minio.lab:9000/sets/"],
             "programs": True,
             "programSecrets": ["wandb-*", "hf"],
             "images": {"allowed": ["ghcr.io/team/*", "quay.io/a/b:1"], "pullSecrets": [{"name": "ghcr"}]},

@@ -283,6 +283,8 @@ def test_scratch_may_be_limited():
             sizes = {volume["name"]: volume["emptyDir"] for volume in template["volumes"] if "emptyDir" in volume}
             assert sizes.pop("autoscaler-scratch", expected) == expected
             assert sizes == {"scratch": expected}
+            given = {one["name"]: one.get("value") for one in template["containers"][0]["env"]}
+            assert given.get("DRIFTLINE_CACHE_GIB") == ("6.67" if limit else None)
 
 
 def test_pods_keep_to_the_restricted_profile():

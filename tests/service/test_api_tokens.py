@@ -19,7 +19,7 @@ NEEDS = {
     "write": "createStudy putArchive pauseStudy resumeStudy cancelStudy extendStudy retryTrials deleteStudy",
     "driver": (
         "acquireStudy heartbeat releaseStudy storePlan createTrials startPack reportPack finishTrials "
-        "sendLogs getArchive"
+        "sendLogs getArchive getDataUrls"
     ),
     "admin": "createToken listTokens revokeToken getProjectQuota setProjectQuota listAudit",
 }

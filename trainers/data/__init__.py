@@ -12,7 +12,8 @@
     columns, table         columns of a format, checked; the examples in them; `column_choice` says which
     column_advice          what columns look like where nobody said it: logs of items, texts
     table_cache            large tables, converted once and mapped
-    remote                 data at a URL, copied into the cache
+    remote                 data at a URL, copied into the cache; on a service by `web_files`
+    url_prefixes           which URLs a service reads
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
     embeddings             categories that a model learns vectors for
     table_targets          the targets of a user's data: classes, numbers, tags or tokens

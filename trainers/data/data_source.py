@@ -12,8 +12,9 @@ from typing import Any
 from trainers.data.columns import ColumnReader, Names
 from trainers.data.folder import VARIABLE, locate
 from trainers.data.format_contract import Format
-from trainers.data.remote import is_url, local_copy
+from trainers.data.remote import local_copy
 from trainers.data.sides import SERVER, TEST, VALIDATION, SideColumns
+from trainers.data.url_prefixes import is_url
 from trainers.disk_cache import digest
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import join

@@ -1,35 +1,53 @@
 """Data at an fsspec URL, such as s3://bucket/data.csv: copied into the cache once, and read there.
 
-This is the only place where trainers reach a network, and only for a URL that a document names. A service refuses
-URLs before they come here (`service.api.allowed_files`).
+This and `web_files` are the only places where trainers reach a network, and only for a URL that a document names. On a
+computer of one's own any URL is read; on a service, within `reading_only`, those that its operator allows.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from trainers import disk_cache
+from trainers.data.url_prefixes import MARK, WEB, allowing
+from trainers.data.web_files import WHOLE_S, opened, require_size
 from trainers.errors import MissingDataError, SpecError
 from trainers.values import shown
 
-_MARK = "://"
+_PIECE = 2**20
 _COPY = "copy"  # a folder of its own in the entry, beside the cache's file there
+_VERSION = ("size", "ETag", "Last-Modified")  # facts of a file, as fsspec names them: some file systems have no other
+_allowed: ContextVar[tuple[str, ...] | None] = ContextVar("allowed_urls", default=None)
 
 
-def is_url(name: str) -> bool:
-    """Whether a path is the URL of data elsewhere."""
-    return _MARK in name
+@contextmanager
+def reading_only(prefixes: Sequence[str] | None) -> Iterator[None]:
+    """Within the block, no other URLs are read than those that begin with a prefix, see `url_prefixes`.
+
+    Args:
+        prefixes: none of them reads no URL; None changes nothing.
+    """
+    token = _allowed.set(_allowed.get() if prefixes is None else tuple(prefixes))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
 
 
-def local_copy(url: str, place: str) -> Path:
+def local_copy(url: str, place: str, *, fresh: bool = False) -> Path:
     """A copy of the file or folder at a URL; a process looks for another version of it once.
 
     Args:
         url: of any file system that fsspec and its packages know.
         place: dotted path of the setting, for errors.
+        fresh: looks for another version in any case.
 
     Raises:
         SpecError: the URL has a password in it.
@@ -37,14 +55,22 @@ def local_copy(url: str, place: str) -> Path:
     """
     parts = urlsplit(url)
     if parts.password:
-        bare = f"{parts.scheme}{_MARK}{parts.hostname}{parts.path}"
+        bare = f"{parts.scheme}{MARK}{parts.hostname}{parts.path}"
         advice = "set it in the environment or the files of the storage's own client"
         raise SpecError(f"{place} must be a URL without a password, got one for {shown(bare)}: {advice}", place)
+    prefixes = _allowed.get()
     try:
-        path = _copied(url)
+        if prefixes is not None:
+            allowing(url, prefixes)
+    except ValueError as error:
+        raise SpecError(f"{place} {error}", place) from error
+    try:
+        if fresh:
+            _copied.cache_clear()
+        path = _copied(url, prefixes)
         if path is not None and not path.exists():  # removed from the cache
             _copied.cache_clear()
-            path = _copied(url)
+            path = _copied(url, prefixes)
     except Exception as error:  # of any kind, from the package of a file system
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise MissingDataError(
@@ -60,32 +86,67 @@ def local_copy(url: str, place: str) -> Path:
 
 
 @lru_cache(maxsize=16)
-def _copied(url: str) -> Path | None:
+def _copied(url: str, prefixes: tuple[str, ...] | None) -> Path | None:
+    if prefixes is not None and urlsplit(url).scheme in WEB:
+        with opened(url, prefixes) as file:
+            name = _name(urlsplit(url).path)
+            return _kept([url, file.version], name, lambda target: file.save(target, disk_cache.most_bytes()))
     import fsspec
 
     files, there = fsspec.core.url_to_fs(url)
-    name = Path(str(there).rstrip("/")).name
-    name = "data" if name in ("", "..") else name
+    place = str(there).rstrip("/")
+    facts = files.info(place)
+    within = sorted(files.find(place)) if facts["type"] == "directory" else ()
+    version = [*map(files.ukey, (there, *within)), *(str(facts.get(name)) for name in _VERSION)]
+    bound = None if prefixes is None else _Bound(disk_cache.most_bytes())
+    return _kept([url, *version], _name(place), lambda target: _copy(files, place, target, bound))
+
+
+def _name(path: str) -> str:
+    name = Path(path).name
+    return "data" if name in ("", "..") else name
+
+
+def _kept(source: list[Any], name: str, save: Callable[[Path], None]) -> Path | None:
+    """The entry of the cache for a version of data, which `save` writes if it is missing."""
     failed: list[OSError] = []
 
     def make(folder: Path) -> None:
         (folder / _COPY).mkdir()
         try:
-            _copy(files, str(there).rstrip("/"), folder / _COPY / name)
+            save(folder / _COPY / name)
         except OSError as error:
             failed.append(error)
             raise
 
-    copy = disk_cache.entry(disk_cache.key(_COPY, url, files.ukey(there)), make, lambda folder: folder / _COPY / name)
+    copy = disk_cache.entry(disk_cache.key(_COPY, *source), make, lambda folder: folder / _COPY / name)
     if copy is None and failed:
         raise failed[0]
     return copy
 
 
-def _copy(files: Any, there: str, here: Path) -> None:
+class _Bound:
+    """Ends a copy that becomes too large or takes too long; counts the bytes of all its files.
+
+    Args:
+        most_bytes: of all files.
+    """
+
+    def __init__(self, most_bytes: float) -> None:
+        self._most_bytes, self._deadline, self._copied = most_bytes, time.monotonic() + WHOLE_S, 0.0
+
+    def count(self, size: float) -> None:
+        """Adds bytes that were copied."""
+        self._copied += size
+        require_size(self._copied, self._most_bytes)
+        if time.monotonic() > self._deadline:
+            raise OSError(f"must be read within {WHOLE_S:.0f} s, took longer")
+
+
+def _copy(files: Any, there: str, here: Path, bound: _Bound | None = None) -> None:
     """Copies a file, or all files below a folder."""
     if files.info(there)["type"] != "directory":
-        files.get_file(there, str(here))
+        _get(files, there, here, bound)
         return
     for file in sorted(files.find(there)):
         place = Path(file).relative_to(there)
@@ -93,4 +154,14 @@ def _copy(files: Any, there: str, here: Path) -> None:
             raise OSError(f"a file's name leads out of the folder: {place}")
         target = here / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        files.get_file(file, str(target))
+        _get(files, file, target, bound)
+
+
+def _get(files: Any, there: str, here: Path, bound: _Bound | None) -> None:
+    if bound is None:
+        files.get_file(there, str(here))
+        return
+    with files.open(there, "rb", cache_type="readahead") as source, here.open("xb") as target:
+        while piece := source.read(_PIECE):
+            bound.count(len(piece))
+            target.write(piece)

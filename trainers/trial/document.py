@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from trainers import own_function
 from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import PluginError, SpecError
-from trainers.hyperparameters import Hyperparameter, check, describe, tunable
+from trainers.hyperparameters import Hyperparameter, check, check_described, describe, tunable
 from trainers.problem import Task, TaskSettings
 from trainers.registry import models, reports, tasks
 from trainers.spelling import hint
@@ -264,6 +264,20 @@ def trial_setting(name: str) -> Hyperparameter:
     return next(item for item in describe(TrialKeys) if item.name == name)
 
 
+def check_task_keys(document: Any) -> None:
+    """Checks the keys of a task, and what each of them alone may hold; reads no data.
+
+    Args:
+        document: {"name": ..., ...}.
+
+    Raises:
+        SpecError: there is no such task, a key is unknown or missing, or a value is invalid whatever the data are.
+    """
+    module = _task_module(document)
+    own = {key: value for key, value in document.items() if key != "name"}
+    check_described(module.SETTINGS, own, "task", known=("name",))
+
+
 def structure_of(spec: TrialSpec) -> dict[str, Any]:
     """The canonical document of a trial without the values that may differ between the members of a pack.
 
@@ -295,12 +309,16 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _parse_task(document: Any) -> tuple[str, TaskSettings]:
+def _task_module(document: Any) -> Task:
     if not isinstance(document, Mapping):
         raise SpecError(f'task must be an object like {{"name": "digits"}}, got task={shown(document)}', "task")
     if "name" not in document:
         raise SpecError(f"task.name must be given: one of {', '.join(tasks())}", "task.name")
-    module = tasks().find(document["name"], "task.name")
+    return tasks().find(document["name"], "task.name")
+
+
+def _parse_task(document: Any) -> tuple[str, TaskSettings]:
+    module = _task_module(document)
     try:
         text = json.dumps(document, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from driftline.wire.driver_messages import (
     Acquire,
     CreateTrials,
+    DataUrls,
     Heartbeat,
     HeartbeatAnswer,
     Lease,
@@ -30,6 +31,13 @@ ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class
 def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked, nonce: Nonce = "") -> Lease:
     """Acquire the study under the next attempt; running trials go back to WAITING and keep their curves."""
     return asked.store.leases.acquire(study_id, body.holder, nonce)
+
+
+@ROUTER.get("/data-urls", operation_id="getDataUrls")
+def data_urls(study_id: DrivenStudy, asked: Asked) -> DataUrls:
+    """What the URLs of the study's data must begin with."""
+    urls = asked.data_urls
+    return DataUrls(prefixes=None if urls is None else list(urls))
 
 
 @ROUTER.post("/driver:heartbeat", operation_id="heartbeat")

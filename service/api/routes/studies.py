@@ -52,7 +52,11 @@ async def create(
     key: Key = None,
     validate_only: Annotated[bool, Query(description="Check the study, store nothing.")] = False,
 ) -> Response:
-    """Submit a study. It stays PENDING until the scheduler starts a driver for it."""
+    """Submit a study. It stays PENDING until the scheduler starts a driver for it.
+
+    Everything in it is checked before it is stored, except what follows from data at a URL: these are read when the
+    study starts, which then ends as FAILED if they do not fit.
+    """
     if validate_only:
         return await asked.checking.run(lambda: _validated(asked, allowed, body))
     return await asked.checking.run(lambda: _created(asked, allowed, body, key))

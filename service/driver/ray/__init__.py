@@ -6,6 +6,7 @@
     start_worker                the program that becomes a worker of a private Ray
     capacity, mutex             how many packs fit; one study at a time on a cluster
     ray_nodes                   the other nodes of a program's trial
+    url_data                    reads a study's data at URLs before its first trial, on a worker
     ray_variables, environment  environment variables of Ray; temporary ones
     worker_output               logs what workers print
 

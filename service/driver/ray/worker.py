@@ -36,6 +36,7 @@ from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.saved_folder import Damaged
 from service.driver.ray.ray_nodes import RayNodes
 from service.garbage import loaded
+from trainers import ChangedDataError, reading_only
 
 FIRST_SECONDS = 0.5
 """Duration of a pack's first step: shorter than the others, so that its first results appear soon."""
@@ -120,6 +121,7 @@ class Worker(Trainable):
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
             * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
             * final: whether another attempt would end with the same error
+            * ends: whether the error is the whole study's
             * remark: a warning, or null
             * code: digest of the worker's code if that is not the driver's, else null
         """
@@ -132,6 +134,7 @@ class Worker(Trainable):
             "stopped": False,
             "out_of_memory": False,
             "final": False,
+            "ends": False,
             **dict.fromkeys(("rounds_done", "checkpoint", "plan", "error", "remark", "code")),
         }
         try:
@@ -140,6 +143,8 @@ class Worker(Trainable):
             report["error"] = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
             report["out_of_memory"] = out_of_memory(error)
             report["final"] = isinstance(error, ProgramError) and error.final
+            if isinstance(error, ChangedDataError):
+                report["error"], report["ends"] = str(error), True
             if isinstance(self.pack, ProgramPack):  # its reports are stored, so its newest checkpoint may be used
                 report["error"] += "" if isinstance(error, ProgramError) else f"; {self.pack.trace}"
                 report["rounds_done"], report["plan"] = self.pack.round, {}
@@ -167,7 +172,8 @@ class Worker(Trainable):
                 self.node_folder = NodeFolder(job)
                 job = self.job = self.node_folder.job
             resting, self.resting = self.resting, None
-            self.pack, report["checkpoint"], report["remark"] = build(job, resting, given)
+            with reading_only(job.urls):
+                self.pack, report["checkpoint"], report["remark"] = build(job, resting, given)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:

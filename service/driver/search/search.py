@@ -15,6 +15,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.pack_families import families, largest
 from driftline.study.spec import Study
+from driftline.study.task_facts import urls_of
 from driftline.study.trial_document import structure, trial_document
 from driftline.study.trial_rounds import trial_budget
 from driftline.wire.curve_codec import Columns, decode, upsert
@@ -54,7 +55,7 @@ class Search:
         slots: Gives how many packs may run at once; called before every decision.
         gpus: GPUs for each pack, below 1 a share of one.
         build_sampler: Builds a label's sampler.
-        options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds, files.
+        options: Further fields of `PackJob`: chunk_seconds, checkpoint_seconds, files, urls.
         trials: Folder for the logs and working files of programs; "" as in `PackJob.place`.
 
     Attributes:
@@ -163,7 +164,7 @@ class Search:
         Raises:
             StaleDriver: Another driver has taken over.
             InvalidSpec: The trials do not report what the objective asks for.
-            DriftlineError: `HOPELESS` packs have failed and nothing was trained.
+            DriftlineError: `HOPELESS` packs have failed and nothing was trained; or no other trial could be trained.
         """
         pack = self.table.packs.get(report["pack"])
         if pack is None:
@@ -173,6 +174,8 @@ class Search:
             _LOG.warning("pack %s: %s", pack.id, report["remark"])
         if report["rounds_done"] is not None:
             self._store(pack, report)
+        if report["error"] and report["ends"]:
+            raise DriftlineError(report["error"])
         if report["error"] and report["out_of_memory"] and len(pack.trials) > 1:
             self._narrow(pack, report["error"])
         elif report["error"]:
@@ -267,6 +270,8 @@ class Search:
         """Decides and stores the plan of a study that has none."""
         study, labels, together = self._study, len(self._study.labels), largest(self._families)
         plan = decided(study.budget, study.resources, study.sampler, self._gpus, labels, together)
+        if urls_of(study.task):
+            plan = plan.model_copy(update={"data": study.task.get("sha256")})
         return self._client.store_plan(self._study_id, self._attempt, plan)
 
     def _complete_plan(self, records: list[TrialRecord]) -> None:

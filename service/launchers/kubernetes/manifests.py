@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kubernetes.utils.quantity import parse_quantity
+
 from driftline.errors import InvalidSpec
 from service.child_environment import SECRET
 from service.launchers.base import Launch
@@ -288,7 +290,10 @@ def _amounts(pods: Head | Autoscaler | Workers) -> dict[str, dict[str, str]]:
 
 
 def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[str, Any]:
-    env = {"HOME": _SCRATCH["mountPath"], "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0", **config.env}
+    env = {"HOME": _SCRATCH["mountPath"], "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    if config.scratch:  # what the cache keeps, what is being added, and Ray's files
+        env["DRIFTLINE_CACHE_GIB"] = f"{float(parse_quantity(config.scratch)) / 3 / 2**30:.3g}"
+    env |= config.env
     return {
         "name": name,
         "image": config.image,

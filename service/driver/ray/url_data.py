@@ -1,0 +1,100 @@
+"""Reads a study's data at URLs before its first trial, on a worker, and checks what follows from them.
+
+The API that took the study has not read them. What was read first is what the study means: a driver that comes later,
+and every worker, refuses data with another checksum.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from driftline.errors import DriftlineError, Unavailable, from_problem, problem
+from driftline.study.spec import Study
+from driftline.study.task_facts import urls_of
+from trainers import MissingDataError, SpecError, local_copy, reading_only
+
+PAUSES_S = (2.0, 10.0)
+"""How long to wait after each attempt to fetch data, but the last: a server may be away for a moment."""
+
+_LOOK_S = 0.5
+
+
+def examined(
+    study: Study, urls: Sequence[str], *, cpus: float, stopped: Callable[[], object], progress: Callable[[str], None]
+) -> Study | None:
+    """The study with the checksum of its data, which fit it.
+
+    Args:
+        study: The study, with the checksum if that is known.
+        urls: What the URLs must begin with.
+        cpus: CPU cores of a worker.
+        stopped: Whether nobody waits for it any more.
+        progress: Called with remarks about the study.
+
+    Returns:
+        None if it was stopped.
+
+    Raises:
+        InvalidSpec: The data cannot be read, have another checksum, or do not fit the study.
+        Unavailable: Ray broke.
+    """
+    progress("reading the data at a URL ...")
+    reading = ray.remote(num_cpus=cpus)(read).remote(study.to_json(), list(urls))
+    while not ray.wait([reading], timeout=_LOOK_S)[0]:
+        if stopped():
+            ray.cancel(reading, force=True)
+            return None
+    try:
+        outcome = ray.get(reading)
+    except RayError as error:
+        raise Unavailable(
+            f"the worker that read the data at a URL was lost: {type(error).__name__}: {error}"
+        ) from error
+    if "problem" in outcome:
+        raise from_problem(outcome["problem"]["status"], outcome["problem"])
+    for remark in outcome["remarks"]:
+        progress(remark)
+    return study.model_copy(update={"task": {**study.task, "sha256": outcome["sha256"]}})
+
+
+def read(document: Mapping[str, Any], urls: Sequence[str]) -> dict[str, Any]:
+    """The checksum of a study's data and remarks, or a problem; reads the data.
+
+    Args:
+        document: The study.
+        urls: What the URLs must begin with.
+    """
+    from driftline.study.trial_document import trial_document
+    from trainers import parse
+
+    study = Study.from_json(document)
+    try:
+        with reading_only(urls):
+            _fetch(study)
+            remarks = study.check()
+            first = study.methods[0]
+            low = {name: parameter.ends()[0] for name, parameter in first.parameters().items()}
+            task = parse(trial_document(study, first.label, [low], study.seed)).canonical["task"]
+    except DriftlineError as error:
+        return {"problem": problem(error)}
+    return {"remarks": remarks, "sha256": task.get("sha256")}
+
+
+def _fetch(study: Study) -> None:
+    """Copies the present version of the data, if it can be had; otherwise, the check says why it cannot."""
+    for place, url in urls_of(study.task):
+        for pause in (*PAUSES_S, None):
+            try:
+                local_copy(url, place, fresh=True)
+                break
+            except MissingDataError:
+                if pause is None:
+                    return
+                time.sleep(pause)
+            except SpecError:
+                return

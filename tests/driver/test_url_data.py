@@ -1,0 +1,172 @@
+"""Data at a URL on a service: read when the study starts, on a worker, and the same ever after."""
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import DriftlineError
+from driftline.study.spec import Study
+from service.driver.lifecycle import DriverOptions, run_driver
+from service.driver.ray import url_data
+from tests.driver.store_client import StoreClient
+from tests.driver.test_search import Bench
+from tests.web_server import WebServer, serving
+from trainers.data import remote
+
+RAY = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(780)]
+
+
+def table(rows: int) -> bytes:
+    return "\n".join(["a,label,client", *(f"{n % 7},{n % 2},c{n % 3}" for n in range(rows))]).encode()
+
+
+@pytest.fixture
+def server() -> Iterator[WebServer]:
+    with serving() as found:
+        put(found, 30)
+        yield found
+
+
+def put(server: WebServer, rows: int) -> None:
+    server.put("/sets/a.csv", table(rows), ETag=f'"{uuid.uuid4()}"')
+
+
+def study_of(server: WebServer, **changes: Any) -> Study:
+    document = {
+        "name": "columns",
+        "task": {"name": "data", "path": server.url("/sets/a.csv"), "inputs": ["a"], **changes.pop("task", {})},
+        "methods": [
+            {"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}
+        ],
+        "budget": {"trials_per_method": 2, "rounds": 4, "seeds": 0},
+        "resources": {"gpu": 0, "packs": 3},
+        "sampler": "random",
+    }
+    return Study.from_json({**document, **changes})
+
+
+def drive(client: StoreClient, study_id: str, folder: Path) -> tuple[str, str]:
+    """How a driver ends, and why."""
+    ended = run_driver(client, study_id, threading.Event(), DriverOptions(folder))
+    return ended, client.store.studies.get(study_id).reason
+
+
+@pytest.fixture
+def allowing(client: StoreClient, server: WebServer, monkeypatch: pytest.MonkeyPatch) -> StoreClient:
+    prefix = f"private:{server.url('/sets/')}"
+    monkeypatch.setattr(client, "data_urls", lambda _: [prefix], raising=False)
+    return client
+
+
+class TestOnRay:
+    pytestmark = RAY
+
+    def test_the_data_of_the_first_reading_are_those_of_the_study(
+        self, allowing: StoreClient, server: WebServer, tmp_path: Path
+    ) -> None:
+        client, study = allowing, study_of(server)
+        study_id = client.submit(study)
+        assert drive(client, study_id, tmp_path) == ("SUCCEEDED", "")
+        plan = client.store.studies.get(study_id).plan
+        assert plan is not None
+        first = plan.data
+        assert first is not None
+        assert len(first) == 64
+        larger = study_of(server, budget={"trials_per_method": 3, "rounds": 4, "seeds": 0})
+        client.store.studies.extend(study_id, larger.to_json()["budget"], larger.fingerprint(), was=study.fingerprint())
+        put(server, 60)
+        ended, reason = drive(client, study_id, tmp_path)
+        assert ended == "FAILED"
+        assert reason.startswith(f"task.path: must lead to data with the SHA-256 {first}, got ")
+        assert reason.endswith(": they have changed, restore them or begin a new study")
+        put(server, 30)
+        client.resume(study_id)
+        assert drive(client, study_id, tmp_path) == ("SUCCEEDED", "")
+        assert len(client.store.trials.find(study_id)) == 3
+        again = client.store.studies.get(study_id).plan
+        assert again is not None
+        assert again.data == first
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"task": {"inputs": ["b"]}}, "task.inputs"),
+            ({"objective": {"quality": "test_auc"}}, "objective.quality: must be a metric of task data"),
+            ({"clients_per_round": 4}, "clients_per_round: must be at most 3, the clients of the task"),
+            ({"task": {"sha256": "0" * 64}}, f"task.path: must lead to data with the SHA-256 {'0' * 64}, got "),
+        ],
+    )
+    def test_a_study_that_the_data_do_not_fit_ends_with_its_error(
+        self, allowing: StoreClient, server: WebServer, tmp_path: Path, changes: dict[str, Any], message: str
+    ) -> None:
+        study_id = allowing.submit(study_of(server, **changes))
+        ended, reason = drive(allowing, study_id, tmp_path)
+        assert ended == "FAILED"
+        assert reason.startswith(message)
+        assert allowing.store.trials.find(study_id) == []
+
+    def test_what_is_not_allowed_is_not_read(
+        self, client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(client, "data_urls", lambda _: ["https://data.example.org/"], raising=False)
+        ended, reason = drive(client, client.submit(study_of(server)), tmp_path)
+        assert ended == "FAILED"
+        assert reason.startswith("task.path: must begin with one of those that are allowed (https://data.example.org/)")
+        monkeypatch.setattr(client, "data_urls", lambda _: [server.url("/sets/")], raising=False)
+        ended, reason = drive(client, client.submit(study_of(server)), tmp_path)
+        assert "must have a public address, got 127.0.0.1" in reason
+        assert server.asked == []
+
+
+def test_a_worker_that_reads_other_data_ends_the_whole_study(
+    client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    remote._copied.cache_clear()
+    known = study_of(server, task={"sha256": "0" * 64})
+    bench = Bench(client, client.submit(known), known, tmp_path, urls=[f"private:{server.url('/sets/')}"])
+    assert bench.search.study_plan.data == "0" * 64
+    pack = bench.start()
+    assert pack is not None
+    with pytest.raises(DriftlineError, match=r"^task.path must lead to data with the SHA-256 000.* they have changed"):
+        bench.step(pack)
+    remote._copied.cache_clear()
+
+
+def test_a_worker_reads_what_its_job_allows(
+    client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    remote._copied.cache_clear()
+    study = study_of(server)
+    bench = Bench(client, client.submit(study), study, tmp_path, urls=[])
+    job = bench.search.next_job()
+    assert job is not None
+    worker = bench.kind.__new__(bench.kind)
+    worker.take(job.config())
+    report = json.loads(worker.step()["report"])
+    assert "must begin with one of those that are allowed (none)" in report["error"]
+    assert not report["ends"]
+    assert server.asked == []
+    remote._copied.cache_clear()
+
+
+def test_a_server_may_be_away_for_a_moment(server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(url_data, "PAUSES_S", (0.0, 0.0))
+    remote._copied.cache_clear()
+    there = server.answers.pop("/sets/a.csv")
+    document, prefixes = study_of(server).to_json(), [f"private:{server.url('/sets/')}"]
+    problem = url_data.read(document, prefixes)["problem"]
+    assert "task.path: cannot read" in problem["detail"]
+    assert "must answer 200, got 404" in problem["detail"]
+    before = len(server.asked)
+    monkeypatch.setattr(url_data.time, "sleep", lambda _: server.answers.update({"/sets/a.csv": there}))
+    assert len(url_data.read(document, prefixes)["sha256"]) == 64
+    assert len(server.asked) == before + 2
+    remote._copied.cache_clear()
