@@ -290,6 +290,11 @@ def test_values_that_change_nothing_are_any(seen: Callable[..., Any]) -> None:
     assert (found["text"], found["cells"], found["slice"], found["copied"]) == (True, found["free"], 0, True)
 
 
+def test_long_lists_are_shown_by_their_ends(seen: Callable[..., Any]) -> None:
+    found = seen("found.texts = [[0, 0.123456, null], [0.5, ...Array(998).fill(1), 2]].map((list) => plain(list));")
+    assert found["texts"] == ["[0, 0.1235, null]", "[0.5, 1, 1, ..., 2] (1000 values)"]
+
+
 def test_the_effort_curve_shows_where_the_order_changes(seen: Callable[..., Any]) -> None:
     def efforts(*areas: float) -> dict[str, Any]:
         rows = [

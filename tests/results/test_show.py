@@ -230,6 +230,10 @@ def test_long_labels_that_differ_at_their_end_stay_apart_in_80_columns() -> None
 def test_values_are_written_as_in_the_study() -> None:
     values = {"server.nesterov": True, "clip_norm": None, "client_lr": 0.1}
     assert hyperparameters_text(values) == "client_lr 0.1, clip_norm null, server.nesterov true"
+    values = {"mixing_by_client": [0.123456, *range(1, 1000)], "gradient_weights": [0, 1.0, 0.123456]}
+    assert hyperparameters_text(values) == (
+        "gradient_weights [0, 1, 0.1235], mixing_by_client [0.1235, 1, 2, ..., 999] (1000 values)"
+    )
 
 
 def test_values_that_change_nothing_are_any() -> None:

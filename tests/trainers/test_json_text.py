@@ -97,3 +97,17 @@ def test_a_document_may_be_one_value(text: str) -> None:
     document = JsonText(io.StringIO(text))
     assert document.value() == json.loads(text)
     document.end()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": ["b', "Unterminated string starting at character 7"),
+        ('{"a": ["b\tc"]}', "Invalid control character at character 9"),
+        ('{"a": ["\\x"]}', r"Invalid \\escape at character 8"),
+        ('{"a": [1 2]}', "Expecting , or ] at character 9"),
+    ],
+)
+def test_the_words_about_damage(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        read(text)

@@ -101,7 +101,8 @@ class JsonText:
                 whole = error.pos < len(self._text) - _MARGIN and not error.msg.startswith("Unterminated")
                 at = self._before + error.pos
                 if whole or not self._read():
-                    raise ValueError(f"{error.msg} at character {at}") from error
+                    said = error.msg.rstrip(": ").removesuffix(" at")  # "Unterminated string starting at"
+                    raise ValueError(f"{said} at character {at}") from error
                 continue
             goes_on = isinstance(value, int | float) and end > len(self._text) - _MARGIN
             length = end - self._at

@@ -9,6 +9,8 @@ from typing import Any
 
 from trainers import cost_named
 
+_LISTED = 10  # values of a list that are shown in full
+
 
 def number(value: float, digits: int = 4) -> str:
     """A number to `digits` significant digits, without trailing zeros; from 100,000 on with k, M, G or T.
@@ -44,12 +46,20 @@ def banded(value: float, low: float, high: float) -> str:
 def plain(value: Any) -> str:
     """A hyperparameter's value: numbers to four digits, true, false and null as in YAML, everything else as it is.
 
+    Of a list of more than ten values, the first three, the last one and their count.
+
     Examples:
-        >>> plain(0.123456), plain(True), plain("sgd"), plain(10)
-        ('0.1235', 'true', 'sgd', '10')
+        >>> plain(0.123456), plain(True), plain("sgd"), plain([1, 0.123456])
+        ('0.1235', 'true', 'sgd', '[1, 0.1235]')
+        >>> plain(list(range(1000)))
+        '[0, 1, 2, ..., 999] (1000 values)'
     """
     if value is None or isinstance(value, bool):
         return json.dumps(value)
+    if isinstance(value, list | tuple):
+        if len(value) <= _LISTED:
+            return f"[{', '.join(map(plain, value))}]"
+        return f"[{', '.join(map(plain, value[:3]))}, ..., {plain(value[-1])}] ({len(value)} values)"
     return number(value) if isinstance(value, int | float) else str(value)
 
 

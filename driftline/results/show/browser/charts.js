@@ -41,8 +41,11 @@ function number(value, digits = 4) {
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(digits)));
 }
 
+// A value as text; of a long list, the first three, the last one and their count.
 function plain(value) {
-  return typeof value === "number" ? number(value) : safe(value);
+  if (!Array.isArray(value)) return typeof value === "number" ? number(value) : safe(value);
+  if (value.length <= 10) return `[${value.map(plain).join(", ")}]`;
+  return `[${value.slice(0, 3).map(plain).join(", ")}, ..., ${plain(value.at(-1))}] (${value.length} values)`;
 }
 
 // ---- scales: values to pixels
