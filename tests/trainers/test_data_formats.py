@@ -371,13 +371,15 @@ def test_a_missing_library_names_the_extra(
         parsed(path, format=KINDS[kind][0])
 
 
-def test_hdf5_reads_no_other_file(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["secret"] = np.arange(3)
-    with h5py.File(tmp_path / "own.h5", "w") as file:
-        group = file.create_group("examples/ann")
-        group["label"] = [0, 1, 0]
-        group["x"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "secret")
+@pytest.mark.parametrize("place", ["examples", "examples/ann", "examples/ann/x"])
+def test_hdf5_reads_no_other_file(place: str, tmp_path: Path) -> None:
+    for name in ("own", "other"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["examples/ann/x"] = np.arange(3)
+            file["examples/ann/label"] = [0, 1, 0]
+    with h5py.File(tmp_path / "own.h5", "a") as file:
+        del file[place]
+        file[place] = h5py.ExternalLink(str(tmp_path / "other.h5"), place)
     assert "must be in the file itself" in refusal(tmp_path / "own.h5")
 
 

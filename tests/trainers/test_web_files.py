@@ -54,6 +54,15 @@ def test_a_version_is_fetched_once_and_another_one_again(server: WebServer, tmp_
     assert server.asked == ["/public/a.csv"] * 3
 
 
+def test_a_server_that_names_no_version_is_asked_for_the_content(server: WebServer, tmp_path: Path) -> None:
+    copies = []
+    for content in (b"secret", b"change", b"secret"):
+        server.put("/secret.csv", content)
+        copies.append(read(server.url("/secret.csv"), own(server, "/")))
+    assert copies == [b"secret", b"change", b"secret"]
+    assert len(list((tmp_path / "cache").rglob("secret.csv"))) == 2
+
+
 def test_on_a_computer_of_ones_own_another_version_is_fetched_too(server: WebServer) -> None:
     copies = []
     for number in (1, 2):
@@ -156,12 +165,14 @@ def test_too_large_too_slow_cut_and_missing_files_leave_nothing(
     server.answers |= {"/drip": drip, "/endless": endless, "/silent": silent}
     server.put("/large", bytes(10), **{"Content-Length": str(2**40)})
     server.put("/cut", bytes(10), **{"Content-Length": "11"})
+    server.put("/packed", bytes(10), **{"Content-Encoding": "gzip"})
     monkeypatch.setenv(disk_cache.VARIABLE, "0.01")
     try:
         for path, message in (
             ("/large", r"must have at most 0\.01 GiB"),
             ("/endless", r"must have at most 0\.01 GiB"),
             ("/cut", "must send 11 bytes, got 10"),
+            ("/packed", 'must send the file as it is, got Content-Encoding "gzip"'),
             ("/none", "must answer 200, got 404"),
         ):
             with pytest.raises(MissingDataError, match=message):

@@ -6,8 +6,9 @@ computer of one's own any URL is read; on a service, within `reading_only`, thos
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 from trainers import disk_cache
 from trainers.data.url_prefixes import MARK, WEB, allowing
-from trainers.data.web_files import WHOLE_S, opened, require_size
+from trainers.data.web_files import WHOLE_S, WebFile, opened, require_size
 from trainers.errors import MissingDataError, SpecError
 from trainers.values import shown
 
@@ -89,8 +90,7 @@ def local_copy(url: str, place: str, *, fresh: bool = False) -> Path:
 def _copied(url: str, prefixes: tuple[str, ...] | None) -> Path | None:
     if prefixes is not None and urlsplit(url).scheme in WEB:
         with opened(url, prefixes) as file:
-            name = _name(urlsplit(url).path)
-            return _kept([url, file.version], name, lambda target: file.save(target, disk_cache.most_bytes()))
+            return _of_web(url, file)
     import fsspec
 
     files, there = fsspec.core.url_to_fs(url)
@@ -100,6 +100,28 @@ def _copied(url: str, prefixes: tuple[str, ...] | None) -> Path | None:
     version = [*map(files.ukey, (there, *within)), *(str(facts.get(name)) for name in _VERSION)]
     bound = None if prefixes is None else _Bound(disk_cache.most_bytes())
     return _kept([url, *version], _name(place), lambda target: _copy(files, place, target, bound))
+
+
+def _of_web(url: str, file: WebFile) -> Path | None:
+    name, version, pieces = _name(urlsplit(url).path), file.version, file.pieces(disk_cache.most_bytes())
+    if version is not None:
+        return _kept([url, version], name, lambda target: _write(target, pieces))
+    held = disk_cache.unnamed()
+    if held is None:
+        return None
+    with held:  # the content says which version it is
+        content = hashlib.sha256()
+        for piece in pieces:
+            content.update(piece)
+            held.write(piece)
+        held.seek(0)
+        again = iter(lambda: held.read(_PIECE), b"")
+        return _kept([url, content.hexdigest()], name, lambda target: _write(target, again))
+
+
+def _write(target: Path, pieces: Iterable[bytes]) -> None:
+    with target.open("xb") as file:
+        file.writelines(pieces)
 
 
 def _name(path: str) -> str:
@@ -161,6 +183,7 @@ def _get(files: Any, there: str, here: Path, bound: _Bound | None) -> None:
     if bound is None:
         files.get_file(there, str(here))
         return
+    bound.count(0)
     with files.open(there, "rb", cache_type="readahead") as source, here.open("xb") as target:
         while piece := source.read(_PIECE):
             bound.count(len(piece))

@@ -28,6 +28,8 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _ESCAPE = re.compile("%(.{0,2})")
 _LEADING = re.compile(r"[\x00-\x1f\x7f/\\%.;]")
 _HERE = ("file", "local")  # on the machine that reads
+_RESERVED = ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")
+"""Networks that older versions of Python take for public ones, and clouds answer on for their own machines."""
 
 
 def is_url(name: str) -> bool:
@@ -114,7 +116,8 @@ def refuse_address(address: str) -> None:
     if isinstance(given, ipaddress.IPv6Address):
         inside = given in ipaddress.ip_network("64:ff9b::/96") or given.ipv4_mapped is not None
         meant = ipaddress.IPv4Address(given.packed[-4:]) if inside else given
-    public = meant.is_global and not meant.is_multicast
+    reserved = isinstance(meant, ipaddress.IPv4Address) and any(meant in ipaddress.ip_network(n) for n in _RESERVED)
+    public = meant.is_global and not meant.is_multicast and not reserved
     if isinstance(meant, ipaddress.IPv6Address):  # without addresses that hold one of IPv4: ::/96, 6to4
         public = public and meant in ipaddress.ip_network("2000::/3") and meant.sixtofour is None
     if not public:

@@ -14,7 +14,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from trainers.data.url_prefixes import WEB, allowing, refuse_address
@@ -45,23 +44,26 @@ class WebFile:
         self._response, self._late = response, late
 
     @property
-    def version(self) -> list[str | None]:
-        """What differs between two versions of the file, as far as the server says it."""
-        return [self._response.headers.get(name) for name in ("ETag", "Last-Modified", "Content-Length")]
+    def version(self) -> list[str | None] | None:
+        """What differs between two versions of the file; None if the server does not say it."""
+        tag, changed, size = (self._response.headers.get(name) for name in ("ETag", "Last-Modified", "Content-Length"))
+        return None if tag is None and changed is None else [tag, changed, size]
 
-    def save(self, target: Path, most_bytes: float) -> None:
-        """Writes the file.
+    def pieces(self, most_bytes: float) -> Iterator[bytes]:
+        """The content.
 
         Raises:
-            OSError: it is too large or too slow, or it was cut.
+            OSError: it is compressed for the way, too large or too slow, or it was cut.
         """
+        coding = self._response.headers.get("Content-Encoding", "identity")
+        if coding.lower() != "identity":
+            raise OSError(f"the server must send the file as it is, got Content-Encoding {shown(coding)}")
         promised, size = self._response.length, 0
         require_size(promised or 0, most_bytes)
-        with target.open("xb") as file:
-            while piece := self._response.read(_PIECE):
-                size += len(piece)
-                require_size(size, most_bytes)
-                file.write(piece)
+        while piece := self._response.read(_PIECE):
+            size += len(piece)
+            require_size(size, most_bytes)
+            yield piece
         if self._late.is_set():
             raise OSError(_SLOW)
         if promised is not None and size < promised:

@@ -120,6 +120,7 @@ def _opened(file: Path, place: str) -> Iterator[Any]:
         clients = opened.get(_ROOT)
         if clients is None or not hasattr(clients, "keys") or not len(clients):
             raise ValueError(f"must have clients in the group {_ROOT}, as files of TensorFlow Federated do")
+        _require_own(clients, opened, _ROOT)
         yield clients
 
 
@@ -130,6 +131,7 @@ def _columns(clients: Any, wanted: Collection[str]) -> _Hdf5Columns:
     for client in clients:
         group = clients[client]
         try:
+            _require_own(group, clients, "its group")
             if not names:
                 names = list(group)
                 parts = {name: [] for name in names if name in wanted}
@@ -150,12 +152,17 @@ def _columns(clients: Any, wanted: Collection[str]) -> _Hdf5Columns:
     return _Hdf5Columns(names, np.repeat(list(sizes), list(sizes.values())), arrays)
 
 
+def _require_own(part: Any, whole: Any, name: str, *, elsewhere: bool = False) -> None:
+    """Refuses a part that a link finds in another file: of whoever reads, not of whoever wrote this one."""
+    if elsewhere or part.file != whole.file:
+        raise ValueError(f"{name} must be in the file itself, not in another one")
+
+
 def _dataset(group: Any, name: str) -> NDArray[Any]:
     dataset = group[name]
     if not hasattr(dataset, "shape") or dataset.shape is None or not dataset.shape:
         raise ValueError(f"{name} must be an array with a row for each example")
-    if dataset.external or dataset.is_virtual or dataset.file != group.file:
-        raise ValueError(f"{name} must be in the file itself, not in another one")
+    _require_own(dataset, group, name, elsewhere=dataset.external or dataset.is_virtual)
     if dataset.dtype.kind == "O":
         if dataset.size > _MOST * max(1, dataset.id.get_storage_size()):
             raise ValueError(f"{name} is damaged")
