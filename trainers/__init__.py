@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from trainers.costs import ADVICE, COSTS, COUNTERS, REPORTED, cost_named
     from trainers.curvature import LossEstimate, estimate_curvature
     from trainers.data.folder import data_dir
+    from trainers.data.named_files import files_of, urls_of
     from trainers.data.remote import local_copy, reading_only
     from trainers.data.url_prefixes import UrlPrefix, allowing, is_url
     from trainers.engine.memory import total_memory
@@ -97,6 +98,7 @@ _PLACES = {
     "plugins": ("Configured",),
     "problem": ("Task",),
     "data.folder": ("data_dir",),
+    "data.named_files": ("files_of", "urls_of"),
     "data.remote": ("local_copy", "reading_only"),
     "data.url_prefixes": ("UrlPrefix", "allowing", "is_url"),
     "trial.batching": ("round_batches",),
@@ -158,6 +160,7 @@ __all__ = [
     "evaluation_grid",
     "evaluation_work",
     "every_error",
+    "files_of",
     "hint",
     "inactive",
     "inactive_rules",
@@ -187,6 +190,7 @@ __all__ = [
     "total_memory",
     "trial_setting",
     "tunable",
+    "urls_of",
     "validating",
     "withdrawals",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainers import Task, is_url, located, validating
+from trainers import Task, located, validating
 from trainers.registry import model_named, models, tasks
 
 
@@ -29,34 +29,6 @@ def pinned(task: Any, folder: Path) -> Any:
         return task
     where, sha256 = located(model["module"], folder)
     return task if sha256 is None else {**task, "model": {"sha256": sha256, **model, "module": where}}
-
-
-_FILES = ("path", "file", "folder")
-
-
-def files_of(task: Any, place: str = "task", is_file: bool = False) -> list[tuple[str, str]]:
-    """Every string under a key `path`, `file` or `folder` of a task, at any depth, also in lists, with its place.
-
-    Args:
-        task: A task's document, or a part of it; not checked yet.
-        place: Its place in the study.
-        is_file: Whether it is under such a key.
-    """
-    files: list[tuple[str, str]] = []
-    if isinstance(task, Mapping):
-        for key, inner in task.items():
-            files += files_of(inner, f"{place}.{key}", key in _FILES)
-    elif isinstance(task, list):
-        for number, inner in enumerate(task):
-            files += files_of(inner, f"{place}.{number}", is_file)
-    elif isinstance(task, str) and is_file:
-        files.append((place, task))
-    return files
-
-
-def urls_of(task: Any) -> list[tuple[str, str]]:
-    """The URLs among `files_of`, with their places."""
-    return [(place, name) for place, name in files_of(task) if is_url(name)]
 
 
 def default_quality(task: Mapping[str, Any]) -> str:

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import InvalidSpec
-from driftline.study.task_facts import files_of
 from driftline.study.validation import from_spec_error
 from driftline.wire.budgets import CheckedStudy
-from trainers import SpecError, allowing, data_dir, is_url, require_declared, shown
+from trainers import SpecError, allowing, data_dir, files_of, is_url, require_declared, shown
 
 Check = Callable[[Mapping[str, Any]], CheckedStudy]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from driftline.errors import DriftlineError, InvalidSpec
 from driftline.study.all_errors import study_of
-from driftline.study.task_facts import urls_of
 from driftline.study.theory_spaces import derived
 from driftline.wire.budgets import CheckedStudy, Extension
 from service.launchers.worker_pools import FACT, WorkerPools
 from service.store.store import Store
 from service.store.stored_spec import StoredSpec
+from trainers import urls_of
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from typing import Literal
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, DriftlineError, InvalidSpec, NotFound, StaleDriver, Unavailable
-from driftline.study.task_facts import urls_of
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.code_digest import code_digest
@@ -24,7 +23,7 @@ from service.driver.lease import Watch
 from service.driver.ray import cluster, mutex
 from service.driver.ray.early_ray import EarlyRay
 from service.settings import HANG_S
-from trainers import reading_only
+from trainers import reading_only, urls_of
 
 _LOG = logging.getLogger(__name__)
 HEARTBEAT_S = 3.0

@@ -12,7 +12,7 @@ import pytest
 from driftline.errors import DriftlineError
 from driftline.study.spec import Study
 from service.driver.lifecycle import DriverOptions, run_driver
-from service.driver.ray import url_data
+from service.driver.ray import url_data, url_fetch
 from tests.driver.store_client import StoreClient
 from tests.driver.test_search import Bench
 from tests.web_server import WebServer, serving
@@ -156,9 +156,38 @@ def test_a_worker_reads_what_its_job_allows(
     remote._copied.cache_clear()
 
 
+def test_a_worker_reports_while_it_fetches_and_can_be_stopped(
+    client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    remote._copied.cache_clear()
+    study, there, sent = study_of(server), server.answers["/sets/a.csv"], threading.Event()
+
+    def slowly(handler: Any) -> None:
+        sent.wait(60)
+        there(handler)
+
+    server.answers["/sets/a.csv"] = slowly
+    prefixes = [f"private:{server.url('/sets/')}"]
+    bench = Bench(client, client.submit(study), study, tmp_path, urls=prefixes, chunk_seconds=0.1)
+    try:
+        pack = bench.start()
+        assert pack is not None
+        for _ in range(2):
+            waits = bench.step(pack)
+            assert (waits["error"], waits["stopped"], waits["plan"]) == (None, False, None)
+        bench.workers[pack].request_stop()
+        assert bench.step(pack)["stopped"]
+    finally:
+        sent.set()
+    bench.run()
+    assert len(client.store.trials.find(bench.search._study_id)) == 2
+    remote._copied.cache_clear()
+
+
 def test_a_server_may_be_away_for_a_moment(server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(url_data, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(url_fetch, "PAUSES_S", (0.0, 0.0))
     remote._copied.cache_clear()
     there = server.answers.pop("/sets/a.csv")
     document, prefixes = study_of(server).to_json(), [f"private:{server.url('/sets/')}"]
@@ -166,7 +195,7 @@ def test_a_server_may_be_away_for_a_moment(server: WebServer, tmp_path: Path, mo
     assert "task.path: cannot read" in problem["detail"]
     assert "must answer 200, got 404" in problem["detail"]
     before = len(server.asked)
-    monkeypatch.setattr(url_data.time, "sleep", lambda _: server.answers.update({"/sets/a.csv": there}))
+    monkeypatch.setattr(url_fetch.time, "sleep", lambda _: server.answers.update({"/sets/a.csv": there}))
     assert len(url_data.read(document, prefixes)["sha256"]) == 64
     assert len(server.asked) == before + 2
     remote._copied.cache_clear()

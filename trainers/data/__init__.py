@@ -14,6 +14,7 @@
     table_cache            large tables, converted once and mapped
     remote                 data at a URL, copied into the cache; on a service by `web_files`
     url_prefixes           which URLs a service reads
+    named_files            the files and URLs that a document names
     features, scaling      several columns together, categories one-hot; scales fitted to training clients
     embeddings             categories that a model learns vectors for
     table_targets          the targets of a user's data: classes, numbers, tags or tokens

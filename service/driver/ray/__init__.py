@@ -7,6 +7,7 @@
     capacity, mutex             how many packs fit; one study at a time on a cluster
     ray_nodes                   the other nodes of a program's trial
     url_data                    reads a study's data at URLs before its first trial, on a worker
+    url_fetch                   copies them, while a worker goes on reporting
     ray_variables, environment  environment variables of Ray; temporary ones
     worker_output               logs what workers print
 

@@ -6,7 +6,6 @@ and every worker, refuses data with another checksum.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +14,8 @@ from ray.exceptions import RayError
 
 from driftline.errors import DriftlineError, Unavailable, from_problem, problem
 from driftline.study.spec import Study
-from driftline.study.task_facts import urls_of
-from trainers import MissingDataError, SpecError, local_copy, reading_only
-
-PAUSES_S = (2.0, 10.0)
-"""How long to wait after each attempt to fetch data, but the last: a server may be away for a moment."""
+from service.driver.ray.url_fetch import fetch
+from trainers import reading_only
 
 _LOOK_S = 0.5
 
@@ -75,7 +71,7 @@ def read(document: Mapping[str, Any], urls: Sequence[str]) -> dict[str, Any]:
     study = Study.from_json(document)
     try:
         with reading_only(urls):
-            _fetch(study)
+            fetch(study.task, fresh=True)
             remarks = study.check()
             first = study.methods[0]
             low = {name: parameter.ends()[0] for name, parameter in first.parameters().items()}
@@ -83,18 +79,3 @@ def read(document: Mapping[str, Any], urls: Sequence[str]) -> dict[str, Any]:
     except DriftlineError as error:
         return {"problem": problem(error)}
     return {"remarks": remarks, "sha256": task.get("sha256")}
-
-
-def _fetch(study: Study) -> None:
-    """Copies the present version of the data, if it can be had; otherwise, the check says why it cannot."""
-    for place, url in urls_of(study.task):
-        for pause in (*PAUSES_S, None):
-            try:
-                local_copy(url, place, fresh=True)
-                break
-            except MissingDataError:
-                if pause is None:
-                    return
-                time.sleep(pause)
-            except SpecError:
-                return

@@ -35,6 +35,7 @@ from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.saved_folder import Damaged
 from service.driver.ray.ray_nodes import RayNodes
+from service.driver.ray.url_fetch import Fetching
 from service.garbage import loaded
 from trainers import ChangedDataError, reading_only
 
@@ -72,8 +73,10 @@ class Worker(Trainable):
         self.config = {"pack": self.job.pack}  # Tune sends the config back with every result
         self.saved_at = 0.0
         self.stop_requested = False
+        self.fetching = None
 
     pack: Any = None
+    fetching: Fetching | None = None
     node_folder: NodeFolder | None = None
     resting: RestingProgram | None = None
 
@@ -167,6 +170,10 @@ class Worker(Trainable):
             if job.code not in ("", code_digest()):
                 report["code"], report["done"] = code_digest(), True
                 return
+            if job.urls is not None:
+                self.fetching = self.fetching or Fetching(job.document.get("task"), job.urls)
+                if not self.fetching.over(seconds):
+                    return
             given = job
             if "program" in job.document and not job.place:
                 self.node_folder = NodeFolder(job)

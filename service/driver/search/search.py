@@ -15,7 +15,6 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.pack_families import families, largest
 from driftline.study.spec import Study
-from driftline.study.task_facts import urls_of
 from driftline.study.trial_document import structure, trial_document
 from driftline.study.trial_rounds import trial_budget
 from driftline.wire.curve_codec import Columns, decode, upsert
@@ -37,6 +36,7 @@ from service.driver.search.study_plan import decided, halved
 from service.driver.search.study_rows import Row
 from service.samplers.build import build
 from service.samplers.sampler import Sampler
+from trainers import urls_of
 
 _LOG = logging.getLogger(__name__)
 HOPELESS = 3
