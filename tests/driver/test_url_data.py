@@ -6,10 +6,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from ray.exceptions import OutOfMemoryError, RayTaskError, WorkerCrashedError
 
-from driftline.errors import DriftlineError
+from driftline.errors import DriftlineError, Unavailable
 from driftline.study.spec import Study
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import url_data, url_fetch
@@ -154,6 +156,26 @@ def test_a_worker_reads_what_its_job_allows(
     assert not report["ends"]
     assert server.asked == []
     remote._copied.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (RayTaskError("read", "trace", ValueError("no such\nkey")), DriftlineError, r"ValueError: no such key$"),
+        (OutOfMemoryError("the node is full"), DriftlineError, r"OutOfMemoryError: the node is full$"),
+        (WorkerCrashedError(), Unavailable, r"^the worker that read the data at a URL was lost: WorkerCrashedError"),
+    ],
+)
+def test_only_a_lost_worker_calls_for_another_driver(
+    error: Exception, kind: type[DriftlineError], message: str, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = MagicMock()
+    ray.wait.return_value = ([object()], [])
+    ray.get.side_effect = error
+    monkeypatch.setattr(url_data, "ray", ray)
+    with pytest.raises(DriftlineError, match=message) as caught:
+        url_data.examined(study_of(server), [], cpus=1, stopped=lambda: False, progress=lambda text: None)
+    assert type(caught.value) is kind
 
 
 def test_a_worker_reports_while_it_fetches_and_can_be_stopped(

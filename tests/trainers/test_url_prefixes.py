@@ -77,6 +77,8 @@ def test_what_is_elsewhere_is_refused(url: str) -> None:
         ("https://data.example.org/public/a%0d%0aHost:evil.org", "escape with %"),
         ("https://data.example.org/public/a%zz.csv", "escape with %"),
         ("https://data.example.org/public/a%2", "escape with %"),
+        ("https://data.example.org/public/%C0%AE%c0%ae/private", "bytes of UTF-8"),
+        ("https://data.example.org/public/%E0%80%AF..", "bytes of UTF-8"),
         ("https://data.example.org/public/a.csv#b", "no # in it"),
         ("https://data.example.org/public/a b.csv", "ASCII"),
         ("https://data.example.org/public/a\r\nHost: evil.org", "ASCII"),

@@ -146,6 +146,10 @@ def _parts(url: str) -> SplitResult:
     for escape in _ESCAPE.findall(parts.path):
         if not re.fullmatch("[0-9A-Fa-f]{2}", escape) or _LEADING.search(unquote(f"%{escape}")):
             raise ValueError(f"must escape with % no character that may lead elsewhere, {came}")
+    try:
+        unquote(parts.path, errors="strict")  # of other bytes, some servers make a dot or a slash
+    except UnicodeError:
+        raise ValueError(f"must escape with % the bytes of UTF-8, {came}") from None
     _, *segments = parts.path.split("/")
     if any(name.partition(";")[0] in (".", "..") for name in segments) or "" in segments[:-1]:
         raise ValueError(f"must have no empty part, . or .. in its path, {came}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from driftline.errors import DriftlineError, Unavailable, from_problem, problem
 from driftline.study.spec import Study
@@ -37,6 +37,7 @@ def examined(
 
     Raises:
         InvalidSpec: The data cannot be read, have another checksum, or do not fit the study.
+        DriftlineError: Reading them failed in a way that no other attempt would change.
         Unavailable: Ray broke.
     """
     progress("reading the data at a URL ...")
@@ -47,6 +48,12 @@ def examined(
             return None
     try:
         outcome = ray.get(reading)
+    except (RayTaskError, OutOfMemoryError) as error:
+        cause = getattr(error, "cause", None) or error
+        reason = " ".join(f"{type(cause).__name__}: {cause}".split())
+        raise DriftlineError(
+            f"the data at a URL could not be read, or the study not be checked with them: {reason}"
+        ) from error
     except RayError as error:
         raise Unavailable(
             f"the worker that read the data at a URL was lost: {type(error).__name__}: {error}"
