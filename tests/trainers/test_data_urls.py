@@ -14,8 +14,9 @@ from trainers import disk_cache
 from trainers.data import remote
 from trainers.data.table_task import TableTask
 from trainers.data_description import describe
-from trainers.errors import MissingDataError, SpecError
+from trainers.errors import ChangedDataError, MissingDataError, SpecError
 from trainers.tasks import data
+from trainers.tasks import text as text_task
 
 
 def text(count: int) -> bytes:
@@ -66,6 +67,17 @@ def test_another_version_is_another_copy(memory: Callable[..., None]) -> None:
     assert again.sha256 != first.sha256
     with pytest.raises(SpecError, match=f"SHA-256 {first.sha256}, got {again.sha256}: they have changed"):
         parsed("memory://bucket/own.csv", sha256=first.sha256)
+
+
+def test_texts_may_be_at_a_url_too(memory: Callable[..., None]) -> None:
+    memory(own=b"a rose is a rose is a rose\n" * 20)
+    document = {"name": "text", "path": "memory://bucket/own.csv", "context": 8, "partition": "iid", "clients": 2}
+    first = text_task.parse(document, "task").document["sha256"]
+    assert text_task.stamp(document) is not None
+    memory(own=b"another rose\n" * 20)
+    remote._copied.cache_clear()
+    with pytest.raises(ChangedDataError, match=rf"^task.path must lead to data with the SHA-256 {first}, got "):
+        text_task.parse({**document, "sha256": first}, "task")
 
 
 def test_a_folder_and_a_file_of_test_examples(memory: Callable[..., None]) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from trainers import disk_cache
 from trainers.data.url_prefixes import MARK, WEB, allowing
 from trainers.data.web_files import WHOLE_S, WebFile, opened, require_size
-from trainers.errors import MissingDataError, SpecError
+from trainers.errors import ChangedDataError, MissingDataError, SpecError
 from trainers.values import shown
 
 _PIECE = 2**20
@@ -84,6 +84,18 @@ def local_copy(url: str, place: str, *, fresh: bool = False) -> Path:
             place,
         )
     return path
+
+
+def changed(place: str, wanted: str, got: str) -> ChangedDataError:
+    """The error of data at a URL with another SHA-256 than the document says.
+
+    Args:
+        place: dotted path of the setting that names the URL.
+        wanted: what the document says.
+        got: what was read.
+    """
+    advice = "they have changed, restore them or begin a new study"
+    return ChangedDataError(f"{place} must lead to data with the SHA-256 {wanted:.64}, got {got}: {advice}", place)
 
 
 @lru_cache(maxsize=16)

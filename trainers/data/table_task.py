@@ -34,6 +34,7 @@ from trainers.data.federated import (
 )
 from trainers.data.folder import VARIABLE
 from trainers.data.partitions import ClientRows, Rows
+from trainers.data.remote import changed
 from trainers.data.scaling import SCALES, fit
 from trainers.data.table import Labelling, SideNames, Table
 from trainers.data.table_cache import forget, in_order, load
@@ -54,7 +55,7 @@ from trainers.data.table_targets import (
 from trainers.data.url_prefixes import is_url
 from trainers.data.validation_split import followed, joined, of_populations
 from trainers.data.words import OTHERS
-from trainers.errors import ChangedDataError, MissingDataError, SpecError
+from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Examples, Problem, Regulariser
 from trainers.target_kinds import KINDS
@@ -198,9 +199,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     if values["sha256"] not in (None, table.sha256):
         place = join(path, "sha256")
         if any(map(is_url, (values["path"], *_other_paths(document).values()))):
-            rule = f"{join(path, 'path')} must lead to data with the SHA-256 {values['sha256']:.64}"
-            advice = "they have changed, restore them or begin a new study"
-            raise ChangedDataError(f"{rule}, got {table.sha256}: {advice}", join(path, "path"))
+            raise changed(join(path, "path"), values["sha256"], table.sha256)
         raise SpecError(f"{place} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", place)
     values["sha256"] = table.sha256
     classes = values["classes"] = classes_of(table, values["classes"], path) if classified else None

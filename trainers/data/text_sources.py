@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainers.data.folder import VARIABLE, find, locate
+from trainers.data.remote import local_copy
+from trainers.data.url_prefixes import is_url
 from trainers.errors import MissingDataError, SpecError
 from trainers.values import shown
 
@@ -105,8 +107,8 @@ def text_place(name: str | None, place: str) -> TextPlace:
     """Where the texts of a document are.
 
     Args:
-        name: the path in the document: absolute, from the current directory, or from the data folder; None is
-            Shakespeare.
+        name: the path in the document: absolute, from the current directory, or from the data folder; or a URL; None
+            is Shakespeare.
         place: dotted path of the setting.
 
     Raises:
@@ -114,7 +116,7 @@ def text_place(name: str | None, place: str) -> TextPlace:
     """
     if name is None:
         return TextPlace(find(SHAKESPEARE), place, roles=True)
-    path = locate(name, folders=True)
+    path = local_copy(name, place) if is_url(name) else locate(name, folders=True)
     if path is None:
         where = "" if Path(name).is_absolute() else f" in the current directory or in ${VARIABLE}"
         advice = f"give its path or set {VARIABLE}; a service looks on its own computer"

@@ -34,8 +34,10 @@ from trainers.data.federated import (
 )
 from trainers.data.folder import VARIABLE, readable
 from trainers.data.partitions import ClientRows, Rows
+from trainers.data.remote import changed
 from trainers.data.text_sources import TextPlace, text_place
 from trainers.data.tokens import VOCABULARIES, EncodedTexts, Windows, load
+from trainers.data.url_prefixes import is_url
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import Examples, Problem
@@ -109,6 +111,8 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
     tokens = _tokens(texts, values, path)
     if values["sha256"] not in (None, tokens.sha256):
         place = join(path, "sha256")
+        if is_url(values["path"] or ""):
+            raise changed(join(path, "path"), values["sha256"], tokens.sha256)
         raise SpecError(f"{place} must be that of the tokens, {tokens.sha256}, got {values['sha256']!r}", place)
     values["sha256"] = tokens.sha256
     windows = Windows.of(tokens.offsets, values["context"], values["test_fraction"])

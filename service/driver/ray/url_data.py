@@ -62,7 +62,8 @@ def examined(
         raise from_problem(outcome["problem"]["status"], outcome["problem"])
     for remark in outcome["remarks"]:
         progress(remark)
-    return study.model_copy(update={"task": {**study.task, "sha256": outcome["sha256"]}})
+    known = {} if outcome["sha256"] is None else {"sha256": outcome["sha256"]}  # a plug-in may have none
+    return study.model_copy(update={"task": {**study.task, **known}})
 
 
 def read(document: Mapping[str, Any], urls: Sequence[str]) -> dict[str, Any]:
