@@ -116,7 +116,7 @@ def service(
     kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
     monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
     # One process checks the studies of all these services: each would load torch anew.
-    monkeypatch.setattr(compose, "check_processes", lambda roots, hidden: check_processes(roots))
+    monkeypatch.setattr(compose, "check_processes", lambda roots, hidden, urls: check_processes(roots, urls=urls))
     home = tmp_path / "home"
     given = {"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none", **getattr(request, "param", {})}
     made = Service(read_service(given), host="127.0.0.1", port=0)

@@ -75,7 +75,7 @@ def test_the_cluster_test_follows_every_section_with_commands(tmp_path):
 
 
 def test_the_projects_and_pools_of_the_page_are_accepted(helm):
-    patch, shown, pools = [one for one in values(PAGE) if "studies" in one]
+    patch, shown, pools, urls = [one for one in values(PAGE) if "studies" in one]
     patched = helm.objects(patch)
     spec = patched["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]
     kubernetes_validate.validate(patched["Deployment", "r-driftline-api"], "1.31", strict=True)
@@ -89,3 +89,4 @@ def test_the_projects_and_pools_of_the_page_are_accepted(helm):
     roles = [item for (kind, name), item in objects.items() if kind == "Role" and name.endswith("-scheduler")]
     named = {project["namespace"] for project in shown["studies"]["projects"].values()}
     assert named < {item["metadata"]["namespace"] for item in roles}
+    assert helm.objects(urls)
