@@ -23,7 +23,7 @@ from driftline.results.trial_list import trial_list
 from driftline.study.chance import independent_draws, nothing_random
 from driftline.study.spec import FixedScale, Study
 from driftline.wire.records import StudyRecord, TrialRecord
-from trainers import COSTS, hint, shown
+from trainers import COSTS, hint, reporting, shown
 from trainers.registry import tasks
 
 _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sampler", "seed", "report"})
@@ -122,7 +122,16 @@ def document_columns(quality: str) -> frozenset[str]:
     Args:
         quality: Metric of the result.
     """
-    return frozenset({"round", quality, SHARED, *(column for kind in COSTS.values() for column in kind.counters)})
+    return quality_columns(quality) | {SHARED, *(column for kind in COSTS.values() for column in kind.counters)}
+
+
+def quality_columns(quality: str) -> frozenset[str]:
+    """The columns that a quality is read from: "round", its metric, and the test metric beside a validation metric.
+
+    Args:
+        quality: Metric of the result.
+    """
+    return frozenset({"round", quality, reporting(quality) or quality})
 
 
 def study_result(

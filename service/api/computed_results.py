@@ -8,7 +8,7 @@ import numpy as np
 from driftline.results.curves import Array, finite
 from driftline.results.ledger import COUNTERS
 from driftline.results.show.page import frontier_html
-from driftline.results.study_result import StudyResult, document_columns, study_result
+from driftline.results.study_result import StudyResult, document_columns, quality_columns, study_result
 from service.store.store import Store
 from trainers import cost_named
 
@@ -55,7 +55,7 @@ def computed_result(store: Store, study_id: str, *, other_costs: bool = False) -
     if other_costs:
         curves = store.curves.arrays(study_id, document_columns(objective.quality))
     else:
-        own = {"round", objective.quality, *cost_named(objective.cost).counters}
+        own = {*quality_columns(objective.quality), *cost_named(objective.cost).counters}
         curves = store.curves.arrays(study_id, {*own, *COUNTERS}, keep=_lean(own))
     return study_result(study, store.trials.find(study_id), curves)
 

@@ -25,10 +25,11 @@ from .store_setup import reach
 ROUNDS = 600  # three segments
 
 
-def stored(store: Store, seed: int) -> str:
+def stored(store: Store, seed: int, quality: str = "test_accuracy") -> str:
     """A study with trials of both phases and every end, evaluated now and then, with counters that begin late."""
     draw = random.Random(seed)
     spec = {**SPEC, "budget": {**SPEC["budget"], "rounds": ROUNDS}, "task": {"name": "digits"}}
+    spec["objective"] = {**spec["objective"], "quality": quality}
     study = store.studies.create(spec, "f" * 64).id
     store.leases.acquire(study, "h/1")
     for label in ("fedavg", "fedprox"):
@@ -63,6 +64,7 @@ def curve(draw: random.Random, every: int) -> dict[str, list[Any]]:
     return {
         "round": rounds,
         "test_accuracy": [end * (1 - rate**r) + draw.gauss(0, 0.01) if r % every == 0 else None for r in rounds],
+        "validation_accuracy": [0.8 * (1 - rate**r) + draw.gauss(0, 0.01) if r % every == 0 else None for r in rounds],
         "bytes_up": [1600 * r if r >= late else None for r in rounds],
         "bytes_down": [1600.5 * r for r in rounds],
         "client_gradients": [10 * r for r in rounds],
@@ -71,9 +73,10 @@ def curve(draw: random.Random, every: int) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, seed: int) -> None:
+@pytest.mark.parametrize("quality", ["test_accuracy", "validation_accuracy"])
+def test_results_are_the_same_from_arrays_as_from_lists(sqlite_store: Store, seed: int, quality: str) -> None:
     store = sqlite_store
-    study = stored(store, seed)
+    study = stored(store, seed, quality)
     record, trials = store.studies.get(study), store.trials.find(study)
     lists = study_result(record, trials, store.curves.columns(study)).document
     assert lists["methods"]["fedavg"]["recommendations"]
