@@ -80,7 +80,7 @@ def values_of(name: str, trials: Sequence[Mapping[str, Any]], inactive: Sequence
     active = [at for at, (trial, free) in pairs if name in trial and name not in free]
     given = [trials[at][name] for at in active]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)
-    keys: NDArray[Any] = np.array(given, dtype=np.float64) if numeric else np.array([json.dumps(one) for one in given])
+    keys = np.array(given, dtype=np.float64) if numeric else _places([json.dumps(one) for one in given])
     different, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
     if len(different) < 2:
         return None
@@ -91,6 +91,12 @@ def values_of(name: str, trials: Sequence[Mapping[str, Any]], inactive: Sequence
     middle = (np.cumsum(counts) - counts / 2) / len(given)  # equal values share the middle of their ranks
     cell[active] = np.minimum(middle * CELLS, CELLS - 1).astype(np.int64)[kind]
     return ValueCells(cell, CELLS, ordered=True)
+
+
+def _places(texts: Sequence[str]) -> NDArray[np.float64]:
+    """The place of each text among the different ones in order; an array of long texts would take much memory."""
+    places = {text: float(place) for place, text in enumerate(sorted(set(texts)))}
+    return np.array([places[text] for text in texts])
 
 
 def reached(runs: Sequence[Runs], axis: Axis, costs: Array) -> Array:

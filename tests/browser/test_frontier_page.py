@@ -295,6 +295,26 @@ def test_long_lists_are_shown_by_their_ends(seen: Callable[..., Any]) -> None:
     assert found["texts"] == ["[0, 0.1235, null]", "[0.5, 1, 1, ..., 2] (1000 values)"]
 
 
+def test_rows_have_the_lists_that_they_share(seen: Callable[..., Any]) -> None:
+    given = [[0.5, *[1] * 998, 2], [1.0] * 1000]
+    trials = [
+        curve([0.1, 0.5 + n / 100], number=n, hyperparameters={"client_lr": 0.1, "mixing": given[n % 2]})
+        for n in range(4)
+    ]
+    found = seen(
+        """
+        found.rows = ROWS.map((row) => [row.configuration, row.hyperparameters.mixing]);
+        found.varied = varied(ROWS);
+        found.cells = cells("configurations").map((row) => row.at(-1));
+        """,
+        text=frontier_html(frontier_document("s", trials, Chosen(), 1), trials),
+        fragment="all=",
+    )
+    assert sorted(found["rows"]) == [[n, given[n % 2]] for n in range(4)]
+    assert found["varied"] == ["mixing"]
+    assert sorted(set(found["cells"])) == ["[0.5, 1, 1, ..., 2] (1000 values)", "[1, 1, 1, ..., 1] (1000 values)"]
+
+
 def test_the_effort_curve_shows_where_the_order_changes(seen: Callable[..., Any]) -> None:
     def efforts(*areas: float) -> dict[str, Any]:
         rows = [

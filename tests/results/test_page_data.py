@@ -53,6 +53,18 @@ def test_rows_are_the_reported_configurations_and_those_of_the_search(drawn: Any
             assert drawn["readings"][0]["values"][at] == pytest.approx([float(row[key]) for key in keys], rel=1e-6)
 
 
+def test_rows_share_their_lists() -> None:
+    long, other = [client / 7 for client in range(1000)], {"smoothness": 1}
+    given = [{"client_lr": 0.1 + n, "long": [*long], "other": [*long] if n % 2 else {**other}} for n in range(40)]
+    trials = [curve([0.1, 0.5 + n / 100], number=n, hyperparameters=values) for n, values in enumerate(given)]
+    page = frontier_html(frontier_document("s", trials, Chosen(), 1), trials)
+    found = data(page)
+    assert found["lists"] == [long, other]
+    rows = {row[2]: dict(zip(found["shapes"][row[5]], row[6], strict=True)) for row in found["rows"]}
+    assert rows == {n: {"client_lr": 0.1 + n, "long": [0], "other": [1 - n % 2]} for n in range(40)}
+    assert page.count("0.14285714285714285") == 1
+
+
 def test_a_search_trial_that_diverged_is_listed_without_values(drawn: Any) -> None:
     trial = next(trial for trial in TRIALS if trial.phase == "search" and trial.state == "DIVERGED")
     at = row_of(drawn, ["fedavg", "fedprox"].index(trial.label), "search", trial.configuration)

@@ -136,18 +136,22 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
     """What all readings of a study share: its labels, its configurations, and what is copied to run one again.
 
     ``"rows"`` are ``[label, phase, configuration, seeds, diverged, shape, values]``: the names of the values are
-    ``shapes[shape]``. ``"stopped"`` has the round at which a rung stopped the trial of a row,
-    ``"inactive"`` the names of its values that change nothing.
+    ``shapes[shape]``, and a list or an object is ``[n]``, which is ``lists[n]``: many rows may share one.
+    ``"stopped"`` has the round at which a rung stopped the trial of a row, ``"inactive"`` the names of its values that
+    change nothing.
     """
     labels = {label: index for index, label in enumerate(result["methods"])}
     shapes: dict[tuple[str, ...], int] = {}
+    lists: dict[str, int] = {}
     listed = []
     for (label, phase, configuration), row in rows.items():
         values = dict(sorted(row["hyperparameters"].items()))
         shape = shapes.setdefault(tuple(values), len(shapes))
-        listed.append(
-            [labels[label], phase, configuration, row["seeds"], row["diverged"], shape, list(values.values())]
-        )
+        held = [
+            [lists.setdefault(json.dumps(value), len(lists))] if isinstance(value, list | tuple | dict) else value
+            for value in values.values()
+        ]
+        listed.append([labels[label], phase, configuration, row["seeds"], row["diverged"], shape, held])
     marks = styles(labels)
     stops = {
         (curve.label, curve.phase, curve.configuration): curve.rounds_done
@@ -161,6 +165,7 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
             for label, style in marks.items()
         ],
         "shapes": list(shapes),
+        "lists": [json.loads(text) for text in lists],
         "rows": listed,
         "lasts": _lasts(result, curves, rows),
         "stopped": {index: stops[key] for index, key in enumerate(rows) if key in stops},

@@ -7,7 +7,7 @@ function varied(rows) {
   for (const row of rows) {
     for (const [name, value] of Object.entries(row.active)) {
       if (!values.has(name)) values.set(name, new Set());
-      values.get(name).add(typeof value === "object" ? JSON.stringify(value) : value);
+      values.get(name).add(value); // equal lists are one
     }
   }
   return [...values.keys()].filter((name) => values.get(name).size > 1).sort();

@@ -5,7 +5,8 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const LABELS = DATA.labels;
 
 const ROWS = DATA.rows.map(([label, phase, configuration, seeds, diverged, shape, values], index) => {
-  const pairs = DATA.shapes[shape].map((name, at) => [name, values[at]]),
+  const held = (value) => (Array.isArray(value) ? DATA.lists[value[0]] : value),
+    pairs = DATA.shapes[shape].map((name, at) => [name, held(values[at])]),
     inactive = new Set(DATA.inactive[index]);
   return {
     index,
