@@ -89,4 +89,6 @@ def test_the_projects_and_pools_of_the_page_are_accepted(helm):
     roles = [item for (kind, name), item in objects.items() if kind == "Role" and name.endswith("-scheduler")]
     named = {project["namespace"] for project in shown["studies"]["projects"].values()}
     assert named < {item["metadata"]["namespace"] for item in roles}
-    assert helm.objects(urls)
+    (api,) = helm.objects(urls)["Deployment", "r-driftline-api"]["spec"]["template"]["spec"]["containers"]
+    named = {one["name"]: one.get("value") for one in api["env"]}
+    assert named["DRIFTLINE_DATA_URLS"].split(",") == urls["studies"]["dataUrls"]
