@@ -40,7 +40,7 @@ from driftline.results.modelled_time import Time
 from driftline.results.paired_tests import LEVEL
 from driftline.results.pareto import non_dominated
 from driftline.results.recommendation import UNTRAINED, Span, Steps
-from driftline.results.runs import ENDED, Runs, axis_of_runs, runs_of_all
+from driftline.results.runs import ENDED, Runs, axis_of_runs, count_costs, runs_of_all
 from driftline.results.scale import Axis, Scale
 from driftline.results.search_effort import effort_test, expected, sides
 from driftline.results.settling import Settled, settled_all
@@ -116,6 +116,7 @@ def frontier_document(
     for curve in sorted(curves, key=lambda curve: curve.key):
         by_label.setdefault(curve.label, []).append(curve)
     runs_by_label = {label: label_runs(trials, reading.quality, reading.cost) for label, trials in by_label.items()}
+    count_costs([curve for trials in by_label.values() for curve in trials if curve.state in ENDED], reading.cost)
     runs = [each for label in runs_by_label.values() for each in label.runs]
     axis, span = axis_of_runs(reading.quality, runs), _span(list(runs_by_label.values()), reading.cost)
     steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in runs_by_label.items()}
@@ -236,7 +237,7 @@ class _Summary:
             "areas": areas,
             "configurations": self._configurations(label, settlings),
             "claims": {
-                "configurations": self._found(label.searches),
+                "configurations": self._found(pairs),
                 "methods": [{"search": search.search, **self._along(reported)} for search, reported in pairs],
             }
             if judged
@@ -324,12 +325,13 @@ class _Summary:
             "optimism": 10**flattery if self.scale.axis.logarithmic else flattery,
         }
 
-    def _found(self, searches: Sequence[SearchRuns]) -> list[Json]:
+    def _found(self, pairs: Iterable[tuple[SearchRuns, Sequence[Steps]]]) -> list[Json]:
         """For each seed, what the searches alone recommend: the mean over the searches that were confirmed on it."""
         by_seed: dict[int, list[Steps]] = {}
-        for search in searches:
+        for search, reported in pairs:
             if search.chosen_on:
-                for seed, each in zip(search.seeds, search.found(self.scale.axis, self.span), strict=True):
+                found = reported if len(search.seeds) == 1 else search.found(self.scale.axis, self.span)
+                for seed, each in zip(search.seeds, found, strict=True):
                     by_seed.setdefault(seed, []).append(each)
         return [{"seed": seed, **self._along(steps)} for seed, steps in sorted(by_seed.items())]
 

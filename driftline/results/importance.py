@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from driftline.results.curves import Array
 from driftline.results.paired_tests import LEVEL
-from driftline.results.runs import Runs
+from driftline.results.runs import Runs, together
 from driftline.results.scale import Axis
 
 BEST = 0.25
@@ -110,11 +110,13 @@ def reached(runs: Sequence[Runs], axis: Axis, costs: Array) -> Array:
         costs: (G,).
     """
     merit = np.full((len(runs), len(costs)), -np.inf)
-    for row, each in enumerate(runs):
-        limit = each.limit([0])
-        best = np.maximum.accumulate(axis.without_rounding(axis.merit(each.quality[0, :limit])))
-        paid = np.searchsorted(each.cost[0, :limit], costs, side="right")
-        merit[row, paid > 0] = best[paid[paid > 0] - 1]
+    for rows in together(runs, lambda each: each.limit([0])):
+        limit = runs[rows[0]].limit([0])
+        qualities = np.stack([runs[row].quality[0, :limit] for row in rows])
+        best = np.maximum.accumulate(axis.without_rounding(axis.merit(qualities)), axis=1)
+        for row, of_row in zip(rows, best, strict=True):
+            paid = np.searchsorted(runs[row].cost[0, :limit], costs, side="right")
+            merit[row, paid > 0] = of_row[paid[paid > 0] - 1]
     return merit
 
 

@@ -78,7 +78,8 @@ def runs_of_all(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str,
     for position, (configuration, curves) in enumerate(groups):
         single = curves[0].cached(_key(metric, cost, curves[0])) if len(curves) == 1 else None
         if single is not None:
-            found[position] = replace(single, configuration=configuration)
+            same = single.configuration == configuration
+            found[position] = single if same else replace(single, configuration=configuration)
         elif curves and all(curve.reports(metric) for curve in curves):
             missing.append(position)
     for places in together(missing, lambda position: tuple(_pattern(curve, metric) for curve in groups[position][1])):
@@ -99,6 +100,15 @@ def together(items: Sequence[_Item], alike: Callable[[_Item], Hashable]) -> Iter
     for positions in groups.values():
         for first in range(0, len(positions), MOST_TOGETHER):
             yield positions[first : first + MOST_TOGETHER]
+
+
+def count_costs(curves: Sequence[TrialCurve], cost: str) -> None:
+    """Computes what `TrialCurve.cost` returns for many trials, those with equally many reports together."""
+    begun = [curve for curve in curves if curve.rounds.size and curve.cached(cost) is None]
+    for positions in together(begun, lambda curve: curve.rounds.size) if cost != "rounds" else ():
+        some = [begun[position] for position in positions]
+        for curve, counted in zip(some, costs(some, cost), strict=True):
+            curve.keep(cost, counted)
 
 
 def _key(metric: str, cost: str, curve: TrialCurve) -> str:

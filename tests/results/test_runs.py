@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.results.curves import TrialCurve
-from driftline.results.runs import common, runs_of, runs_of_all
+from driftline.results.runs import common, count_costs, runs_of, runs_of_all
 
 from .samples import curve
 
@@ -30,6 +30,15 @@ def test_from_its_divergence_on_a_run_has_the_quality_of_the_untrained_model() -
     assert runs.quality[0].tolist() == [1.0, 0.5, 2.3, 2.3]
     assert runs.diverged.tolist() == [2, 4]
     assert (runs.limit([0, 1]), runs.limit([1])) == (2, 4)
+
+
+def test_costs_counted_together_are_those_of_each_trial() -> None:
+    lengths = (3, 5, 3, 1)
+    curves = [curve([0.5] * length, gradients=7 + seed) for seed, length in enumerate(lengths)]
+    alone = [replace(each, _cache={}).cost("client_gradients").tolist() for each in curves]
+    count_costs(curves, "client_gradients")
+    assert [each.cached("client_gradients").tolist() for each in curves] == alone
+    assert [len(costs) for costs in alone] == [*lengths]
 
 
 def test_a_round_of_divergence_counts_even_if_it_was_not_evaluated() -> None:
