@@ -47,11 +47,9 @@ def costs_to_targets(runs: Runs, axis: Axis) -> dict[float, float]:
         Target to cost, easiest target first.
     """
     wanted = targets(float(runs.start[0]), axis)
-    merit = np.maximum.accumulate(axis.merit(runs.quality[0])) if wanted else np.zeros(0)
-    reached = {}
-    for target in wanted:
-        first = int(np.searchsorted(merit, float(axis.merit(np.array(target)))))
-        if first == len(merit):
-            break
-        reached[target] = float(runs.cost[0, first])
-    return reached
+    if not wanted:
+        return {}
+    merit = np.maximum.accumulate(axis.merit(runs.quality[0]))
+    firsts = np.searchsorted(merit, axis.merit(np.array(wanted)))
+    costs = runs.cost[0, firsts[firsts < len(merit)]].tolist()
+    return dict(zip(wanted, costs, strict=False))
