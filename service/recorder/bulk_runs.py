@@ -9,6 +9,7 @@ faster, and reads which runs there are. MLflow's tables are its own affair: so i
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import secrets
 import sqlite3
@@ -25,7 +26,7 @@ REVISIONS = frozenset({"dc11669786a5"})
 """MLflow 3.17."""
 
 _BUSY_S = 30.0
-_STEP_THEN_VALUE = itemgetter(2, 1)
+_VALUE, _STEP_THEN_VALUE = itemgetter(1), itemgetter(2, 1)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def knows(tracking_uri: str) -> bool:
 
 def takes(tracking_uri: str, runs: Iterable[WholeRun]) -> bool:
     """Whether these runs can be written at once."""
-    return all(map(math.isfinite, (value for run in runs for _, value, _ in run.rows))) and knows(tracking_uri)
+    rows = itertools.chain.from_iterable(run.rows for run in runs)
+    return all(map(math.isfinite, map(_VALUE, rows))) and knows(tracking_uri)
 
 
 def contents(tracking_uri: str, experiment_id: str, key: str) -> list[Contents]:

@@ -1,7 +1,7 @@
 """What the recorder has written to MLflow, so that it can continue from there."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -99,6 +99,6 @@ class RecorderState(StorePart):
         with self._session.write() as connection:
             self._session.locked(connection, study_id)
             now = self._session.clock()
-            rows = [{**asdict(entry), "study_id": study_id, "updated_at": now} for entry in entries]
+            rows = [{**vars(entry), "study_id": study_id, "updated_at": now} for entry in entries]
             connection.execute(_DELETE, [{f"old_{name}": row[name] for name in _KEY} for row in rows])
             connection.execute(sa.insert(RECORDER_STATE), rows)
