@@ -20,6 +20,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "omniglot": {"clients": 3, "episodes": {"ways": 2, "queries": 2, "test_clients": 2}, "model": "softmax"},
     "sinusoids": {"clients": 3, "test_clients": 2},
     "logistic_regression": {"clients": 3, "size_mean": 1},
+    "tag_prediction": {"clients": 3, "words": 20, "tags": 4},
     "linear_regression": {"clients": 3, "examples": [20, 30, 10], "dimension": 4},
     "text": {
         "sources": 3,
