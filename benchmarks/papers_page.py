@@ -119,7 +119,7 @@ def _size(study: Study) -> str:
     trials = f"{budget.trials_per_method} search trial{'s' * (budget.trials_per_method > 1)}"
     searches = f" in {budget.searches} searches" if budget.searches > 1 else ""
     confirmed = f", {budget.confirm} configuration{'s' * (budget.confirm > 1)} on {budget.seeds} further seeds"
-    return f"{scale}, {trials} a label{searches}{confirmed * bool(budget.seeds)}, {budget.last_round} rounds"
+    return f"{scale}, {trials} a label{searches}{confirmed * bool(budget.seeds)}, {budget.trial_text}"
 
 
 def results() -> str:

@@ -28,8 +28,24 @@ def test_a_line_is_the_mean_over_seeds_and_each_metric_has_a_row() -> None:
 
 def test_a_metric_that_nobody_reported_has_empty_axes() -> None:
     axes = curves_figure({"": result(a=[9, 0.5, 0.7])}, ["update_norm"]).axes
-    assert [len(line.get_ydata()) for line in axes[1].lines] == [0]
+    assert not axes[1].lines
     assert curves_png({"": result(a=[9, 0.5, 0.7])}).startswith(b"\x89PNG")
+
+
+def test_a_label_has_one_colour_in_all_panels_and_in_the_legend() -> None:
+    both, alone = result(a=[9, 0.5, 0.7], b=[9, 0.2, 0.4]), result(b=[9, 0.8, 0.9])
+    figure = curves_figure({"both": both, "alone": alone, "last": result(c=[9, 0.8, 0.9])})
+    first, second, last = ([line.get_color() for line in axes.lines] for axes in figure.axes)
+    assert second == first[1:]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"]
+    assert [line.get_color() for line in legend.get_lines()] == [*first, *last]
+
+
+def test_the_quality_has_no_second_row() -> None:
+    one = result(a=[9, 0.5, 0.7])
+    quality = one.document["definitions"]["parameters"]["metric"]
+    assert len(curves_figure({"": one}, [quality]).axes) == 1
 
 
 def test_the_legend_fits_the_picture() -> None:

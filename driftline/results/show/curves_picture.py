@@ -7,12 +7,12 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from driftline.results.curves import Array, TrialCurve
-from driftline.results.show.palette import styles
+from driftline.results.show.palette import Style, styles
 from driftline.results.show.picture import label_digits
 from driftline.results.study_result import StudyResult
 
@@ -36,27 +36,34 @@ def curves_figure(panels: Mapping[str, StudyResult], metrics: Sequence[str] = ()
 
     Args:
         panels: Title of each panel to its study's result.
-        metrics: Further metrics, one row each; drawn for labels that reported them.
+        metrics: Further metrics, one row each; drawn for labels that reported them. One that is the quality of all
+            panels is in the first row already.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
+    qualities = [result.document["definitions"]["parameters"]["metric"] for result in panels.values()]
+    metrics = [metric for metric in metrics if {metric} != set(qualities)]
+    labels = styles(dict.fromkeys(label for result in panels.values() for label in result.document["methods"]))
     shape = (1 + len(metrics), len(panels))
     figure = Figure(figsize=(max(6.4, 3.6 * shape[1]), 3.4 * shape[0]), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     table = figure.subplots(*shape, squeeze=False)
-    for column, (title, result) in enumerate(panels.items()):
-        quality = result.document["definitions"]["parameters"]["metric"]
+    for column, ((title, result), quality) in enumerate(zip(panels.items(), qualities, strict=True)):
         for row, metric in enumerate((quality, *metrics)):
-            _draw(table[row][column], result, metric, binned=row > 0)
+            _draw(table[row][column], result, metric, labels, binned=row > 0)
         table[0][column].set_title("\n".join(textwrap.wrap(title, 36)), fontsize=10)
-    handles, names = table[0][0].get_legend_handles_labels()
+    names = [*labels]
+    handles = [
+        Line2D([], [], color=style.colour, linestyle=cast(Any, style.line), linewidth=1.4) for style in labels.values()
+    ]
     columns = max(1, int(figure.get_figwidth() / (0.6 + 0.08 * max(map(len, names), default=0))))
     figure.legend(handles, names, loc="outside lower center", fontsize=8, ncols=columns, frameon=False)
     return figure
 
 
-def _draw(axes: Any, result: StudyResult, metric: str, *, binned: bool) -> None:
+def _draw(axes: Any, result: StudyResult, metric: str, labels: Mapping[str, Style], *, binned: bool) -> None:
     document = result.document
     drawn = {label: _seeds(document, result.curves, label, metric) for label in document["methods"]}
     starts = [values[0, 0] for _, values in drawn.values() if values.size]
@@ -64,14 +71,13 @@ def _draw(axes: Any, result: StudyResult, metric: str, *, binned: bool) -> None:
         drawn = {label: _binned(*seeds) if seeds[1].size else seeds for label, seeds in drawn.items()}
     logarithmic = binned or document["scale"]["logarithmic"]
     logarithmic = logarithmic and all((values > 0).all() for _, values in drawn.values())
-    for label, style in styles(drawn).items():
-        rounds, values = drawn[label]
+    for label, (rounds, values) in drawn.items():
+        style = labels[label]
         if values.size:
             mean = np.exp(np.log(values).mean(axis=0)) if logarithmic else values.mean(axis=0)
             low, high = values.min(axis=0), values.max(axis=0)
             axes.fill_between(rounds, low, high, color=style.colour, alpha=0.18, linewidth=0)
             axes.plot(rounds, mean, color=style.colour, linestyle=style.line, linewidth=1.4)
-        axes.plot([], [], color=style.colour, linestyle=style.line, label=label)
     if logarithmic:
         axes.set_yscale("log")
     if starts and not binned and document["definitions"]["parameters"]["direction"] == "falls":
