@@ -3,10 +3,10 @@
     {"name": "tag_prediction", "clients": 100, "words": 1000, "tags": 50, "examples": 60, "length": 20, "own": 0.5,
      "skew": 0.1, "data_seed": 0, "at": 5, "model": "logistic"}
 
-A question is a bag of words: the share of each of `words` words in it. It has 1 to 5 tags, 1 and a binomial number of 4
-with mean 1.9, of which those drawn twice count once. Word and tag number j = 0, 1, .. have the share 1 / (j + 1) of all,
-over the sum. A tag has 20 words of its own, drawn by these shares. Each of the 1 + Poisson(`length`) words of a question
-is, with probability `own`, one of the words of one of its tags, and otherwise any word, by these shares.
+A question is a bag of words: the share of each of `words` words in it. It has 1 to 5 tags: 1 and a binomial number of 4
+with mean 1.9 are drawn, and equal ones count once. Word and tag number j = 0, 1, .. have the share 1 / (j + 1) of all,
+over the sum. A tag has 20 words of its own, drawn by these shares. A question has 1 + Poisson(`length`) words, each
+with probability `own` one of the words of one of its tags, and otherwise any word, by these shares.
 
 Client i draws its tags by own shares, Dirichlet with mean the shares of all and concentration `tags` x `skew`: the
 smaller, the more clients differ. It has 2 + Poisson(`examples` - 2) questions, of which a tenth, rounded up, is for
