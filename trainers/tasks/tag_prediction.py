@@ -38,6 +38,7 @@ DTYPE = "float32"
 BATCHING = "shuffled"
 WEIGHTING = "examples"
 METRICS = KINDS["tags"].metrics
+QUALITY = "test_loss"
 
 _OWN_WORDS = 20
 _MORE_TAGS, _MORE_TAGS_MEAN = 4, 1.9
