@@ -45,9 +45,14 @@ class TargetKind:
         return tuple(f"{TEST}{measure}" for measure in self.measures)
 
     @property
+    def measures_apart(self) -> tuple[str, ...]:
+        """The measures of each population apart; bits_per_byte counts the bytes of all test examples together."""
+        return tuple(measure for measure in self.measures if measure != "bits_per_byte")
+
+    @property
     def metrics_apart(self) -> tuple[str, ...]:
         """The metrics of each population apart."""
-        return tuple(f"{metric}_{whose}" for metric in self.metrics for whose in POPULATIONS)
+        return tuple(f"{TEST}{measure}_{whose}" for measure in self.measures_apart for whose in POPULATIONS)
 
 
 KINDS: Mapping[Kind, TargetKind] = {

@@ -9,7 +9,6 @@ import os
 import pickle
 import struct
 import sys
-import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -279,7 +278,10 @@ def test_a_missing_value_of_a_large_table_is_named(tmp_path: Path, monkeypatch: 
 
 
 def resident(*, begin: bool = False) -> int:
-    """Peak of this process's memory since `begin`, in KiB: that of libraries, too, which tracemalloc does not see."""
+    """Peak of this process's memory since `begin`, in KiB.
+
+    Not by tracemalloc: in Python 3.11, to stop it beside the thread by which Arrow reads ahead ends the process.
+    """
     if begin:
         Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -309,18 +311,12 @@ def test_a_damaged_file_is_one_line_and_bounded_memory(
         file.write_bytes(whole[:place] if number % 2 else whole[:place] + changed + whole[place + 4 :])
         os.utime(file, ns=(number, number))
         before = resident(begin=True)
-        tracemalloc.start()
-        try:
-            message = refusal(path, format=name, **keys)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        message = refusal(path, format=name, **keys)
         assert resident() - before < 32_000, "a length in the file is believed"
         refused += bool(message)
         assert message.startswith("task") or not message
         assert "\n" not in message
         assert len(message) < 1000, message
-        assert peak < 4_000_000
         file.write_bytes(whole)
     assert refused >= 4
 

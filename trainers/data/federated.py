@@ -137,6 +137,7 @@ class Pool:
             recorded".
         names: labels in the order of their class numbers; None if the numbers are the labels.
         people: names of the natural clients, by their numbers; None if the numbers are the names.
+        server: rows of the server, which are elsewhere; None lets the document choose from `rows`.
     """
 
     labels: Rows | None
@@ -145,6 +146,7 @@ class Pool:
     unnatural: str = ""
     names: Sequence[Any] | None = None
     people: Sequence[Any] | None = None
+    server: Rows | None = None
 
 
 def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, Rows | None]:
@@ -168,9 +170,10 @@ def divide(values: dict[str, Any], pool: Pool, path: str) -> tuple[ClientRows, R
         pool.unnatural,
         join(path, "partition"),
     )
-    central, rows = None, pool.rows
-    values["central"] = central_choice.checked(values["central"], join(path, "central"))
-    if values["central"] is not None:
+    central, rows = pool.server, pool.rows
+    if central is None:
+        values["central"] = central_choice.checked(values["central"], join(path, "central"))
+    if central is None and values["central"] is not None:
         server = central_choice.taken(
             values["central"],
             len(rows),

@@ -368,12 +368,9 @@ def _clients(
     rows, aside = table_validation.set_apart(values, table, rows, path)
     names = None if labels is None else table.labels
     people = None if table.main.clients is None else table.main.people.tolist()
-    pool = Pool(labels, rows, table.main.clients, "data without a client column", names, people)
-    given = values["central"]
-    values["central"] = None if elsewhere else given
+    server = np.zeros(1, np.int64) if elsewhere else None
+    pool = Pool(labels, rows, table.main.clients, "data without a client column", names, people, server)
     parts, central = divide(values, pool, path)
-    if elsewhere:
-        values["central"], central = dict(given), np.zeros(1, np.int64)
     return parts, test, central, aside
 
 

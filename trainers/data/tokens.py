@@ -29,6 +29,7 @@ class EncodedTexts:
         lengths: (vocabulary,) bytes of each token.
         names: of the sources.
         sha256: of the vocabulary and the tokens.
+        server: number of the first source of the server's own texts, which come last; of all sources without any.
     """
 
     numbers: NDArray[Any]
@@ -36,6 +37,7 @@ class EncodedTexts:
     lengths: NDArray[np.int64]
     names: Sequence[str]
     sha256: str
+    server: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +80,14 @@ class Windows:
         return np.asarray(tokens.numbers[self.starts[rows, None] + np.arange(1, self.context + 1)])
 
 
-def load(texts: TextPlace, vocabulary: str, size: int | None, trained_on: float, place: str) -> EncodedTexts:
+def load(
+    texts: TextPlace, server: TextPlace | None, vocabulary: str, size: int | None, trained_on: float, place: str
+) -> EncodedTexts:
     """The tokens of texts; the latest are cached while the texts do not change.
 
     Args:
         texts: where they are.
+        server: where the server's own are; None if it has none.
         vocabulary: one of `VOCABULARIES`.
         size: tokens of a byte-pair vocabulary; None for the others.
         trained_on: share of each text, from its beginning, that a byte-pair vocabulary is trained on.
@@ -91,14 +96,23 @@ def load(texts: TextPlace, vocabulary: str, size: int | None, trained_on: float,
     Raises:
         SpecError: a text cannot be used.
     """
-    return _load(texts, texts.stamp(), vocabulary, size, trained_on, place)
+    stamps = texts.stamp(), None if server is None else server.stamp()
+    return _load(texts, server, stamps, vocabulary, size, trained_on, place)
 
 
 @lru_cache(maxsize=2)
 def _load(
-    texts: TextPlace, stamp: object, vocabulary: str, size: int | None, trained_on: float, place: str
+    texts: TextPlace,
+    server: TextPlace | None,
+    stamps: object,
+    vocabulary: str,
+    size: int | None,
+    trained_on: float,
+    place: str,
 ) -> EncodedTexts:
     sources = texts.read()
+    first = len(sources)
+    sources += [] if server is None else server.read()
     if vocabulary == "bytes":
         encoded: list[NDArray[Any]] = [np.frombuffer(source.text, np.uint8) for source in sources]
         lengths = np.ones(256, np.int64)
@@ -116,7 +130,7 @@ def _load(
     digest = hashlib.sha256(lengths.tobytes())
     digest.update(offsets.tobytes())
     digest.update(numbers.tobytes())
-    return EncodedTexts(numbers, offsets, lengths, [source.name for source in sources], digest.hexdigest())
+    return EncodedTexts(numbers, offsets, lengths, [source.name for source in sources], digest.hexdigest(), first)
 
 
 def _characters(texts: Sequence[str]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:

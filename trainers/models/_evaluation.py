@@ -78,7 +78,7 @@ class Evaluation:
         metrics = {f"{TEST}{name}": measures[name].of(columns, everything)[:, 0] for name in (*self._always, *asked)}
         for whose, theirs in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
             some = {name: values[:, torch.as_tensor(theirs, device=values.device)] for name, values in columns.items()}
-            for name in self._always:
+            for name in KINDS[kind.name].measures_apart:
                 metrics[f"{TEST}{name}_{whose}"] = measures[name].of(some, everything)[:, 0]
         if clients is not None:
             for name in map(measure_of, filter(is_per_client, self._reports)):

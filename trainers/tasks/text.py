@@ -9,19 +9,21 @@ spreads the same windows evenly over `clients`. The last `test_fraction` of each
 
 `vocabulary` is "bytes", "characters" (all that occur), or "bpe": `vocabulary_size` byte pairs, trained on the part of
 each source that is trained on. Metrics are test_loss in nats a token, test_perplexity, test_bits_per_byte, with which
-vocabularies can be compared, and test_accuracy. `"central": {"fraction": 0.1}` gives the server that share of the
-windows, for mixed federated learning.
+vocabularies can be compared, and test_accuracy. For mixed federated learning, `"central": {"fraction": 0.1}` gives the
+server that share of the windows, and `"central": {"path": "wiki.txt"}` texts of its own, with the same vocabulary,
+split and held-out share; test_loss_federated, test_loss_central and so on measure the two apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from trainers.data import partitions
+from trainers.data.central_choice import DOC
 from trainers.data.federated import (
     Federated,
     FederatedKeys,
@@ -70,6 +72,7 @@ class _TextKeys(FederatedKeys):
         None, low=1, unit="windows", doc="to evaluate, drawn from the held-out ones by split_seed; null is all"
     )
     sha256: str | None = tunable(None, doc="of the tokens; other texts are refused")
+    central: Any = tunable(None, kind="any", doc=f'{DOC}; or {{"path": ..}}, texts of its own')
     clients: int | None = tunable(None, low=1, unit="clients", doc="size of the population; null is one a source")
     partition: Any = tunable("natural", kind="any", doc="how windows are spread over clients: natural or iid")
     model: Any = tunable(MODEL, kind="any", doc="name of a model of tokens, or an object of its name and settings")
@@ -84,10 +87,12 @@ class _TextTask(Federated):
 
     Args:
         texts: where the texts are.
-        windows: all windows.
+        server: where the server's own texts are; None if it has none.
+        windows: all windows, the server's own last.
     """
 
     texts: TextPlace
+    server: TextPlace | None
     windows: Windows
 
 
@@ -108,17 +113,24 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
     _fill_size(values, path)
     with readable(path):
         texts = text_place(values["path"], join(path, "path"))
-    tokens = _tokens(texts, values, path)
+        elsewhere = _elsewhere(values["central"])
+        server = None if elsewhere is None else text_place(elsewhere, join(path, "central.path"))
+    tokens = _tokens(texts, server, values, path)
     if values["sha256"] not in (None, tokens.sha256):
         place = join(path, "sha256")
-        if is_url(values["path"] or ""):
+        if any(is_url(name or "") for name in (values["path"], elsewhere)):
             raise changed(join(path, "path"), values["sha256"], tokens.sha256)
         raise SpecError(f"{place} must be that of the tokens, {tokens.sha256}, got {values['sha256']!r}", place)
     values["sha256"] = tokens.sha256
     windows = Windows.of(tokens.offsets, values["context"], values["test_fraction"])
     rows, test = _chosen(windows, tokens, values, path)
     owners = None if texts.single else windows.owners
-    parts, central = divide(values, Pool(None, rows, owners, unnatural="a single file"), path)
+    own = windows.owners >= tokens.server
+    central = rows[own[rows]] if server else None
+    pool = Pool(None, rows[~own[rows]], owners, unnatural="a single file", server=central)
+    parts, central = divide(values, pool, path)
+    tested = partitions.natural(windows.owners[test]).within(test) if len(test) else ()
+    apart = tuple(bool(own[rows[0]]) for rows in tested)
     return _TextTask(
         {"name": "text", **values},
         model,
@@ -128,7 +140,7 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
             **model_settings,
         },
         parts,
-        partitions.natural(windows.owners[test]).within(test) if len(test) else (),
+        tested,
         central,
         metrics=METRICS if len(test) else (),
         shape=(values["context"],),
@@ -137,7 +149,9 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         tokens=values["context"],
         kind="tokens",
         notes=tuple(_notes(tokens, windows, texts, path)),
+        apart=apart if len(set(apart)) == 2 else (),
         texts=texts,
+        server=server,
         windows=windows,
     )
 
@@ -154,7 +168,7 @@ def build(settings: _TextTask, dtype: str) -> Problem:
     """
     values, path = settings.document, settings.texts.place.rpartition(".")[0]
     try:
-        tokens = _tokens(settings.texts, values, path)
+        tokens = _tokens(settings.texts, settings.server, values, path)
     except OSError as error:
         place = settings.texts.place
         raise MissingDataError(f"{place}: no {settings.texts.path.name} any more", place) from error
@@ -171,10 +185,13 @@ def build(settings: _TextTask, dtype: str) -> Problem:
     if settings.validation is not None:
         rows = ClientRows.of(settings.validation).rows
         to_validate["bytes_to_validate"] = _bytes_per_token(tokens, windows, rows)
+    test = held_out(settings, lambda rows: windows.inputs(tokens, rows), targets, "tokens")
+    if test is not None and settings.apart:
+        test = replace(test, people=settings.apart.count(False))
     return Problem(
         model=settings.model,
         train=of(settings.parts),
-        test=held_out(settings, lambda rows: windows.inputs(tokens, rows), targets, "tokens"),
+        test=test,
         central=None if settings.central is None else of([settings.central]),
         model_settings={"classes": settings.outputs, **settings.model_settings, **to_validate},
     )
@@ -186,15 +203,22 @@ def stamp(document: Mapping[str, Any]) -> Hashable:
     Args:
         document: {"name": "text", ...}, not checked yet.
     """
-    name = document.get("path")
+    name, elsewhere = document.get("path"), _elsewhere(document.get("central"))
     try:
-        return text_place(name, "path").stamp() if name is None or isinstance(name, str) else None
+        names = (name,) if elsewhere is None else (name, elsewhere)
+        return tuple(text_place(one, "path").stamp() for one in names) if isinstance(name, str | None) else None
     except SpecError:
         return None
 
 
-def _tokens(texts: TextPlace, values: Mapping[str, Any], path: str) -> EncodedTexts:
-    return load(texts, values["vocabulary"], values["vocabulary_size"], 1 - values["test_fraction"], path)
+def _elsewhere(central: Any) -> str | None:
+    """The path of the server's own texts in a document; None without one."""
+    path = central.get("path") if isinstance(central, Mapping) and len(central) == 1 else None
+    return path if isinstance(path, str) else None
+
+
+def _tokens(texts: TextPlace, server: TextPlace | None, values: Mapping[str, Any], path: str) -> EncodedTexts:
+    return load(texts, server, values["vocabulary"], values["vocabulary_size"], 1 - values["test_fraction"], path)
 
 
 def _fill_size(values: dict[str, Any], path: str) -> None:
@@ -213,14 +237,18 @@ def _fill_size(values: dict[str, Any], path: str) -> None:
 def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], path: str) -> tuple[Rows, Rows]:
     """(windows for training, windows for testing) of the drawn sources."""
     place, context, seed = join(path, "context"), values["context"], values["split_seed"]
-    if not len(windows.starts):
-        longest = int(np.diff(tokens.offsets).max())
-        raise SpecError(
-            f"{place} must be at most {max(longest - 1, 0)}, all tokens but one of the longest source, "
-            f"got context={context}",
-            place,
-        )
-    rows, present = np.arange(len(windows.starts)), np.unique(windows.owners)
+    own, lengths = windows.owners >= tokens.server, np.diff(tokens.offsets)
+    for whose, group, there in (
+        ("", lengths[: tokens.server], ~own),
+        (" of the server's", lengths[tokens.server :], own),
+    ):
+        if len(group) and not there.any():
+            raise SpecError(
+                f"{place} must be at most {max(int(group.max()) - 1, 0)}, all tokens but one of the longest source"
+                f"{whose}, got context={context}",
+                place,
+            )
+    rows, present = np.arange(len(windows.starts)), np.unique(windows.owners[~own])
     if (count := values["sources"]) is not None:
         if count > len(present):
             place = join(path, "sources")
@@ -228,7 +256,7 @@ def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], p
                 f"{place} must be at most {len(present)}, those with a window of {context} tokens, got sources={count}",
                 place,
             )
-        rows = rows[np.isin(windows.owners, partitions.choose(present, count, seed))]
+        rows = rows[own | np.isin(windows.owners, partitions.choose(present, count, seed))]
     train, test = rows[~windows.held_out[rows]], rows[windows.held_out[rows]]
     if values["test_fraction"] and not len(test):
         place = join(path, "test_fraction")
