@@ -91,8 +91,9 @@ class Losses:
             params = params - column(rates, len(rates)) * self.gradient(params)
         return params
 
-    def sequential(self, rates, orders, sizes=(1,) * CLIENTS):
-        """(T, 1, P), the mean over the orders of one step of SGD on every client after the other, of rates * sizes."""
+    def sequential(self, rates, orders, weights=None):
+        """(T, 1, P), the mean over the orders of one step of SGD on every client, each by its share of the rate."""
+        sizes = [1.0] * CLIENTS if weights is None else (CLIENTS * weights).tolist()
         ends = []
         for order in orders:
             params = self.start.repeat(len(rates), 1, 1)
@@ -128,8 +129,3 @@ def misalignment(clients, params):
     """(T,) half the mean of |g_i - g|^2."""
     gradients = clients.gradients(params)
     return (gradients - gradients.mean(1, keepdim=True)).square().sum((1, 2)) / (2 * CLIENTS)
-
-
-def in_shares(clients):
-    """The mean of SGD over the clients in every order, each by its share of the rate in `UNEQUAL`."""
-    return clients.sequential(RATES, ORDERS, sizes=(CLIENTS * UNEQUAL).tolist())

@@ -9,7 +9,8 @@ from trainers.trial.document import parse
 
 WEIGHTS = [0.1, 0.4, 0.3, 0.2]
 INIT = [2.0, -1.0, 0.5]
-WORK = {"client_lr": 0.05, "server_lr": 0.04, "local_steps": 4}
+RATES = {"client_lr": 0.05, "server_lr": 0.04}
+WORK = {**RATES, "local_steps": 4}
 STORED = {"name": "scaffold", **WORK, "variates": "stored"}
 FEDDYN = {"name": "feddyn", **WORK, "prox": 0.4}
 HAND = {"name": "quadratic", "hessians": [[[1.0]], [[3.0]]], "centers": [[0.0], [3.0]]}
@@ -72,16 +73,6 @@ def same(one, two, given=None, tolerance=1e-12, metrics=("train_loss", "update_n
             for name in metrics:
                 wanted = other[name] if other[name] is None else pytest.approx(other[name], abs=tolerance)
                 assert line[name] == wanted
-
-
-def means_of_stored(method, own, mean, weights):
-    """(the server's mean of what all clients keep, that mean of what they do keep) after rounds of some clients."""
-    running = pack(method, 15, task(weights, noise=0.3), clients_per_round=2, batch_size=1, seed=2)
-    running.advance()
-    kept = running._lanes[0].now.clients.gather(np.arange(4)).values[own][0].numpy()
-    assert np.abs(kept[:, :3]).max() > 0.01
-    p = np.full(4, 0.25) if weights is None else np.array(weights)
-    return running._lanes[0].now.state.memory[mean][0, 0].numpy(), p @ kept
 
 
 class Papers:

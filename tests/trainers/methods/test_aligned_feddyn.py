@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from .four_clients import FEDDYN, WEIGHTS, WORK, losses, means_of_stored, models, same, task
+from .four_clients import FEDDYN, WEIGHTS, WORK, losses, models, same, task
 from .test_feddyn import FedDyn
 
 ALIGNED = {**FEDDYN, "name": "aligned_feddyn", "displacement": 0.15}
@@ -50,9 +50,3 @@ def test_its_limit_minimizes_the_loss_with_the_misalignment():
     found = models({**ALIGNED, "prox": 2.0}, 3000, task(), eval_every=3000)[-1]
     np.testing.assert_allclose(found, np.linalg.solve(slope, pull), rtol=0, atol=1e-9)
     assert np.abs(found - np.linalg.solve(mean, pulls.mean(0))).max() > 1e-2
-
-
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_the_server_holds_the_mean_of_what_all_clients_keep(weights):
-    held, wanted = means_of_stored(ALIGNED, "gone", "mean_gone", weights)
-    np.testing.assert_allclose(held, wanted, rtol=0, atol=1e-13)

@@ -4,7 +4,7 @@ import pytest
 
 from trainers.methods import aligned_linear_scaling
 
-from .alignment import ORDERS, RATES, UNEQUAL, in_shares, slope
+from .alignment import ORDERS, RATES, UNEQUAL, slope
 from .four_clients import same
 
 
@@ -13,11 +13,7 @@ def test_aligned_linear_scaling_with_client_lr_0_is_linear_scaling():
     same({**linear, "name": "aligned_linear_scaling", "client_lr": 0.0}, linear)
 
 
-def test_aligned_linear_scaling_is_the_mean_sgd_to_second_order(clients):
-    mean = clients.sequential(RATES, ORDERS)
-    assert slope(clients.round(aligned_linear_scaling, RATES) - mean) == pytest.approx(3, abs=0.15)
-
-
-def test_clients_of_unequal_weights_step_by_their_share_of_the_rate(clients):
-    mean = in_shares(clients)
-    assert slope(clients.round(aligned_linear_scaling, RATES, weights=UNEQUAL) - mean) == pytest.approx(3, abs=0.15)
+@pytest.mark.parametrize("weights", [None, UNEQUAL])
+def test_aligned_linear_scaling_is_the_mean_sgd_to_second_order(clients, weights):
+    mean = clients.sequential(RATES, ORDERS, weights)
+    assert slope(clients.round(aligned_linear_scaling, RATES, weights=weights) - mean) == pytest.approx(3, abs=0.15)

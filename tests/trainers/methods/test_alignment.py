@@ -14,32 +14,15 @@ from trainers.engine.oracles.oracle import Group
 from trainers.methods import fedavg, fedga, scaffold
 from trainers.models import quadratic
 
-from .alignment import CLIENTS, ORDERS, RATES, Losses, column, logistic, misalignment, sizes, slope, third_order
+from .alignment import CLIENTS, ORDERS, RATES, Losses, column, logistic, misalignment, sizes, slope
 
 
 def test_the_slope_of_the_misalignment(clients):
-    """By central differences; H_i - H may stand for H_i, because the gaps add up to 0."""
+    """By central differences."""
     steps = 1e-6 * torch.eye(clients.start.shape[-1], dtype=torch.float64)[: clients.model.layout.count].unsqueeze(1)
     found = (misalignment(clients, clients.start + steps) - misalignment(clients, clients.start - steps)) / 2e-6
     wanted = clients.slope_of_misalignment(clients.start)[0, 0, : len(found)]
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-8)
-    gaps = clients.gradients(clients.start)
-    gaps = gaps - gaps.mean(1, keepdim=True)
-    products = clients.oracle.hvp(clients.start, clients.full, gaps)
-    common = torch.stack(
-        [clients.oracle.hvp(clients.start, clients.full, gaps[:, i : i + 1]).mean(1) for i in range(CLIENTS)], 1
-    )
-    torch.testing.assert_close((products - common).mean(1), products.mean(1), rtol=0, atol=1e-13)
-
-
-def test_other_ways_to_write_the_misalignment(clients):
-    gradients = clients.gradients(clients.start)[0]
-    found = misalignment(clients, clients.start)[0]
-    pairs = (gradients.unsqueeze(0) - gradients.unsqueeze(1)).square().sum() / (4 * CLIENTS**2)
-    torch.testing.assert_close(pairs, found, rtol=1e-12, atol=0)
-    squares = (gradients.square().sum() / CLIENTS - gradients.mean(0).square().sum()) / 2
-    torch.testing.assert_close(squares, found, rtol=1e-12, atol=0)
-    assert (gradients - gradients.mean(0)).norm(dim=-1).max() <= (2 * CLIENTS * found).sqrt()
 
 
 def test_a_displaced_gradient_is_the_hessian_times_the_displacement_to_second_order(clients):
@@ -66,19 +49,6 @@ def test_mean_sgd_is_descent_with_alignment_to_second_order(clients):
         mean = clients.sequential(RATES, orders)
         assert slope(mean - descent + pull) == pytest.approx(3, abs=0.15)
         assert slope(mean - descent) == pytest.approx(2, abs=0.15)
-
-
-@pytest.mark.parametrize("steps", [2, 3])
-def test_what_a_sample_of_clients_adds_to_descent_on_all(clients, steps):
-    """SGD over some clients, against steps on the mean loss: less alignment without replacement, none with it."""
-    pull = column(RATES, 4) ** 2 * clients.slope_of_misalignment(clients.start)
-    descent = clients.descent(steps, RATES)
-    without = clients.sequential(RATES, list(itertools.permutations(range(CLIENTS), steps)))
-    share = steps * (steps - 1) / (2 * (CLIENTS - 1))
-    assert third_order(clients, without - descent + share * pull, exact=steps == 2)
-    assert slope(without - descent) == pytest.approx(2, abs=0.15)
-    repeated = clients.sequential(RATES, list(itertools.product(range(CLIENTS), repeat=steps)))
-    assert third_order(clients, repeated - descent, exact=True)  # independent factors on quadratics
 
 
 class Chosen:

@@ -80,9 +80,6 @@ BAD = [
         {"method": {"federated_weight": 0.6, "central_weight": 0.6}},
         "method.central_weight must be 1 - federated_weight, got",
     ),
-    ({"method": {"federated_weight": 1.5}}, "method.federated_weight must be in [0, 1], got"),
-    ({"method": {"central_batch_size": 0}}, "method.central_batch_size must be at least 1, got"),
-    ({"method": {"epsilon": 0.1}}, 'unknown key "epsilon" in method: known are'),
 ]
 
 

@@ -13,10 +13,11 @@ from trainers.theory.rounds.central import central_quadratic
 from trainers.theory.rounds.methods import round_map
 
 from . import mixed
-from .four_clients import FEDDYN, INIT, STORED, WEIGHTS, WORK, losses, models, task, train
+from .four_clients import FEDDYN, INIT, RATES, STORED, WEIGHTS, WORK, losses, models, task, train
 from .mixed import METHODS, halved, problem
 
 GRADIENT_VARIATES = {**STORED, "variate_update": "gradient"}
+MAML = {"name": "maml", **WORK}
 MIMELITE = {"name": "mimelite", **WORK, "momentum": 0.7}
 MIME = {"name": "mime", **WORK, "momentum": 0.7}
 REUSED = {"name": "fedga", **WORK, "displacement": 0.2, "reuse_mean_gradient": True}
@@ -48,6 +49,14 @@ CLOSED = [
     {"name": "fedga", **WORK, "displacement": 0.2, "prox": 0.4},
     EACH_STEP,
     {"name": "fomaml", **WORK, "prox": 0.4},
+    {"name": "fedavg", **WORK, "weight_decay": 0.3},
+    {"name": "fedprox", **WORK, "prox": 0.4},
+    {"name": "fedsgd", "server_lr": 0.1, "weight_decay": 0.3},
+    {"name": "local_update", **RATES, "prox": 0.4, "gradient_weights": [0.3, 0.0, 2.0, 1.5, 0.1]},
+    {"name": "local_update", "client_lr": 0.0, "server_lr": 0.04, "gradient_weights": [0.0, 2.0, 1.0]},
+    {**MAML, "prox": 0.8},
+    {**MAML, "prox": 0.8, "weight_decay": 0.2, "unbiased": True},
+    {**MAML, "local_steps": 1, "weight_decay": 0.2},
     REGULARIZED,
     {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.2, "weight_decay": 0.3},
     {"name": "linear_scaling", "server_lr": 0.02},

@@ -3,46 +3,7 @@
 import numpy as np
 import pytest
 
-from .four_clients import WEIGHTS, pack, task
 from .trials import train
-
-
-def test_server_lr_equal_to_client_lr_averages_models():
-    hessians = [[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.5, 3.0]]]
-    centers = [[1.0, 0.0], [0.0, 2.0]]
-    given = {
-        "task": {"name": "quadratic", "hessians": hessians, "centers": centers},
-        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 6},
-        "rounds": 1,
-        "report": ["params"],
-    }
-    ends = []
-    for hessian, center in zip(np.array(hessians), np.array(centers), strict=True):
-        y = np.zeros(2)
-        for _ in range(6):
-            y = y - 0.1 * hessian @ (y - center)
-        ends.append(y)
-    assert train(given)[-1]["params"] == pytest.approx(np.mean(ends, 0), abs=1e-14)
-
-
-@pytest.mark.parametrize("method", [{"name": "fedsgd"}, {"name": "fedavg", "client_lr": 0.1, "local_steps": 5}])
-def test_weight_decay_pulls_to_zero(method):
-    task = {"name": "quadratic", "hessians": [[[2.0]]], "centers": [[3.0]]}
-    given = {"task": task, "method": {**method, "server_lr": 0.1, "weight_decay": 1.0}, "rounds": 200}
-    line = train({**given, "report": ["params"]})[-1]
-    assert line["params"][0] == pytest.approx(2.0 * 3.0 / (2.0 + 1.0), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        {"client_lr": 0.3, "local_steps": 1, "server_lr": 0.3},
-        {"client_lr": 0.0, "local_steps": 10, "server_lr": 0.03},
-    ],
-)
-def test_one_local_step_and_client_lr_zero_are_without_distortion(method):
-    line = pack({"name": "fedavg", **method}, 300, task(WEIGHTS), eval_every=300).advance()[-1]
-    assert line["distance"] < 1e-10
 
 
 def test_two_clients_move_with_client_lr_and_local_steps():

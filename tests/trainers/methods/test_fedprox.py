@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from .trials import limit, train
+from .four_clients import WORK, same
+from .trials import train
 
 
 def test_fedprox_without_prox_is_fedavg():
-    work = {"client_lr": 0.1, "local_steps": 4}
-    limit({"name": "fedprox", **work, "prox": 0.0}, {"name": "fedavg", **work})
+    same({"name": "fedprox", **WORK, "prox": 0.0}, {"name": "fedavg", **WORK})
 
 
 @pytest.mark.parametrize("prox", [0.0, 1.0])

@@ -5,7 +5,7 @@ import pytest
 
 from trainers.methods import linear_scaling
 
-from .alignment import ORDERS, RATES, UNEQUAL, in_shares, slope
+from .alignment import ORDERS, RATES, UNEQUAL, slope
 from .four_clients import COHORT, models, task
 
 
@@ -16,11 +16,7 @@ def test_linear_scaling_is_fedsgd_at_a_larger_rate():
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
 
 
-def test_linear_scaling_is_the_mean_sgd_to_first_order(clients):
-    mean = clients.sequential(RATES, ORDERS)
-    assert slope(clients.round(linear_scaling, RATES) - mean) == pytest.approx(2, abs=0.15)
-
-
-def test_clients_of_unequal_weights_step_by_their_share_of_the_rate(clients):
-    mean = in_shares(clients)
-    assert slope(clients.round(linear_scaling, RATES, weights=UNEQUAL) - mean) == pytest.approx(2, abs=0.15)
+@pytest.mark.parametrize("weights", [None, UNEQUAL])
+def test_linear_scaling_is_the_mean_sgd_to_first_order(clients, weights):
+    mean = clients.sequential(RATES, ORDERS, weights)
+    assert slope(clients.round(linear_scaling, RATES, weights=weights) - mean) == pytest.approx(2, abs=0.15)

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from .four_clients import same
 from .three_clients import START, WORK, clients_of, document, trained
-from .trials import limit, train
+from .trials import train
 
 
 def test_local_sgd_is_fedavg_with_tied_rates():
     work = {"client_lr": 0.05, "local_steps": 4}
-    limit({"name": "local_sgd", "server_lr": None, **work}, {"name": "fedavg", **work})
+    same({"name": "local_sgd", **work}, {"name": "fedavg", "server_lr": 0.05, **work})
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

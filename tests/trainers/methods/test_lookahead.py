@@ -6,13 +6,14 @@ import pytest
 from trainers.trial.document import parse
 
 from ..documents import wrong
+from .four_clients import same
 from .three_clients import START, WORK, clients_of, document, trained
-from .trials import limit, train
+from .trials import train
 
 
 def test_lookahead_is_fedavg_with_one_client():
-    work = {"client_lr": 0.1, "local_steps": 4}
-    limit({"name": "lookahead", **work}, {"name": "fedavg", **work}, clients_per_round=1)
+    work = {"client_lr": 0.1, "server_lr": 0.05, "local_steps": 4}
+    same({"name": "lookahead", **work}, {"name": "fedavg", **work}, clients_per_round=1)
 
 
 @pytest.mark.parametrize("delta_lr", [0.25, 1.0])

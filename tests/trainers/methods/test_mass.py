@@ -153,14 +153,6 @@ def test_equal_numbers_for_all_clients_are_the_common_ones_to_the_bit(sync):
     assert parse(document({"constants": "estimate_by_client"}, task=task)).method.member(0)["mixing"] is None
 
 
-def test_two_ways_to_synchronise_are_two_others():
-    paths = {sync: models(document({**FORM, "sync": sync}, rounds=12)) for sync in SYNCS}
-    np.testing.assert_allclose(paths["momentum_half"], paths["lyapunov"], rtol=0, atol=1e-14)
-    np.testing.assert_allclose(paths["momentum_wu"], paths["avg_v"], rtol=0, atol=1e-14)
-    for one, other in itertools.combinations(("lyapunov", "momentum_literal", "momentum_wu", "reset"), 2):
-        assert np.abs(paths[one] - paths[other]).max() > 1e-4, (one, other)
-
-
 @pytest.mark.parametrize("sync", ["momentum_literal", "momentum_wu", "avg_v", "reset"])
 def test_mixing_1_is_local_sgd(sync):
     found = models(document({"client_lr": 0.1, "mixing": 1.0, "auxiliary_lr": 0.1, "sync": sync}))
@@ -182,18 +174,6 @@ def test_without_compensation_it_is_nesterov_on_the_clients():
     other = {"name": "local_sgd", "client_lr": 0.1, "local_steps": 6}
     found = models(document(other, task=task, rounds=1, client={"name": "nesterov", "momentum": 0.8}))[-1]
     np.testing.assert_allclose(lookahead.numpy(), found, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("sync", ["lyapunov", "momentum_literal", "momentum_half", "momentum_wu", "avg_v"])
-def test_one_client_is_mass_itself_whatever_the_local_steps(sync):
-    task = {**TASK, "clients": 1, "client_weights": None}
-    paths = {
-        steps: models(
-            document({**FORM, "sync": sync, "local_steps": steps}, task=task, batch_size=None, rounds=12 // steps)
-        )
-        for steps in (1, 4)
-    }
-    np.testing.assert_allclose(paths[4], paths[1][::4], rtol=1e-12, atol=1e-14)
 
 
 def test_all_numbers_follow_from_any_of_the_three_ways():

@@ -1,9 +1,8 @@
 """Mini-batch prox is FedProx, and Reptile without prox."""
 
-from .trials import limit
+from .four_clients import WORK, same
 
 
 def test_minibatch_prox_is_fedprox_and_without_prox_reptile():
-    work = {"client_lr": 0.1, "local_steps": 4}
-    limit({"name": "minibatch_prox", **work, "prox": 0.7}, {"name": "fedprox", **work, "prox": 0.7})
-    limit({"name": "minibatch_prox", **work, "prox": 0.0}, {"name": "reptile", **work})
+    same({"name": "minibatch_prox", **WORK, "prox": 0.7}, {"name": "fedprox", **WORK, "prox": 0.7})
+    same({"name": "minibatch_prox", **WORK, "prox": 0.0}, {"name": "reptile", **WORK})

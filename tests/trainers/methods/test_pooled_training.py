@@ -5,21 +5,9 @@ import numpy as np
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
-from .mixed import DIGITS, INIT, models, problem
+from .mixed import DIGITS, models, problem
 
 COSTS = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
-
-
-def test_pooled_training_is_gradient_descent_on_the_whole_loss():
-    given, hessians, centers, own, center = problem()
-    whole = hessians.mean(0) / 2 + own / 2
-    pull = np.einsum("ijk,ik->j", hessians, centers) / 8 + own @ center / 2
-    x, wanted = np.array(INIT), [INIT]
-    for _ in range(10):
-        for _ in range(4):
-            x = x - 0.05 * (whole @ x - pull)
-        wanted.append(x)
-    np.testing.assert_allclose(models("pooled_training", 10, given, server_lr=0.05), wanted, rtol=0, atol=1e-13)
 
 
 def test_pooled_digits_are_one_data_set():

@@ -4,26 +4,21 @@ import numpy as np
 import pytest
 
 from trainers.engine import randomness
-from trainers.engine.packs.pack import Pack
-from trainers.methods import fedavg, fedga, scaffold
+from trainers.methods import fedavg, scaffold
 from trainers.run import run
-from trainers.trial.document import parse
 
 from . import client_gradients
-from .alignment import RATES, column, sizes, slope, third_order
+from .alignment import RATES, column, slope, third_order
 from .client_gradients import OPTIMIZERS, ROUNDS, SERVER_LR, STEPS
 from .four_clients import (
-    DIGITS,
     STORED,
     WEIGHTS,
     WORK,
     Papers,
-    means_of_stored,
     models,
     pack,
     same,
     task,
-    train,
 )
 
 
@@ -52,24 +47,6 @@ def test_a_round_of_scaffold_aligns_for_every_pair_of_local_steps(clients, steps
     assert third_order(clients, remainder, exact=steps == 2)
 
 
-@pytest.mark.parametrize("steps", [2, 5, 10])
-def test_local_steps_misalign_and_scaffold_takes_it_back(clients, steps):
-    """Against gradient descent: FedAvg raises the misalignment, SCAFFOLD and FedGA's equivalent leave it."""
-    rates = RATES / steps
-    descent = clients.descent(steps, rates)
-    push = steps * (steps - 1) / 2 * column(rates, 4) ** 2 * clients.slope_of_misalignment(clients.start)
-    drift = clients.round(fedavg, rates, local_steps=steps) - descent
-    assert third_order(clients, drift - push, exact=steps == 2)
-    corrected = clients.round(scaffold, rates, local_steps=steps) - descent
-    if steps == 2:
-        assert sizes(corrected).max() < 1e-15
-    else:
-        assert slope(corrected) == pytest.approx(3, abs=0.15)
-    equivalent = rates * (steps - 1) / 2
-    aligned = clients.round(fedga, rates, local_steps=steps, displacement=equivalent) - descent
-    assert slope(aligned) == pytest.approx(3, abs=0.15)
-
-
 class Scaffold(Papers):
     """With all weights equal c moves by |S| / N times the mean change of the cohort's variates."""
 
@@ -92,13 +69,6 @@ class Scaffold(Papers):
 def test_scaffold_with_some_of_the_clients_is_the_papers(option, size):
     found = models({**STORED, "variate_update": option}, 20, task(WEIGHTS), clients_per_round=size, seed=7)
     np.testing.assert_allclose(found, Scaffold(7, size, option).run(20), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("update", ["path", "gradient"])
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_the_server_holds_the_mean_of_the_variates_of_all_clients(update, weights):
-    held, wanted = means_of_stored({**STORED, "variate_update": update}, "variate", "mean_variate", weights)
-    np.testing.assert_allclose(held, wanted, rtol=0, atol=1e-13)
 
 
 def test_with_local_epochs_a_variate_is_the_mean_over_the_clients_own_steps(tmp_path):
@@ -136,18 +106,6 @@ def test_stored_variates_are_means_of_gradients_whatever_the_client_optimizer(na
     assert last["bytes_up"] == ROUNDS * 3 * 2 * 2 * 8  # a pseudo-gradient and the change of the variate
 
 
-def test_stored_variates_with_momentum_find_the_minimizer():
-    """Variates of momentum's directions, which are up to ten gradients long, would make the rounds diverge."""
-    method = {**client_gradients.WORK, "local_steps": 30, "variates": "stored"}
-    found, last = client_gradients.models({**method, "name": "scaffold"}, 120, name="momentum")
-    optimum = np.linalg.solve(
-        np.sum(client_gradients.HESSIANS, 0),
-        sum(np.array(h) @ c for h, c in zip(client_gradients.HESSIANS, client_gradients.CENTERS, strict=True)),
-    )
-    assert not last["diverged"]
-    np.testing.assert_allclose(found[-1], optimum, rtol=0, atol=1e-2)
-
-
 def test_decay_beside_the_gradients_is_in_no_variate():
     """By hand: Adam's means are of grad f_i + c - c_i, where c and c_i are gradients without the decay."""
     method = {**client_gradients.WORK, "weight_decay": 0.5}
@@ -169,23 +127,3 @@ def test_decay_beside_the_gradients_is_in_no_variate():
         own[client] = np.array(client_gradients.HESSIANS[client]) @ x
         x = x + SERVER_LR / client_gradients.LR * (y - x)
         np.testing.assert_allclose(found[number + 1], x, rtol=0, atol=1e-12)
-
-
-def test_a_full_gradient_counts_as_the_batches_of_a_pass():
-    sizes = np.array(examples(DIGITS))
-    passes = int(np.ceil(sizes / 5).sum())
-    changes = {"batch_size": 5, "init": None}
-    full = train({"name": "scaffold", **WORK}, 2, DIGITS, **changes)[-1]
-    batch = train({"name": "scaffold", **WORK, "displacement_source": "batch"}, 2, DIGITS, **changes)[-1]
-    assert full["client_gradients"] == 2 * (passes + 8 * 4)
-    assert batch["client_gradients"] == 2 * (8 + 8 * 4)
-    everything = train({"name": "scaffold", **WORK}, 2, DIGITS, init=None, batch_size=None)[-1]
-    assert everything["client_gradients"] == 2 * (8 + 8 * 4)
-    model_bytes = 8 * len(full["params"]) * 8
-    for line in (full, batch, everything):
-        assert (line["exchanges"], line["bytes_down"], line["bytes_up"]) == (4, 4 * model_bytes, 4 * model_bytes)
-
-
-def examples(chosen):
-    spec = parse({"task": chosen, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1})
-    return Pack.from_spec(spec)._setting.model.examples

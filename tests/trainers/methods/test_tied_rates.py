@@ -10,6 +10,7 @@ from .three_clients import START, WORK, document, models, trained
 from .trials import train
 
 PLATEAU = {"name": "plateau", "window": 2, "patience": 1, "cooldown": 3, "min_delta": 0.05}
+TIES = "must be left out: local_sgd ties server_lr to client_lr"
 
 
 @pytest.mark.parametrize("method", [{"name": "local_sgd", **WORK}, {"name": "fedavg", "tied": True, **WORK}])
@@ -53,36 +54,27 @@ def test_documents_with_tied_rates():
     assert keys[0] == keys[1] != keys[2]
 
 
+LOCAL_SGD, TIED = {"name": "local_sgd", **WORK}, {"name": "fedavg", **WORK, "tied": True}
+
+
 @pytest.mark.parametrize(
     ("method", "members", "message"),
     [
         (
-            {"name": "local_sgd", **WORK, "server_lr": 0.1},
+            {**LOCAL_SGD, "server_lr": 0.1},
             None,
-            "method.server_lr must be left out: local_sgd ties server_lr to client_lr",
+            f"method.server_lr {TIES}",
         ),
+        (LOCAL_SGD, [{"delta_lr": 1}], f"members.0.delta_lr {TIES}"),
+        ({**LOCAL_SGD, "client_lr": 0}, None, "method.client_lr must be above 0, got client_lr=0"),
+        (TIED, [{}, {"server_lr": 1}], "members.1.server_lr must be left out: tied: true ties server_lr to client_lr"),
         (
-            {"name": "local_sgd", **WORK},
-            [{"delta_lr": 1}],
-            "members.0.delta_lr must be left out: local_sgd ties server_lr to client_lr",
-        ),
-        ({"name": "local_sgd", **WORK, "client_lr": 0}, None, "method.client_lr must be above 0, got client_lr=0"),
-        (
-            {"name": "fedavg", **WORK, "tied": True},
-            [{}, {"server_lr": 1}],
-            "members.1.server_lr must be left out: tied: true ties server_lr to client_lr",
-        ),
-        (
-            {"name": "fedavg", **WORK, "tied": True},
+            TIED,
             [{"client_lr": 0}],
             "members.0.client_lr must be above 0 if server_lr is tied to it, got client_lr=0",
         ),
-        (
-            {"name": "fedavg", **WORK, "tied": True},
-            [{"tied": False}],
-            "members.0.tied must be the same for all members: give it once, outside members",
-        ),
-        ({"name": "fedavg", **WORK, "tied": "yes"}, None, 'method.tied must be true or false, got tied="yes"'),
+        (TIED, [{"tied": False}], "members.0.tied must be the same for all members: give it once, outside members"),
+        ({**TIED, "tied": "yes"}, None, 'method.tied must be true or false, got tied="yes"'),
     ],
 )
 def test_wrong_rates(method, members, message):

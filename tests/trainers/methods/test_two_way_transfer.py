@@ -5,39 +5,7 @@ import numpy as np
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
-from .mixed import DIGITS, INIT, models, problem, train
-
-
-def test_one_local_step_adds_the_gradient_of_the_round_before():
-    one = {"local_steps": 1, "client_lr": 0.05, "server_lr": 0.05}
-    _, hessians, centers, own, center = problem()
-
-    def slope(x):
-        return 0.5 * np.einsum("ijk,ik->j", hessians, x - centers) / 4 + 0.5 * own @ (x - center)
-
-    x, before, wanted = np.array(INIT), np.zeros(3), [INIT]
-    for _ in range(30):
-        now = slope(x)
-        x, before = x - 0.05 * (now + before), now
-        wanted.append(x)
-    np.testing.assert_allclose(models("two_way_transfer", 30, **one), wanted, rtol=0, atol=1e-14)
-
-
-def test_memories_of_two_way_transfer_end_at_the_gradients():
-    given, hessians, centers, own, center = problem(equal=True)
-    document = {
-        "task": given,
-        "method": {"name": "two_way_transfer", "client_lr": 0.05, "server_lr": 0.05},
-        "rounds": 200,
-    }
-    document["method"]["local_steps"] = 3
-    pack = Pack.from_spec(parse(document))
-    pack.advance()
-    x = pack._lanes[0].now.state.params[0, 0, :3].numpy()
-    memory = {key: held[0, 0, :3].numpy() for key, held in pack._lanes[0].now.state.memory.items() if key != "begun"}
-    np.testing.assert_allclose(memory["central_correction"], own @ (x - center) / 2, rtol=0, atol=1e-4)
-    wanted = np.einsum("ijk,ik->j", hessians, x - centers) / 8
-    np.testing.assert_allclose(memory["federated_correction"], wanted, rtol=0, atol=1e-4)
+from .mixed import DIGITS, INIT, problem, train
 
 
 def test_the_federated_correction_is_the_mean_of_all_gradients_of_unequal_clients():

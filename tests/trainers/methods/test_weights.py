@@ -169,14 +169,6 @@ def test_the_update_is_the_weighted_mean_of_the_clients_updates(method):
     np.testing.assert_allclose(moved(document(method, weighting="uniform")), own.mean(0), rtol=0, atol=1e-13)
 
 
-def test_weights_are_scaled_within_the_cohort():
-    given = document("fedavg", weighting="examples", clients_per_round=3)
-    chosen = randomness.cohort(0, 0, 6, 3)
-    held = counts()[chosen]
-    own = np.array([moved({**given, "clients_per_round": None}, np.eye(6)[client]) for client in chosen])
-    np.testing.assert_allclose(moved(given), np.average(own, 0, held), rtol=0, atol=1e-13)
-
-
 @pytest.mark.parametrize("method", ["fedavg", "lookahead"])  # whose rounds have several clients and one
 def test_a_round_has_different_clients(method, monkeypatch):
     from trainers.engine.packs import lane

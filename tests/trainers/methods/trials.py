@@ -100,15 +100,3 @@ def alone(given, settings):
         kind, _, bare = name.rpartition(".")
         single.setdefault(kind or "method", {"name": "sgd"})[bare] = value
     return single
-
-
-def limit(one, two, **changes):
-    """Two methods that must do the same, in a cohort with noise and with momentum."""
-    shared = {"server_lr": 0.05}
-    found = []
-    for method in (one, two):
-        given = document(method["name"], rounds=8, **changes)
-        given["method"] = {name: value for name, value in {**shared, **method}.items() if value is not None}
-        given["server"] = {"name": "sgd", "momentum": 0.6}
-        found.append(train(given))
-    same(*found, tolerance=1e-12)
