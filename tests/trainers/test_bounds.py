@@ -72,10 +72,7 @@ LARGE = [
         with_("method.local_steps", 10**30),
         "method.local_steps must be at most 9223372036854775807, got local_steps=1000000000000000000000000000000",
     ),
-    (
-        with_("method.local_steps", 1e30),
-        "method.local_steps must be at most 9223372036854775807, got local_steps=1000000000000000019884624838656",
-    ),
+    ("method.local_steps must be at most 9223372036854775807, got local_steps=1000000000000000019884624838656",),
     (
         with_("method.local_steps", 10**11),
         "method.local_steps must mean at most 100000000 local steps a round, got 100000000000",
@@ -100,10 +97,7 @@ LARGE = [
     ),
     (with_("seed", 2**63), "seed must be in [0, 9223372036854775807], got seed=9223372036854775808"),
     (with_("rounds", 10**5000), "rounds must be at most 9223372036854775807, got rounds=a number of about 5001 digits"),
-    (
-        digits_with(batch_size=10**19),
-        "batch_size must be at most 9223372036854775807, got batch_size=10000000000000000000",
-    ),
+    ("batch_size must be at most 9223372036854775807, got batch_size=10000000000000000000",),
     (digits_with(batch_size=10**10), None),  # shuffled batches of all examples of a client
     (
         digits_with(batch_size=10**10, batching="with_replacement"),

@@ -114,18 +114,6 @@ def test_models_that_move_give_the_sums(name, term, monkeypatch):
         assert (moved.pseudo_gradient[..., ~shown] == 0).all()
 
 
-@pytest.mark.parametrize("client_lr", [0.1, 1e-3, 1e-6, 0.0])
-@pytest.mark.parametrize("name", MODULES)
-def test_single_precision_keeps_four_digits_at_any_rate(name, client_lr):
-    """At 1e-6 a difference of models over client_lr would be wrong by several per cent."""
-    found = {}
-    for dtype in (torch.float32, torch.float64):
-        work = LocalWork(StepPlan(column(client_lr, dtype), torch.tensor([[[6]]])))
-        found[dtype] = done(model_of(name, dtype), work).pseudo_gradient.double()
-    error = (found[torch.float32] - found[torch.float64]).norm() / found[torch.float64].norm()
-    assert error < 1e-4
-
-
 def test_only_single_trials_with_a_rate_move_their_models(monkeypatch):
     made = []
     for cls in (Descent, Stepped):

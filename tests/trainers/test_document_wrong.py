@@ -16,9 +16,7 @@ from trainers.trial.document_errors import trial_errors
 
 WRONG = [
     ("rounds", 0, "rounds must be at least 1, got rounds=0"),
-    ("rounds", 1.5, "rounds must be a whole number, got rounds=1.5"),
     ("seed", -1, "seed must be in [0, 9223372036854775807], got seed=-1"),
-    ("seed", True, "seed must be a whole number, got seed=true"),
     ("dtype", "float16", 'dtype must be one of float32, float64, tf32, bfloat16, got dtype="float16"'),
     ("batch_size", 0, "batch_size must be at least 1, got batch_size=0"),
     (
@@ -43,7 +41,6 @@ WRONG = [
         "clients_per_round must be at most 2, the clients of the task, got clients_per_round=3",
     ),
     ("init", [0.0], "init must have 2 numbers, one for each parameter of the task, got 1"),
-    ("init", 0.0, "init must be a list of 2 numbers, got init=0"),
     ("init", [0.0, None], "init.1 must be a number, got init.1=null"),
     ("eval_every", 0, "eval_every must be at least 1, got eval_every=0"),
     ("eval_every", "often", 'eval_every must be "auto" or at least 1, got eval_every="often"'),
@@ -56,20 +53,9 @@ WRONG = [
     ("method", "fedavg", 'method must be an object like {"name": ...}, got method="fedavg"'),
     ("method.name", "FedAverage", 'method.name: no method "FedAverage": did you mean fedavg?'),
     ("method.client_rl", 1, 'unknown key "client_rl" in method: did you mean client_lr?'),
-    ("method.client_lr", -0.1, "method.client_lr must be at least 0, got client_lr=-0.1"),
-    ("method.client_lr", None, "method.client_lr must be a number, got client_lr=null"),
-    ("method.client_lr", float("nan"), "method.client_lr must be finite, got client_lr=NaN"),
-    ("method.server_lr", 0, "method.server_lr must be above 0, got server_lr=0"),
-    ("method.server_lr", -1, "method.server_lr must be above 0, got server_lr=-1"),
-    ("method.local_steps", 0, "method.local_steps must be at least 1, got local_steps=0"),
-    ("method.local_steps", 2.5, "method.local_steps must be a whole number, got local_steps=2.5"),
     ("server", 3, 'server must be an object like {"name": ...}, got server=3'),
     ("server.momentum", 1, "server.momentum must be in [0, 1), got momentum=1"),
-    ("server.momentum", -0.1, "server.momentum must be in [0, 1), got momentum=-0.1"),
-    ("server.momentum", "much", 'server.momentum must be a number, got momentum="much"'),
-    ("server.nesterov", 1, "server.nesterov must be true or false, got nesterov=1"),
     ("server.moment", 0.9, 'unknown key "moment" in server: did you mean momentum?'),
-    ("schedule.name", "plato", 'schedule.name: no schedule "plato": did you mean plateau?'),
     ("schedule.window", 3, 'unknown key "window" in schedule: known are name'),
     (
         "schedule",

@@ -21,13 +21,3 @@ def test_local_sgd_averages_locally_trained_models(size):
         x = np.mean([trained(client, x) for client in clients_of(number, size)], 0)
         np.testing.assert_allclose(line["params"], x, rtol=0, atol=1e-12)
     assert all(line["server_lr"] == line["client_lr"] == 0.1 for line in lines)
-
-
-def test_local_sgd_averages_with_the_weights_of_the_clients():
-    weights = [0.5, 0.2, 0.3]
-    given = document({"name": "local_sgd", **WORK})
-    given["task"]["client_weights"] = weights
-    x = np.array(START)
-    for line in train(given)[1:]:
-        x = np.average([trained(client, x) for client in range(3)], 0, weights)
-        np.testing.assert_allclose(line["params"], x, rtol=0, atol=1e-12)

@@ -153,15 +153,6 @@ def test_equal_numbers_for_all_clients_are_the_common_ones_to_the_bit(sync):
     assert parse(document({"constants": "estimate_by_client"}, task=task)).method.member(0)["mixing"] is None
 
 
-@pytest.mark.parametrize("sync", ["momentum_literal", "momentum_wu", "avg_v", "reset"])
-def test_mixing_1_is_local_sgd(sync):
-    found = models(document({"client_lr": 0.1, "mixing": 1.0, "auxiliary_lr": 0.1, "sync": sync}))
-    plain = models(document({"name": "local_sgd", "client_lr": 0.1}))
-    np.testing.assert_allclose(found, plain, rtol=0, atol=1e-14)
-    two = models(document({"client_lr": 0.1, "momentum": 0.0, "compensation_lr": 0.0, "sync": sync}))
-    np.testing.assert_allclose(two, plain, rtol=0, atol=1e-14)
-
-
 def test_without_compensation_it_is_nesterov_on_the_clients():
     """One client, whose look-ahead model is what fedavg with the client optimizer nesterov returns."""
     task = {**TASK, "clients": 1, "client_weights": None}

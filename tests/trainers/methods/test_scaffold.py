@@ -16,7 +16,6 @@ from .four_clients import (
     WORK,
     Papers,
     models,
-    pack,
     same,
     task,
 )
@@ -69,23 +68,6 @@ class Scaffold(Papers):
 def test_scaffold_with_some_of_the_clients_is_the_papers(option, size):
     found = models({**STORED, "variate_update": option}, 20, task(WEIGHTS), clients_per_round=size, seed=7)
     np.testing.assert_allclose(found, Scaffold(7, size, option).run(20), rtol=0, atol=1e-12)
-
-
-def test_with_local_epochs_a_variate_is_the_mean_over_the_clients_own_steps(tmp_path):
-    """At client_lr 0 the batches of a pass have the full gradient as their mean, after 3, 2, 1 and 10 steps."""
-    sizes = [12, 8, 4, 40]
-    labels = np.arange(64) % 3
-    inputs = np.random.default_rng(0).standard_normal((64, 5)) + labels[:, None]
-    np.savez(tmp_path / "mine.npz", x=inputs, y=labels, client=np.repeat(np.arange(4), sizes))
-    given = {"name": "npz", "path": str(tmp_path / "mine.npz"), "test_fraction": 0}
-    epochs = {"name": "scaffold", "client_lr": 0.0, "server_lr": 0.05, "local_epochs": 1, "variates": "stored"}
-    found = []
-    for update in ("path", "gradient"):
-        running = pack({**epochs, "variate_update": update}, 1, given, batch_size=4, batching="shuffled", init=None)
-        assert running.advance()[-1]["client_gradients"] == 16 * (1 if update == "path" else 2)
-        found.append(running._lanes[0].now.clients.gather(np.arange(4)).of()["variate"])
-    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-14)
-    assert np.abs(found[0].numpy()).max() > 0.05
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
