@@ -67,12 +67,14 @@ def test_whole_numbers_have_a_largest() -> None:
         digits("9" * 5000)
 
 
+TOO_MANY = (
+    "task.model must be smaller: parameters x clients of a round x trials of a pack must be at most 34359738368, got "
+)
 LARGE = [
     (
         with_("method.local_steps", 10**30),
         "method.local_steps must be at most 9223372036854775807, got local_steps=1000000000000000000000000000000",
     ),
-    ("method.local_steps must be at most 9223372036854775807, got local_steps=1000000000000000019884624838656",),
     (
         with_("method.local_steps", 10**11),
         "method.local_steps must mean at most 100000000 local steps a round, got 100000000000",
@@ -97,7 +99,6 @@ LARGE = [
     ),
     (with_("seed", 2**63), "seed must be in [0, 9223372036854775807], got seed=9223372036854775808"),
     (with_("rounds", 10**5000), "rounds must be at most 9223372036854775807, got rounds=a number of about 5001 digits"),
-    ("batch_size must be at most 9223372036854775807, got batch_size=10000000000000000000",),
     (digits_with(batch_size=10**10), None),  # shuffled batches of all examples of a client
     (
         digits_with(batch_size=10**10, batching="with_replacement"),
@@ -114,23 +115,13 @@ LARGE = [
         ),
     ),
     (
-        digits_with(model={"name": "mlp", "hidden": [10**9]}),
-        "task.model.hidden.0 must be in [1, 100000000], got hidden.0=1000000000",
-    ),
-    (
         digits_with(model={"name": "mlp", "hidden": [10**8]}),
-        (
-            "task.model must be smaller: parameters x clients of a round x trials of a pack must be at most "
-            "34359738368, got 7500000010 x 10 x 1"
-        ),
+        f"{TOO_MANY}7500000010 x 10 x 1",
     ),
     (digits_with(model={"name": "mlp", "hidden": [10**8]}, clients_per_round=1), None),
     (
         digits_with(model={"name": "mlp", "hidden": [10**6]}, members=[{"client_lr": 0.1}] * 50),
-        (
-            "task.model must be smaller: parameters x clients of a round x trials of a pack must be at most "
-            "34359738368, got 75000010 x 10 x 50"
-        ),
+        f"{TOO_MANY}75000010 x 10 x 50",
     ),
     (
         digits_with(model={"name": "mlp", "hidden": [1] * 1001}),
@@ -145,7 +136,6 @@ LARGE = [
         "task.dimension must be small enough that clients x dimension^2 is at most 100000000, got 10 x 10000000^2",
     ),
     (quadratic(problem="random", dimension=3000), None),
-    (quadratic(problem="continuum", clients=10**9), "task.clients must be in [1, 10000000], got clients=1000000000"),
     (
         {**quadratic(), "task": {"name": "linear_regression", "dimension": 10**9}},
         "task must be smaller: examples of all clients x dimension must be at most 100000000, got 1e+13",
@@ -156,10 +146,6 @@ LARGE = [
             "task": {"name": "linear_regression", "examples": 1, "dimension": 10**5, "orientation": "random"},
         },
         "task must be smaller: dimension^2 must be at most 100000000, got 1e+10",
-    ),
-    (
-        with_("schedule", {"name": "plateau", "window": 10**12}),
-        "schedule.window must be in [1, 1000000], got window=1000000000000",
     ),
     (
         {**quadratic(), "task": {"name": "npz", "path": "x" * 10_000}},
@@ -272,7 +258,7 @@ def test_memory_that_really_runs_out(tmp_path: Any) -> None:
     code = (
         "import resource, sys, torch; from trainers.engine.packs.pack import Pack; from trainers.run import main; "
         "held = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (200 << 20); "
-        "resource.setrlimit(resource.RLIMIT_AS, (held, held)); sys.exit(main(sys.argv[1:]))"
+        "resource.setrlimit(resource.R34359738368_AS, (held, held)); sys.exit(main(sys.argv[1:]))"
     )
     arguments = [sys.executable, "-c", code, str(file), "--device", "cpu"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)

@@ -60,20 +60,6 @@ def memory_of(*names, clients=5, first=None, **more):
     return ClientMemory({**dict.fromkeys(names, like()), **(first or {})}, clients, "test", **more)
 
 
-def test_a_store_gives_back_what_each_client_was_given():
-    store = memory_of("a", "b")
-    one, two = torch.randn(2, 3, 16, dtype=torch.float64), torch.randn(2, 2, 16, dtype=torch.float64)
-    everyone = np.ones(2, bool)
-    store.put(np.array([4, 0, 2]), {"a": one}, everyone)
-    store.put(np.array([2, 3]), {"a": two, "b": 2 * two}, everyone)
-    found = store.gather(np.array([0, 1, 2, 3, 4])).values
-    assert torch.equal(found["a"], torch.stack([one[:, 1], 0 * one[:, 0], two[:, 0], two[:, 1], one[:, 0]], 1))
-    assert torch.equal(found["b"][:, 2:4], 2 * two)
-    assert not found["b"][:, [0, 1, 4]].any()
-    found["a"].zero_()  # what was gathered is a copy
-    assert store.gather(np.array([4])).values["a"].any()
-
-
 def test_an_optimizers_memory_has_first_values_counters_and_its_own_record_of_who_has_stored():
     square, none_yet = torch.full_like(like(), 0.25), torch.zeros((2, 1, 1), dtype=torch.int64)
     first = {"client.square": square, "client.steps": none_yet}
@@ -96,14 +82,6 @@ def test_an_optimizers_memory_has_first_values_counters_and_its_own_record_of_wh
     loaded = again.gather(np.array([1, 0])).of("client")
     assert torch.equal(loaded["square"][0], square[0].expand(2, 16))
     assert loaded["steps"][0].flatten().tolist() == [3, 0]
-
-
-def test_trials_that_rest_keep_what_they_had():
-    store = memory_of("a")
-    first = torch.randn(2, 2, 16, dtype=torch.float64)
-    store.put(np.array([0, 1]), {"a": first}, np.ones(2, bool))
-    store.put(np.array([0, 1]), {"a": first + 1}, np.array([True, False]))
-    assert torch.equal(store.gather(np.array([0, 1])).values["a"], torch.stack([first[0] + 1, first[1]]))
 
 
 def test_a_name_that_is_not_kept_is_refused():

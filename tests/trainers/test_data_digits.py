@@ -118,18 +118,6 @@ def test_defaults_and_the_filled_document() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(again.parts, settings.parts, strict=True))
 
 
-def test_a_model_with_its_settings() -> None:
-    settings = parsed(model={"name": "mlp", "hidden": [8, 4]})
-    assert settings.model == "mlp"
-    assert settings.document["model"]["hidden"] == [8, 4]
-    assert digits.build(settings, "float32").model_settings["hidden"] == [8, 4]
-    again = digits.parse(json.loads(json.dumps(settings.document)), "task")
-    assert again.document == settings.document
-    with pytest.raises(SpecError) as caught:
-        parsed(model={"name": "mlp", "hiden": [8]})
-    assert str(caught.value) == 'unknown key "hiden" in task.model: did you mean hidden?'
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -115,19 +115,6 @@ def test_pictures_stay_with_their_writers() -> None:
 
 
 @with_data("mnist_by_writer")
-def test_fewer_writers_are_among_the_more() -> None:
-    def people(rows: Any) -> set[int]:
-        return set(images.MNIST.writers()[np.concatenate(rows)].tolist())
-
-    few, more = (parsed("mnist_by_writer", writers=n, test_writers=n) for n in (10, 40))
-    assert people(few.parts) < people(more.parts)
-    assert people(few.test) < people(more.test)
-    other = parsed("mnist_by_writer", writers=10, test_writers=10, split_seed=1)
-    assert people(other.parts) != people(few.parts)
-    assert people(other.test) != people(few.test)
-
-
-@with_data("mnist_by_writer")
 def test_writers_can_be_mixed() -> None:
     partition = {"dirichlet": 0.3}
     natural = parsed("mnist_by_writer", writers=30, test_writers=5)
@@ -136,18 +123,6 @@ def test_writers_can_be_mixed() -> None:
     assert parsed("mnist_by_writer", writers=30, partition=partition, clients=12).clients == 12
     assert np.array_equal(np.sort(np.concatenate(mixed.parts)), np.sort(np.concatenate(natural.parts)))
     assert [part.tolist() for part in mixed.test] == [part.tolist() for part in natural.test]
-
-
-@with_data("mnist_by_writer")
-def test_the_server_gets_its_part_of_every_writer() -> None:
-    whole = parsed("mnist_by_writer")
-    settings = parsed("mnist_by_writer", central={"fraction": 0.9})
-    assert len(settings.central) == pytest.approx(0.9 * 60000, abs=1)
-    assert settings.clients == 539
-    assert settings.examples.min() >= 1
-    np.testing.assert_allclose(settings.examples, 0.1 * whole.examples, atol=1)
-    together = np.concatenate([*settings.parts, settings.central])
-    assert np.array_equal(np.sort(together), np.arange(60000))
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -13,11 +13,11 @@ from trainers.engine.local.mass_sequences import ThreeSequences, TwoSequences
 from trainers.engine.local.optimizer_steps import Stepped
 from trainers.engine.local.step_plan import StepPlan
 from trainers.engine.local.work import LocalWork
-from trainers.engine.rounds.role_optimizer import RoleOptimizer
 from trainers.models import cnn, linear, mlp, softmax
 from trainers.problem import Examples, Problem
 from trainers.registry import optimizers
-from trainers.trial.roles import settings
+
+from .test_client_optimizers import optimizer_of
 
 SIZES = np.array([14, 9, 11])
 MODULES = {"softmax": softmax, "linear": linear, "mlp": mlp}
@@ -37,21 +37,13 @@ def column(value, dtype=torch.float64):
     return torch.full((1, 1, 1), value, dtype=dtype)
 
 
-def optimizer_of(name, dtype=torch.float64):
-    module = optimizers()[name]
-    given = {item.name: item.default for item in settings(module, "client")} | {"beta1": 0.8}
-    known = {item.name for item in settings(module, "client")}
-    values = {
-        key: column(value, dtype) if isinstance(value, float) else value for key, value in given.items() if key in known
-    }
-    return RoleOptimizer(module, module.Hyper(**values))
-
-
 def terms(model, dtype=torch.float64):
     """What local work may have, one change each."""
     draw = torch.randn(3, 1, 3, model.layout.count, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     displacement, correction, offset = (model.layout.row(0.3 * one).to(dtype) for one in draw)
-    client = {f"client.{name}": {"optimizer": optimizer_of(name, dtype)} for name in optimizers() if name != "sgd"}
+    client = {
+        f"client.{name}": {"optimizer": optimizer_of(name, dtype=dtype)} for name in optimizers() if name != "sgd"
+    }
     sums = model.layout.row(torch.ones(1, 3, model.layout.count, dtype=torch.float64)).to(dtype)
     own = torch.tensor([0.4, 1.0, 0.7], dtype=dtype).view(1, 3, 1)
     mass = {
@@ -69,14 +61,14 @@ def terms(model, dtype=torch.float64):
         "offset and decay": {"evaluation_offset": offset, "weight_decay": column(0.2, dtype)},
         "clipping": {"clip_norm": column(0.5, dtype), "prox": column(0.3, dtype)},
         "scale": {"gradient_scale": column(0.7, dtype), "correction": correction, "prox": column(0.4, dtype)},
-        "adamw with decay": {"optimizer": optimizer_of("adamw", dtype), "weight_decay": column(0.2, dtype)},
+        "adamw with decay": {"optimizer": optimizer_of("adamw", dtype=dtype), "weight_decay": column(0.2, dtype)},
         "momentum with pulls": {
-            "optimizer": optimizer_of("momentum", dtype),
+            "optimizer": optimizer_of("momentum", dtype=dtype),
             "prox": column(0.4, dtype),
             "displacement": displacement,
             "correction": correction,
         },
-        "sums of gradients": {"optimizer": optimizer_of("momentum", dtype), "sum_gradients": True},
+        "sums of gradients": {"optimizer": optimizer_of("momentum", dtype=dtype), "sum_gradients": True},
         **client,
         **{name: {"optimizer": optimizer, "displacement": displacement} for name, optimizer in mass.items()},
     }

@@ -13,7 +13,6 @@ from trainers.engine.packs.plan import Plan
 from trainers.engine.packs.setting import PackSetting
 from trainers.engine.rounds.cohort import Cohort
 from trainers.models._scored_examples import ScoredExamples
-from trainers.registry import methods
 from trainers.trial.document import parse
 
 CASES = {
@@ -195,7 +194,3 @@ def test_the_fake_device_refuses_what_a_gpu_refuses():
         assert there[torch.tensor([1])].device == FAKE
         assert float(there.sum()) == 3.0
         assert calls.reads == 2
-
-
-def test_all_methods_are_among_the_cases():
-    assert {name.split()[0] for name in CASES} >= set(methods())

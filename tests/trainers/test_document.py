@@ -121,9 +121,6 @@ class TestAlternatives:
         assert parse(parse(members).canonical).method == parse(members).method
         for weights, message in [
             ([1, 0], "method.gradient_weights must end with a weight above 0, got gradient_weights=[1.0, 0.0]"),
-            ([1, -1], "method.gradient_weights.1 must be at least 0, got gradient_weights.1=-1"),
-            ([], "method.gradient_weights must be a list of at least one number, got gradient_weights=[]"),
-            (3, "method.gradient_weights must be a list of at least one number, got gradient_weights=3"),
             (..., "method.gradient_weights must be given (numbers at least 0)"),
         ]:
             document = with_("method", {**method, "gradient_weights": weights})

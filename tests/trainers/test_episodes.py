@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainers.data import episodes
-from trainers.data.episodes import Episodes
 from trainers.data.folder import find
 from trainers.engine.evaluation.after_adaptation import split
 from trainers.engine.packs.pack import Pack
@@ -257,14 +255,6 @@ def test_omniglot_is_turned_and_reduced_by_area() -> None:
     fine = np.repeat(np.repeat(ink, 4, 0), 4, 1)  # 420 = 4 x 105 = 15 x 28
     wanted = np.rot90(fine.reshape(28, 15, 28, 15).mean((1, 3)))
     np.testing.assert_allclose(problem.train.inputs[row, 0], wanted, atol=1e-12)
-
-
-def test_populations_grow_without_other_changes() -> None:
-    labels, wanted = np.repeat(np.arange(30), 20), Episodes()
-    rows = np.arange(600)
-    one, other = (episodes.draw(labels, rows, wanted, count, [0, 20], "episodes") for count in (3, 50))
-    np.testing.assert_array_equal(one.rows, other.rows[: len(one.rows)])
-    assert len({tuple(own.tolist()) for own in other}) == 50
 
 
 def test_each_sinusoid_has_an_amplitude_and_a_phase_of_its_own() -> None:

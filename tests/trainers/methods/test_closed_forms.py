@@ -16,38 +16,31 @@ from . import mixed
 from .four_clients import FEDDYN, INIT, RATES, STORED, WEIGHTS, WORK, losses, models, task, train
 from .mixed import METHODS, halved, problem
 
-GRADIENT_VARIATES = {**STORED, "variate_update": "gradient"}
+FEDGA = {"name": "fedga", **WORK, "displacement": 0.2}
 MAML = {"name": "maml", **WORK}
-MIMELITE = {"name": "mimelite", **WORK, "momentum": 0.7}
-MIME = {"name": "mime", **WORK, "momentum": 0.7}
-REUSED = {"name": "fedga", **WORK, "displacement": 0.2, "reuse_mean_gradient": True}
-EACH_STEP = {
-    "name": "fedga", **WORK, "displacement": 0.2, "prox": 0.4, "displacement_form": "each_step", "weight_decay": 0.3,
-}  # fmt: skip
-REGULARIZED = {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.2}
 CLOSED = [
     {"name": "scaffold", **WORK},
     {"name": "scaffold", **WORK, "correction": 0.5, "weight_decay": 0.3},
     {"name": "scaffold", **WORK, "displacement_source": "batch"},
-    {"name": "fedga", **WORK, "displacement": 0.2},
-    {"name": "fedga", **WORK, "displacement": 0.2, "displacement_form": "each_step", "weight_decay": 0.3},
-    {"name": "fedga", **WORK, "displacement": 0.2, "displacement_source": "batch", "weight_decay": 0.3},
+    FEDGA,
+    {**FEDGA, "displacement_form": "each_step", "weight_decay": 0.3},
+    {**FEDGA, "displacement_source": "batch", "weight_decay": 0.3},
     {"name": "gradalign", "server_lr": 0.1, "displacement": 0.2},
     {"name": "gradalign", "server_lr": 0.1, "displacement": 0.2, "displacement_source": "full", "weight_decay": 0.3},
     STORED,
     {**STORED, "correction": 0.5, "weight_decay": 0.3},
-    GRADIENT_VARIATES,
+    {**STORED, "variate_update": "gradient"},
     {**STORED, "variate_update": "gradient", "displacement_source": "batch", "weight_decay": 0.3},
     FEDDYN,
     {"name": "feddyn", **WORK, "server_lr": 0.05, "prox": 0.4, "weight_decay": 0.3},
-    MIMELITE,
+    {"name": "mimelite", **WORK, "momentum": 0.7},
     {"name": "mimelite", **WORK, "gradient_source": "batch", "weight_decay": 0.3},
-    MIME,
+    {"name": "mime", **WORK, "momentum": 0.7},
     {"name": "mime", **WORK, "gradient_source": "batch", "weight_decay": 0.3},
-    REUSED,
-    {"name": "fedga", **WORK, "displacement": 0.2, "reuse_mean_gradient": True, "prox": 0.4, "weight_decay": 0.3},
-    {"name": "fedga", **WORK, "displacement": 0.2, "prox": 0.4},
-    EACH_STEP,
+    {**FEDGA, "reuse_mean_gradient": True},
+    {**FEDGA, "reuse_mean_gradient": True, "prox": 0.4, "weight_decay": 0.3},
+    {**FEDGA, "prox": 0.4},
+    {**FEDGA, "prox": 0.4, "displacement_form": "each_step", "weight_decay": 0.3},
     {"name": "fomaml", **WORK, "prox": 0.4},
     {"name": "fedavg", **WORK, "weight_decay": 0.3},
     {"name": "fedprox", **WORK, "prox": 0.4},
@@ -57,7 +50,7 @@ CLOSED = [
     {**MAML, "prox": 0.8},
     {**MAML, "prox": 0.8, "weight_decay": 0.2, "unbiased": True},
     {**MAML, "local_steps": 1, "weight_decay": 0.2},
-    REGULARIZED,
+    {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.2},
     {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.2, "weight_decay": 0.3},
     {"name": "linear_scaling", "server_lr": 0.02},
     {"name": "aligned_linear_scaling", "client_lr": 0.03, "server_lr": 0.02, "weight_decay": 0.3},
@@ -102,15 +95,20 @@ def test_golden_matrix_case(method, minimizer, distance):
 
 
 BRANCH = {"central_lr": 0.07, "central_steps": 3, "merge_lr": 0.8}
-TRANSFERS = [("parallel_training", BRANCH), ("one_way_transfer", {}), ("two_way_transfer", BRANCH)]
+WITH_CENTRAL = [
+    ("parallel_training", BRANCH),
+    ("one_way_transfer", {}),
+    ("two_way_transfer", BRANCH),
+    ("pooled_training", {}),
+    ("all_on_client", {}),
+]
 
 
-@pytest.mark.parametrize(("name", "branch"), TRANSFERS)
+@pytest.mark.parametrize(("name", "branch"), WITH_CENTRAL)
 @pytest.mark.parametrize(("weights", "weight", "momentum"), [(None, 0.5, 0.6), (None, 0.2, 0.0), (WEIGHTS, 0.2, 0.6)])
 def test_rounds_with_central_data_follow_the_closed_form(name, branch, weights, weight, momentum):
     given, hessians, centers, own, center = problem(weights=weights)
-    held = client_quadratics(hessians, centers, np.full(4, 0.25) if weights is None else np.array(weights))
-    clients, central = halved(held, central_quadratic(own, center), weight)
+    clients, central = halved(client_quadratics(hessians, centers, weights), central_quadratic(own, center), weight)
     trial = {"server": {"name": "sgd", "momentum": momentum}}
     form = getattr(mixed_forms, name)(clients, central, client_lr=0.05, local_steps=4, **branch)
     wanted = with_server(form, 0.04, momentum).after(INIT, 25)
@@ -120,21 +118,6 @@ def test_rounds_with_central_data_follow_the_closed_form(name, branch, weights, 
         by_mean = {**branch, "merge_lr": 1.6, "merge_by": "mean"}
         found = mixed.models(name, 25, given, central_weight=1 - weight, **by_mean, trial=trial)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", ["pooled_training", "all_on_client"])
-@pytest.mark.parametrize(("weights", "momentum"), [(None, 0.6), (WEIGHTS, 0.0)])
-def test_rounds_of_comparators_follow_the_closed_form(name, weights, momentum):
-    given, hessians, centers, own, center = problem(weights=weights)
-    held = client_quadratics(hessians, centers, np.full(4, 0.25) if weights is None else np.array(weights))
-    clients, central = halved(held, central_quadratic(own, center), 0.7)
-    trial = {"server": {"name": "sgd", "momentum": momentum}}
-    form = getattr(mixed_forms, name)(clients, central, client_lr=0.05, local_steps=4)
-    found = mixed.models(name, 25, given, federated_weight=0.7, trial=trial)
-    np.testing.assert_allclose(found, with_server(form, 0.04, momentum).after(INIT, 25), rtol=0, atol=1e-12)
-    method = {"name": name, **WORK, "federated_weight": 0.7}
-    named = round_map(method, held, trial["server"], central_quadratic(own, center))
-    np.testing.assert_allclose(found, named.after(INIT, 25), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.3])
@@ -147,13 +130,3 @@ def test_weight_decay_is_a_part_of_the_clients_losses(name, weight):
     for more in starts:
         wanted = round_map({"name": name, **method, **more}, clients, central=central).after(INIT, 10)
         np.testing.assert_allclose(mixed.models(name, 10, given, **method, **more), wanted, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_the_calculator_knows_the_method_by_the_same_names(name):
-    given, hessians, centers, own, center = problem()
-    held, central = client_quadratics(hessians, centers, np.full(4, 0.25)), central_quadratic(own, center)
-    branch = {} if name == "one_way_transfer" else {"merge_by": "mean", "central_steps": 2}
-    method = {"name": name, **WORK, "local_steps": 3, "federated_weight": 0.3, **branch}
-    wanted = round_map(method, held, None, central).after(INIT, 10)
-    np.testing.assert_allclose(mixed.models(given=given, rounds=10, **method), wanted, rtol=0, atol=1e-10)

@@ -1,13 +1,11 @@
 """Exchanges, bytes and gradients that a round costs, and gradients and examples as they are known before training."""
 
-import numpy as np
 import pytest
 
 from trainers import SpecError, offered, parse
 from trainers.registry import methods
 from trainers.trial.spend import spend
 
-from .four_clients import STORED, WORK, pack
 from .trials import cohort_size, document, train
 
 COUNTED = {
@@ -50,11 +48,26 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("method", COUNTED)
-def test_costs_of_a_round(method):
-    line = train(document(method, rounds=5))[-1]
+STORED = {"variates": "stored"}
+BY_GRADIENTS = {**STORED, "variate_update": "gradient"}
+COSTS = [
+    *((method, {}, costs) for method, costs in COUNTED.items()),
+    ("scaffold", STORED, (1, 192, 192, 12)),
+    ("scaffold", BY_GRADIENTS, (1, 192, 192, 16)),
+    ("scaffold", {**BY_GRADIENTS, "displacement_source": "batch"}, (1, 192, 192, 16)),
+    *(("mass", {"sync": sync}, (1, 192, 192, 12)) for sync in ("momentum_wu", "avg_v")),
+    ("mass", {"sync": "momentum_half"}, (1, 96, 96, 12)),
+    ("fedga", {"reuse_mean_gradient": True}, (1, 192, 96, 16)),
+    ("regularized_gd", {"displacement_source": "full"}, (2, 192, 192, 12)),
+]
+
+
+@pytest.mark.parametrize(("method", "settings", "costs"), COSTS)
+def test_costs_of_a_round(method, settings, costs):
+    given = document(method, rounds=5)
+    line = train({**given, "method": given["method"] | settings})[-1]
     found = tuple(line[name] for name in ("exchanges", "bytes_down", "bytes_up", "client_gradients"))
-    assert found == tuple(5 * amount for amount in COUNTED[method])
+    assert found == tuple(5 * amount for amount in costs)
 
 
 UNEQUAL = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.5}, "model": "softmax"}
@@ -62,9 +75,9 @@ COUNTS = ("client_gradients", "examples")
 CHOICES = {  # settings on which a method's gradients depend
     "scaffold": [
         {"displacement_source": "batch"},
-        {"variates": "stored"},
-        {"variates": "stored", "variate_update": "gradient"},
-        {"variates": "stored", "variate_update": "gradient", "displacement_source": "batch"},
+        STORED,
+        BY_GRADIENTS,
+        {**BY_GRADIENTS, "displacement_source": "batch"},
     ],
     "fedga": [{"displacement_source": "batch"}, {"reuse_mean_gradient": True}, {"displacement_form": "each_step"}],
     "gradalign": [{"displacement_source": "full"}],
@@ -139,43 +152,3 @@ def test_tokens_are_refused_where_there_are_none():
 def test_single_precision_halves_the_bytes():
     line = train(document("fedavg", rounds=1, dtype="float32"))[-1]
     assert (line["bytes_down"], line["bytes_up"]) == (48, 48)
-
-
-@pytest.mark.parametrize(
-    ("method", "costs"),
-    [
-        # a round of 4 clients, 3 steps, model bytes down and up in models, and gradients; a pass is `passes` batches
-        (STORED, lambda passes: (1, 2, 2, 12)),
-        ({**STORED, "variate_update": "gradient"}, lambda passes: (1, 2, 2, 12 + passes)),
-        (
-            {**STORED, "variate_update": "gradient", "displacement_source": "batch"},
-            lambda passes: (1, 2, 2, 12 + 4),
-        ),
-        ({"name": "aligned_feddyn", **WORK, "prox": 0.4, "displacement": 0.1}, lambda passes: (2, 2, 2, 12 + passes)),
-        ({"name": "mimelite", **WORK}, lambda passes: (1, 2, 2, 12 + passes)),
-        ({"name": "mime", **WORK, "gradient_source": "batch"}, lambda passes: (2, 3, 2, 24 + 4)),
-        ({"name": "mime", **WORK}, lambda passes: (2, 3, 2, 24 + passes)),
-        ({"name": "scaffold", **WORK}, lambda passes: (2, 2, 2, 12 + passes)),
-        ({"name": "scaffold", **WORK, "displacement_source": "batch"}, lambda passes: (2, 2, 2, 12 + 4)),
-        ({"name": "fedga", **WORK, "displacement": 0.1}, lambda passes: (2, 2, 2, 12 + passes)),
-        (
-            {"name": "fedga", **WORK, "displacement": 0.1, "reuse_mean_gradient": True},
-            lambda passes: (1, 2, 1, 12 + passes),
-        ),
-        (
-            {"name": "regularized_gd", "server_lr": 0.1, "misalignment_weight": 0.1, "displacement_source": "full"},
-            lambda passes: (2, 2, 2, 3 * passes),
-        ),
-    ],
-)
-def test_costs_of_a_round_on_digits(method, costs):
-    given = {"name": "digits", "clients": 4, "partition": {"dirichlet": 0.3}}
-    if "local_steps" in method:
-        method = {**method, "local_steps": 3}
-    running = pack(method, 2, given, batch_size=7, init=None)
-    line = running.advance()[-1]
-    passes = int(np.ceil(running._setting.model.examples / 7).sum())
-    exchanges, down, up, gradients = costs(passes)
-    one = 4 * len(line["params"]) * 8
-    found = [line[name] for name in ("exchanges", "bytes_down", "bytes_up", "client_gradients")]
-    assert found == [2 * exchanges, 2 * down * one, 2 * up * one, 2 * gradients]

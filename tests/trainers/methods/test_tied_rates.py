@@ -6,7 +6,7 @@ import pytest
 from trainers.trial.document import parse, structure_of
 
 from ..documents import wrong
-from .three_clients import START, WORK, document, models, trained
+from .three_clients import WORK, document, models
 from .trials import train
 
 PLATEAU = {"name": "plateau", "window": 2, "patience": 1, "cooldown": 3, "min_delta": 0.05}
@@ -24,18 +24,6 @@ def test_tied_rates_follow_the_clients_through_a_decay(method, mode):
     free = train({**both, "schedule": {**plateau, "server_decay": 0.5}})
     np.testing.assert_allclose(models(lines), models(free), rtol=0, atol=1e-12)
     assert [line["client_lr"] for line in lines] == [line["client_lr"] for line in free]
-
-
-def test_tied_rates_follow_the_theory_too():
-    constants = {"strong_convexity": 0.5, "smoothness": 5.0}
-    lines = train(document({"name": "local_sgd", **WORK}, schedule={"name": "theory_1_over_t", **constants}))
-    wanted = [min(1 / (5.0 * (300 + t)), np.log(2) / (6 * 0.5)) for t in range(1, 13)]
-    assert [line["client_lr"] for line in lines[1:]] == pytest.approx(wanted, rel=1e-12)
-    assert all(line["server_lr"] == line["client_lr"] for line in lines)
-    x = np.array(START)
-    for line, rate in zip(lines[1:], wanted, strict=True):
-        x = np.mean([trained(client, x, rate) for client in range(3)], 0)
-        np.testing.assert_allclose(line["params"], x, rtol=0, atol=1e-12)
 
 
 def test_documents_with_tied_rates():

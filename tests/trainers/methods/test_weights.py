@@ -13,17 +13,6 @@ from trainers.trial.document import parse
 
 TASK = {"name": "digits", "clients": 6, "partition": {"classes_per_client": 2}}
 USUAL = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 3, "prox": 0.5, "gradient_weights": [1.0, 0.0, 2.0]}
-ONE_MEAN = [
-    "fedavg",
-    "fedprox",
-    "fedsgd",
-    "fomaml",
-    "local_sgd",
-    "local_update",
-    "minibatch_prox",
-    "minibatch_sgd",
-    "reptile",
-]
 
 
 def document(method, **changes):
@@ -159,31 +148,3 @@ def test_a_task_with_weights_of_its_own_is_weighted_by_them_alone(key):
     assert parse(document("fedavg", task=own)).weighting == "uniform"
     with pytest.raises(SpecError, match=f"^{key} must be uniform for a task with weights of its own, got {key}="):
         parse(document("fedavg", task=own, **{key: "examples"}))
-
-
-@pytest.mark.parametrize("method", ONE_MEAN)
-def test_the_update_is_the_weighted_mean_of_the_clients_updates(method):
-    own = np.array([moved(document(method), np.eye(6)[client]) for client in range(6)])
-    by_examples = moved(document(method, weighting="examples"))
-    np.testing.assert_allclose(by_examples, np.average(own, 0, counts()), rtol=0, atol=1e-13)
-    np.testing.assert_allclose(moved(document(method, weighting="uniform")), own.mean(0), rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("method", ["fedavg", "lookahead"])  # whose rounds have several clients and one
-def test_a_round_has_different_clients(method, monkeypatch):
-    from trainers.engine.packs import lane
-
-    size = methods()[method].CLIENTS_PER_ROUND or 4
-    seen = []
-
-    class Spy(lane.Cohort):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            seen.append(tuple(self._batches.clients.tolist()))
-
-    monkeypatch.setattr(lane, "Cohort", Spy)
-    Pack.from_spec(parse(document(method, clients_per_round=size, rounds=25))).advance()
-    assert len(seen) == 25
-    assert all(len(set(clients)) == len(clients) == size for clients in seen)
-    assert len({frozenset(clients) for clients in seen}) > 3  # drawn anew in each round
-    assert {client for clients in seen for client in clients} == set(range(6))
