@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -171,11 +172,10 @@ class TestCommand:
         agree([json.loads(line) for line in out.splitlines()], list(simulate(40)))
         assert err == ""
 
-    def test_standard_input_in_a_process(self) -> None:
-        process = spawn("-", stdin=subprocess.PIPE)
-        out, err = process.communicate(json.dumps({**TRIAL, "rounds": 3}), timeout=60)
-        assert (process.returncode, err) == (0, "")
-        agree([json.loads(line) for line in out.splitlines()], list(simulate(3)))
+    def test_standard_input(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps({**TRIAL, "rounds": 3})))
+        assert command.main(["-"]) == 0
+        agree([json.loads(line) for line in capsys.readouterr().out.splitlines()], list(simulate(3)))
 
     def test_help_does_not_wait_for_torch(self) -> None:
         script = (

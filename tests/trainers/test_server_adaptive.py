@@ -11,23 +11,14 @@ from trainers.registry import optimizers
 from trainers.trial.document import parse
 from trainers.trial.parts import parse_part
 
-HESSIANS = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 6.0]], [[3.0, -1.0], [-1.0, 2.0]]])
-CENTERS = np.array([[1.0, 0.0], [0.0, -2.0], [0.5, 1.0]])
-ROUNDS, STEPS, CLIENT_LR, SERVER_LR = 60, 4, 0.05, 0.07
-START = np.array([3.0, -1.0])
+from .methods import three_clients
+
 ADAPTIVE = ("adam", "yogi", "adagrad")
 
 
 def document(name, **server):
-    return {
-        "task": {"name": "quadratic", "hessians": HESSIANS.tolist(), "centers": CENTERS.tolist()},
-        "method": {"name": "fedavg", "client_lr": CLIENT_LR, "server_lr": SERVER_LR, "local_steps": STEPS},
-        "server": {"name": name, **server},
-        "init": START.tolist(),
-        "rounds": ROUNDS,
-        "eval_every": 1,
-        "report": ["params"],
-    }
+    method = {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.07, "local_steps": 4}
+    return three_clients.document(method, server={"name": name, **server}, rounds=30)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -85,11 +76,7 @@ def test_delta_lr_is_the_rate_along_the_mean_change(name):
         assert parse(along).canonical == parse(twin).canonical
 
 
-MIXED = {
-    "name": "parallel_training",
-    "client_lr": 0.1,
-    "local_steps": 2,
-}
+MIXED = {"name": "parallel_training", "client_lr": 0.1, "local_steps": 2}
 
 
 @pytest.mark.parametrize(

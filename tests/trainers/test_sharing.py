@@ -209,7 +209,7 @@ METHODS = [(method, ("float32", "float64")[number % 2]) for number, method in en
 
 @pytest.mark.parametrize(("method", "dtype"), METHODS)
 def test_no_bit_changes_for_any_method(method, dtype):
-    given = {**document(method, rounds=5, members=MANY), "schedule": {**PLATEAU, "min_delta": 0.2}}
+    given = {**document(method, rounds=5, members=MANY[:3]), "schedule": {**PLATEAU, "min_delta": 0.2}}
     lines = law({**given, "dtype": dtype, "eval_every": 2}, stops=(2,))
     assert computed(lines) < sum(totals(lines, "client_gradients").values())
 
@@ -240,7 +240,7 @@ settings_of_plateau = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     members=st.lists(settings_of_plateau, min_size=2, max_size=6),
     method=st.sampled_from(["fedavg", "scaffold", "feddyn"]),
@@ -260,7 +260,7 @@ def test_no_bit_changes_whatever_the_schedules_do(members, method, server, dtype
         assert all(value >= 0 for value in totals(lines, column).values())
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     members=st.lists(settings_of_plateau, min_size=6, max_size=6),
     rungs=st.lists(st.integers(1, 5), min_size=1, max_size=2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -82,8 +83,7 @@ def entries(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize(("name", "dtype"), [*zip(DOCUMENTS, itertools.cycle(["float32", "float64"]), strict=False)])
 def test_a_kept_table_is_the_same_and_read_once(
     name: str, dtype: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

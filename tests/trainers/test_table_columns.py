@@ -119,16 +119,8 @@ def test_a_column_groups_the_labels(folder: Path) -> None:
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     # content of own.csv, keys, message
-    (
-        TEXT.replace("40", ""),
-        {},
-        'task.inputs: column "age" must have a value in every row, got none in 1 of 6',
-    ),
-    (
-        TEXT.replace("Lima", "NA"),
-        {},
-        'column "city" must have a value in every row, got none in 2 of 6',
-    ),
+    (TEXT.replace("40", ""), {}, 'task.inputs: column "age" must have a value in every row, got none in 1 of 6'),
+    (TEXT.replace("Lima", "NA"), {}, 'column "city" must have a value in every row, got none in 2 of 6'),
     (TEXT.replace(",bob\n", ",\n"), {}, 'task.client: column "client" must have a value in every row, got none in 2'),
     (TEXT.replace("40,", "40,1,"), {}, "task.path: own.csv: CSV parse error: Row #4: Expected 5 columns, got 6"),
     (TEXT.replace("40,", ""), {}, "task.path: own.csv: CSV parse error: Row #4: Expected 5 columns, got 4"),
@@ -145,11 +137,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         )
     ),
     (TEXT.replace("age", "city", 1), {}, 'own.csv: must have different names of columns, got "city" twice'),
-    (
-        TEXT.replace("age", "", 1),
-        {},
-        "must have a name for each column in its first row, got none for column 1",
-    ),
+    (TEXT.replace("age", "", 1), {}, "must have a name for each column in its first row, got none for column 1"),
     ("1,2,3\n4,5,6\n", {}, 'must have the columns\' names in its first row, got the numbers "1,2,3"'),
     ("", {}, "task.path: own.csv: must have a first row of names, got an empty one"),
     (HEADER + "\n", {}, "must hold examples"),
@@ -171,21 +159,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (TEXT, {"labels": ["yes", "no"], "classes": 1}, "task.classes must be at least 2, got classes=1"),
     (TEXT.replace("no", "yes"), {}, "task.targets must hold at least two classes, got one"),
     (TEXT, {"scale": "half"}, "task.scale must be one of none, unit, standardise"),
-    (
-        TEXT,
-        {"test_fraction": None, "test": {"clients": 1.5}},
-        "task.test.clients must be in (0, 1), or a list",
-    ),
-    (
-        TEXT,
-        {"test_fraction": None, "test": {"clients": 0.1}},
-        "must set a client aside and leave one, got clients=0",
-    ),
-    (
-        TEXT,
-        {"test_fraction": None, "test": {"clients": ["bo"]}},
-        'clients: no client "bo": did you mean bob?',
-    ),
+    (TEXT, {"test_fraction": None, "test": {"clients": 1.5}}, "task.test.clients must be in (0, 1), or a list"),
+    (TEXT, {"test_fraction": None, "test": {"clients": 0.1}}, "must set a client aside and leave one, got clients=0"),
+    (TEXT, {"test_fraction": None, "test": {"clients": ["bo"]}}, 'clients: no client "bo": did you mean bob?'),
     (
         TEXT,
         {"test_fraction": None, "test": {"clients": ["ann"]}, "client": None, "partition": "iid", "clients": 2},

@@ -70,13 +70,6 @@ def test_a_client_depends_on_its_number_and_the_seed_alone() -> None:
     assert one.train.inputs.tolist() != other.train.inputs.tolist()
 
 
-def test_a_common_mean_of_a_model_changes_no_class() -> None:
-    """Why the task has no alpha."""
-    generator = np.random.default_rng(0)
-    x, weights, bias = generator.normal(size=(200, 60)), generator.normal(size=(60, 10)), generator.normal(size=10)
-    assert ((x @ weights + bias).argmax(1) == (x @ (weights + 3.7) + bias + 3.7).argmax(1)).all()
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [

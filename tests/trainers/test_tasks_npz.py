@@ -19,7 +19,6 @@ from driftline.study.check import check
 from driftline.study.spec import Study
 from trainers.data import table_cache
 from trainers.data.table_task import TableTask
-from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.registry import models
 from trainers.tasks import npz
@@ -169,32 +168,6 @@ def test_the_filled_document_means_the_same(folder: Path, document: dict[str, An
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_a_regression(folder: Path) -> None:
-    settings = parsed(model="linear", targets="value")
-    assert settings.metrics == ("test_loss",)
-    assert settings.classes is None
-    trial = {
-        "task": {"name": "npz", "path": "mine.npz", "model": "linear", "targets": "value"},
-        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3},
-        "rounds": 5,
-    }
-    lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
-    assert lines[-1]["train_loss"] < lines[1]["train_loss"]
-    assert "test_loss" in lines[-1]
-    assert "test_accuracy" not in lines[-1]
-
-
-def test_a_trial_without_test_examples(folder: Path) -> None:
-    trial = {
-        "task": {"name": "npz", "path": "mine.npz", "test_fraction": 0},
-        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 3},
-        "rounds": 5,
-    }
-    lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
-    assert lines[-1]["train_loss"] < lines[1]["train_loss"]
-    assert "test_loss" not in lines[-1]
-
-
 def test_a_study_may_only_choose_metrics_of_its_task(folder: Path) -> None:
     def study(task: dict[str, Any], quality: str) -> Study:
         return Study(
@@ -230,31 +203,20 @@ def test_where_the_file_is_looked_for(folder: Path) -> None:
     )
 
 
-def test_another_file_is_refused(folder: Path) -> None:
+def test_another_file_is_refused_and_a_trial_sees_the_file_as_it_is_now(folder: Path) -> None:
+    trial = {"task": {"name": "npz", "path": "mine.npz"}, "method": {"name": "fedsgd", "server_lr": 0.1}, "rounds": 1}
     settings = parsed()
-    changed = arrays() | {"y": (arrays()["y"] + 1) % 3}
-    np.savez(folder / "mine.npz", **changed)
+    assert parse_trial(trial).task.clients == 4
+    np.savez(folder / "mine.npz", **(arrays() | {"client": np.arange(EXAMPLES) // 2}))
+    assert parse_trial(trial).task.clients == EXAMPLES // 2
     with pytest.raises(SpecError, match=r"task\.path must not change, got another mine\.npz: start again"):
         npz.build(settings, "float32")
-    with pytest.raises(
-        SpecError, match=r'task\.sha256 must be that of the file, [0-9a-f]{64}, got "' + settings.sha256[:50]
-    ):
+    given = settings.sha256[:50]
+    with pytest.raises(SpecError, match=r'task\.sha256 must be that of the file, [0-9a-f]{64}, got "' + given):
         npz.parse(settings.document, "task")
     os.remove(folder / "mine.npz")
     with pytest.raises(MissingDataError, match=r"no file mine\.npz any more"):
         npz.build(settings, "float32")
-
-
-def test_a_trial_sees_the_file_as_it_is_now(folder: Path) -> None:
-    trial = {
-        "task": {"name": "npz", "path": "mine.npz"},
-        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.1, "local_steps": 3},
-        "rounds": 1,
-    }
-    assert parse_trial(trial).task.clients == 4
-    np.savez(folder / "mine.npz", **(arrays() | {"client": np.arange(EXAMPLES) // 2}))
-    assert parse_trial(trial).task.clients == EXAMPLES // 2
-    os.remove(folder / "mine.npz")
     with pytest.raises(MissingDataError):
         parse_trial(trial)
 
@@ -274,11 +236,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"client": "user", "partition": "iid"}, 'task.client: no array "user" in mine.npz'),
     ({}, {"client": None}, "task.partition must not be natural for data without a client column: use iid, by_label"),
     ({}, {"client": None, "partition": "iid"}, "task.clients must be given (at least 1): the data has no natural"),
-    (
-        {"y": Y[:-1]},
-        {},
-        'task.targets: array "y" must have one row for each example of x, got 59 rows and 60 examples',
-    ),
+    ({"y": Y[:-1]}, {}, 'task.targets: array "y" must have one row for each example of x, got 59 rows and 60 examples'),
     ({"client": np.arange(3)}, {}, 'task.client: array "client" must have one row for each example of x, got 3 rows'),
     ({"x": NAN}, {}, 'task.inputs: array "x" must be finite, got NaN or infinity in row 17'),
     ({"x": -np.inf * np.ones((60, 2))}, {}, 'task.inputs: array "x" must be finite, got NaN or infinity in row 0'),
@@ -298,7 +256,6 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"labels": [0, 1, 1]}, "task.labels must be a list of different strings or of different whole numbers, got"),
     ({"y": np.eye(60)}, {}, 'task.targets: array "y" must be 1-D, got float64 of shape (60, 60)'),
     ({"y": Y * 0}, {}, "task.targets must hold at least two classes, got one: give classes if there are more"),
-    ({"y": Y * 1000}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
     ({}, {"classes": 2}, "task.classes must be above the largest class, 2, got classes=2"),
     ({"client": np.ones((60, 1), int)}, {}, 'task.client: array "client" must be 1-D, a whole number or string for'),
     ({"client": np.full(60, 0.5)}, {}, "got float64 of shape (60,) with other numbers"),
@@ -307,11 +264,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"test": "y"}, 'task.test: array "y" must be 1-D, true or false, got int64 of shape (60,)'),
     ({"is_test": np.zeros(60, bool)}, {"test": "is_test"}, "must mark some examples, got none of them marked"),
     ({"is_test": np.ones(60, int)}, {"test": "is_test"}, "must mark some examples, got all of them marked"),
-    (
-        {"is_test": np.ones(5, bool)},
-        {"test": "is_test"},
-        "must have one row for each example of the inputs",
-    ),
+    ({"is_test": np.ones(5, bool)}, {"test": "is_test"}, "must have one row for each example of the inputs"),
     ({}, {"test": 3}, "task.test must be the name of an array or an object of names, got test=3"),
     ({}, {"test": {"inputs": "x_test"}}, "task.test.targets must be given, a column, got targets=null"),
     ({}, {"test": {"inputs": "x", "target": "y"}}, 'unknown key "target" in task.test: did you mean targets?'),
@@ -336,11 +289,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"path": "cut.npz"}, "task.path must be an .npz file, as numpy.savez writes it, got cut.npz"),
     ({}, {"path": "flipped.npz"}, 'task.inputs: array "x" must be readable, got BadZipFile: save it again'),
     ({}, {"path": "other.npz"}, "task.path must be an .npz file, as numpy.savez writes it, got other.npz"),
-    (
-        {"client": np.array(["a", "b"] * 30, object)},
-        {},
-        "save it again with a dtype (strings of pandas: ",
-    ),
+    ({"client": np.array(["a", "b"] * 30, object)}, {}, "save it again with a dtype (strings of pandas: "),
     ({}, {"partition": "iid", "clients": 500}, "task.clients must be in [1, 48], one training example for each"),
     ({}, {"paths": "mine.npz"}, 'unknown key "paths" in task: did you mean path?'),
     (
@@ -354,11 +303,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"model": "linear", "targets": "value", "partition": "by_label"},
         'task.partition must be natural, iid, {"sizes": ..} without',
     ),
-    (
-        {"value": np.ones((60, 2, 2))},
-        {"model": "linear", "targets": "value"},
-        "must have shape (examples,) or",
-    ),
+    ({"value": np.ones((60, 2, 2))}, {"model": "linear", "targets": "value"}, "must have shape (examples,) or"),
     (
         {"value_test": np.ones((10, 3))},
         {"model": "linear", "targets": "value", "test": {"inputs": "x_test", "targets": "value_test"}},
@@ -402,18 +347,18 @@ def test_the_arrays_of_a_large_file_are_not_kept_beside_the_model(
 
 
 @pytest.mark.parametrize("names", ["numbers", "strings"])
-def test_a_million_clients(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_clients(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    order = np.random.default_rng(0).permutation(1_000_000)
+    order = np.random.default_rng(0).permutation(100_000)
     clients = order if names == "numbers" else np.char.zfill(np.sort(order).astype("U7"), 7)
     file = tmp_path / "x.npz"
     np.savez(file, x=order[:, None].astype(np.float32), y=order % 2, client=clients)
     settings = npz.parse({"name": "npz", "path": str(file), "test_fraction": 0}, "task")
-    assert settings.clients == 1_000_000
+    assert settings.clients == 100_000
     problem = npz.build(settings, "float32")
     assert problem.train.sizes.max() == 1
     if names == "numbers":
-        assert np.array_equal(problem.train.inputs[:, 0], np.arange(1_000_000, dtype=np.float32))
+        assert np.array_equal(problem.train.inputs[:, 0], np.arange(100_000, dtype=np.float32))
 
 
 X, CLIENT = np.zeros((60, 2, 2)), arrays()["client"]

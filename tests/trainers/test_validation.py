@@ -64,17 +64,23 @@ def test_a_share_of_each_clients_examples_is_set_aside_and_the_test_examples_sta
 
 
 @pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
-@pytest.mark.parametrize("test", ["fraction", "file", "clients"])
+@pytest.mark.parametrize("test", ["fraction", "file", "clients", "validation file"])
 def test_metrics_are_those_of_a_study_that_tests_on_these_examples(files, model, test):
     more = {
         "fraction": {},
         "file": {"test": {"path": str(files / "others.npz")}},
         "clients": {"test": {"clients": ["c1", "c3"]}},
+        "validation file": {
+            "validation": {"path": str(files / "others.npz")},
+            "test": {"clients": ["c1"]},
+            "scale": "standardise",
+        },
     }[test]
     document = trial(files, task={"model": model, **more}, report=["params", *REPORTED])
-    _, held = problem(document)
+    spec, held = problem(document)
+    assert parse(spec.canonical).canonical == spec.canonical
     first = held.test.offsets[held.test.tests]
-    line = Pack.from_spec(parse(document)).advance()[-1]
+    line = Pack.from_spec(spec).advance()[-1]
     parts = [
         (held.train.inputs, held.train.targets, held.train.sizes),
         (held.test.inputs[first:], held.test.targets[first:], held.test.sizes[held.test.tests :]),
@@ -149,28 +155,6 @@ def test_clients_who_neither_train_nor_test(files):
     for one in shares:
         assert len(one.train.sizes) == 3
         assert not set(numbers(one.test.inputs[one.test.offsets[one.test.tests] :])) & set(range(7, 40))
-
-
-@pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
-def test_a_file_of_its_own(files, model):
-    """Metrics are those of a study that tests on the file."""
-    own = {"validation": {"path": str(files / "others.npz")}, "scale": "standardise", "model": model}
-    document = trial(files, task={**own, "test": {"clients": ["c1"]}})
-    spec, held = problem(document)
-    assert spec.canonical["task"]["validation"] == own["validation"]
-    assert parse(spec.canonical).canonical == spec.canonical
-    first = held.test.offsets[held.test.tests]
-    assert len(held.test.inputs) - first == 13
-    line = Pack.from_spec(spec).advance()[-1]
-    path = marked(files, "less", keep=np.arange(sum(SIZES)))
-    with np.load(path) as whole:
-        stays = ~np.isin(np.arange(sum(SIZES)), np.arange(7, 40))
-        np.savez(files / "less.npz", **{name: whole[name][stays] for name in ("x", "y", "client")})
-    task = {"path": str(files / "less.npz"), "test": {"path": str(files / "others.npz")}, "validation": None}
-    other = Pack.from_spec(parse(trial(files, task={**own, **task}))).advance()[-1]
-    assert line["params"] == pytest.approx(other["params"], rel=1e-12)
-    for metric in ("loss", "accuracy"):
-        assert line[f"validation_{metric}"] == pytest.approx(other[f"test_{metric}"], rel=1e-12)
 
 
 def test_reports_of_test_clients_and_adaptation_are_of_the_test_clients_alone(files):
