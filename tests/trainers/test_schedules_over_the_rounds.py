@@ -99,7 +99,6 @@ def test_lines_have_the_rate_of_the_first_step_and_the_floor_stays_after_the_las
             {"rates": "server_lr"},
             "schedule.rates must be client_lr for fedavg, whose server_lr follows client_lr, got schedule.rates=",
         ),
-        ({"name": "fedavg", **WORK}, {"warmup": 1}, "schedule.warmup must be in [0, 1), got warmup=1"),
     ],
 )
 def test_rates_that_the_method_does_not_have_are_refused(

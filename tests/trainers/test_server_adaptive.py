@@ -39,22 +39,6 @@ def test_pads_stay_zero_and_nothing_is_divided_by_zero(name, dtype):
     assert all(held.shape[:2] == (2, 1) for held in state.values())
 
 
-@pytest.mark.parametrize(
-    ("server", "message"),
-    [
-        ({"name": "adam", "beta1": 1}, "server.beta1 must be in [0, 1), got beta1=1"),
-        ({"name": "adam", "epsilon": 0}, "server.epsilon must be above 0, got epsilon=0"),
-        ({"name": "yogi", "beta2": -0.1}, "server.beta2 must be in [0, 1), got beta2=-0.1"),
-        ({"name": "adagrad", "initial_accumulator": -1}, "server.initial_accumulator must be at least 0, got "),
-        ({"name": "adagard"}, "did you mean adagrad?"),
-    ],
-)
-def test_wrong_settings(server, message):
-    with pytest.raises(ValueError, match=r"^server") as caught:
-        parse({**document("sgd"), "server": server})
-    assert message in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["adam", "yogi", "adagrad", "rmsprop"])
 def test_delta_lr_is_the_rate_along_the_mean_change(name):
     """The same trial with the units of the change: settings divided by client_lr and its square."""

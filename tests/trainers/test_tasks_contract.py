@@ -1,5 +1,6 @@
-"""Every task with every model and server optimizer: it trains, reports what it says, and a pack changes nothing."""
+"""Every task, with every model of images and servers in turn: it trains, reports what it says, alone and in a pack."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -46,9 +47,13 @@ MODELS: dict[str, Any] = {
 PICTURES = ("cifar", "digits", "fashion", "mnist_by_writer")
 
 
-def with_data(task: str) -> Any:
-    marks = [pytest.mark.data, needs(FILES[task])] if task in FILES else []
-    return pytest.param(task, marks=marks)
+def cases() -> list[Any]:
+    """Every model on every task of images and every other task; server optimizers take turns, as no task knows its."""
+    pairs = [(task, model) for task in PICTURES for model in MODELS]
+    pairs += [(task, None) for task in tasks() if task not in ("data", "npz", *PICTURES)]
+    marks = {task: [pytest.mark.data, needs(file)] for task, file in FILES.items()}
+    turns = zip(pairs, itertools.cycle(SERVERS), strict=False)
+    return [pytest.param(*pair, server, marks=marks.get(pair[0], [])) for pair, server in turns]
 
 
 def document(task: str, model: str | None, server: str) -> dict[str, Any]:
@@ -87,23 +92,12 @@ def near(line: dict[str, Any]) -> dict[str, Any]:
     return line | {key: pytest.approx(value, rel=1e-10, abs=1e-12) for key, value in numbers.items()}
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("task", [with_data(task) for task in PICTURES])
-def test_every_model_on_every_picture_task(task: str, model: str) -> None:
-    together, trial = trained(document(task, model, "sgd"), [0.05, 0.1]), document(task, model, "sgd")
-    alone = trained(trial, [0.1])[0.1]
+@pytest.mark.parametrize(("task", "model", "server"), cases())
+def test_every_task_trains_and_reports_the_same_in_a_pack(task: str, model: str | None, server: str) -> None:
+    trial = document(task, model, server)
+    together, alone = trained(trial, [0.05, 0.1]), trained(trial, [0.1])[0.1]
     assert [line["round"] for line in alone] == [0, 1, 2]
-    assert set(parse({**trial, "members": [{"client_lr": 0.1}]}).metrics) <= set(alone[-1])
-    for one, other in zip(alone, together[0.1], strict=True):
-        assert other == near(one)
-
-
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("task", [with_data(task) for task in tasks() if task not in ("data", "npz")])
-def test_every_server_optimizer_on_every_task(task: str, server: str) -> None:
-    model = "softmax" if task in PICTURES else None
-    together = trained(document(task, model, server), [0.05, 0.1])
-    alone = trained(document(task, model, server), [0.1])[0.1]
     assert alone[-1]["train_loss"] != alone[1]["train_loss"]
+    assert set(parse({**trial, "members": [{"client_lr": 0.1}]}).metrics) <= set(alone[-1])
     for one, other in zip(alone, together[0.1], strict=True):
         assert other == near(one)

@@ -44,15 +44,16 @@ def numbers(inputs):
     return inputs[:, 0].astype(int).tolist()
 
 
+def sides(held):
+    """Numbers of the examples that train, test and validate."""
+    first = held.test.offsets[held.test.tests]
+    return numbers(held.train.inputs), numbers(held.test.inputs[:first]), numbers(held.test.inputs[first:])
+
+
 def test_a_share_of_each_clients_examples_is_set_aside_and_the_test_examples_stay(files):
     _, plain = problem(trial(files, task={"validation": None}))
     spec, held = problem(trial(files))
-    first = held.test.offsets[held.test.tests]
-    train, test, validation = (
-        numbers(held.train.inputs),
-        numbers(held.test.inputs[:first]),
-        numbers(held.test.inputs[first:]),
-    )
+    train, test, validation = sides(held)
     assert test == numbers(plain.test.inputs)
     assert sorted(train + validation) == sorted(numbers(plain.train.inputs))
     assert len(held.train.sizes) == len(SIZES)
@@ -60,7 +61,7 @@ def test_a_share_of_each_clients_examples_is_set_aside_and_the_test_examples_sta
     assert len(validation) == pytest.approx(0.25 * len(plain.train.inputs), abs=1.5)
     assert spec.task.examples.sum() == len(train)
     again = problem(trial(files, task={"split_seed": 1}))[1]
-    assert numbers(again.test.inputs[again.test.offsets[again.test.tests] :]) != validation
+    assert sides(again)[2] != validation
 
 
 @pytest.mark.parametrize("model", ["softmax", {"name": "mlp", "hidden": [5]}])
@@ -118,9 +119,7 @@ def test_a_column_marks_the_examples(files, test):
         "file": ({"test": {"path": str(files / "others.npz")}}, set(range(1000, 1013))),
     }[test]
     _, held = problem(trial(files, task={"path": path, "validation": "fold", **more}))
-    first = held.test.offsets[held.test.tests]
-    train, tests = set(numbers(held.train.inputs)), set(numbers(held.test.inputs[:first]))
-    chosen = set(numbers(held.test.inputs[first:]))
+    train, tests, chosen = map(set, sides(held))
     assert chosen == set(rows[rows % 4 == 1])
     assert tested is None or tests == tested
     assert not train & tests
@@ -145,16 +144,14 @@ def test_a_column_that_marks_all_others(files, test, message):
 def test_clients_who_neither_train_nor_test(files):
     more = {"validation": {"clients": ["c4", "c5"]}, "test": {"clients": ["c1"]}}
     spec, held = problem(trial(files, task=more))
-    first = held.test.offsets[held.test.tests]
-    assert numbers(held.test.inputs[first:]) == list(range(53, 74))
-    assert numbers(held.test.inputs[:first]) == list(range(7, 40))
+    assert sides(held)[1:] == (list(range(7, 40)), list(range(53, 74)))
     assert spec.task.clients == 3
     shares = [
         problem(trial(files, task={**more, "validation": {"clients": 0.4}, "split_seed": seed}))[1] for seed in (0, 1)
     ]
     for one in shares:
         assert len(one.train.sizes) == 3
-        assert not set(numbers(one.test.inputs[one.test.offsets[one.test.tests] :])) & set(range(7, 40))
+        assert not set(sides(one)[2]) & set(range(7, 40))
 
 
 def test_reports_of_test_clients_and_adaptation_are_of_the_test_clients_alone(files):
@@ -198,9 +195,8 @@ def test_metrics_by_client_are_those_of_a_direct_computation(files, form):
     spec, problem_ = problem(trial(files, task={**path, **own}, report=["params", "client_accuracy", "client_loss"]))
     line = Pack.from_spec(spec).advance()[-1]
     if groups is None:
-        held, ends = problem_.test, np.cumsum(SIZES)
-        chosen = numbers(held.inputs[held.offsets[held.tests] :])
-        owners = np.searchsorted(ends, chosen, side="right")
+        chosen = sides(problem_)[2]
+        owners = np.searchsorted(np.cumsum(SIZES), chosen, side="right")
         groups = {owner: [row for row, of in zip(chosen, owners, strict=True) if of == owner] for owner in set(owners)}
         assert set(groups) == {0, 1, 3}
     by_client = [measured(line["params"], rows, files) for rows in groups.values()]
