@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
-from pyarrow import parquet
 from sklearn import metrics as sklearn
 
 from driftline.study.directions import direction
@@ -28,6 +26,8 @@ from trainers.registry import models
 from trainers.target_kinds import KINDS, REPORTS, RISING
 from trainers.tasks import data
 from trainers.trial.document import parse
+
+from . import table_forms
 
 CPU = torch.device("cpu")
 TRIALS = 2
@@ -166,23 +166,11 @@ def test_loss_of_tags_keeps_its_digits_for_large_scores() -> None:
 
 def write(folder: Path, form: str) -> dict[str, Any]:
     """Writes the examples of `LISTS`; returns the keys of the task."""
-    columns: dict[str, Any] = {"a": INPUTS[:, 0], "b": INPUTS[:, 1], "client": CLIENTS}
-    path = folder / f"data.{form}"
+    path, tags = folder / f"data.{form}", MATRIX if form == "npz" else LISTS
+    columns = {"a": INPUTS[:, 0].tolist(), "b": INPUTS[:, 1].tolist(), "client": CLIENTS.tolist(), "tags": tags}
+    table_forms.write(path, columns)
     keys: dict[str, Any] = {"name": "data", "path": str(path), "inputs": ["a", "b"], "targets": "tags", "kind": "tags"}
-    if form == "parquet":
-        parquet.write_table(pa.table({**columns, "tags": pa.array(LISTS)}), path)
-    elif form == "jsonl":
-        rows = zip(INPUTS.tolist(), CLIENTS.tolist(), LISTS, strict=True)
-        lines = [json.dumps({"a": a, "b": b, "client": client, "tags": tags}) for (a, b), client, tags in rows]
-        path.write_text("\n".join(lines))
-    elif form == "csv":
-        rows = zip(INPUTS.tolist(), CLIENTS.tolist(), LISTS, strict=True)
-        lines = [f'{a},{b},{client},"{" | ".join(tags)}"' for (a, b), client, tags in rows]
-        path.write_text("\n".join(["a,b,client,tags", *lines]))
-        keys["separator"] = "|"
-    else:
-        np.savez(path, tags=MATRIX, **columns)
-    return {**keys, "model": "logistic", "test_fraction": 0.4}
+    return {**keys, "model": "logistic", "test_fraction": 0.4, **({"separator": "|"} if form == "csv" else {})}
 
 
 def trial(task: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -229,7 +229,6 @@ WRONG: list[tuple[str | bytes, dict[str, Any], str]] = [
     (leaf({"a": ANN}, users=["b"]), {}, 'user "b" must have as many examples as the file says, 12, got none'),
     (leaf({"a": ANN}, num_samples=[3]), {}, 'user "a" must have as many examples as the file says, 3, got 12'),
     (leaf({"a": ANN}, num_samples=[3, 4]), {}, '"users" and "num_samples" must be lists of one length'),
-    ("[" * 100_000, {}, "task.path: train/a.json: Expecting { at character 0"),
     ('{"a": ' + "[" * 100_000, {}, "task.path: train/a.json: RecursionError: "),
     (leaf({"a": ANN}), {"inputs": "z"}, 'task.inputs: no array "z" in own: known are '),
     (leaf({"a": {"x": ANN["x"], "y": [0.5] * 12}}), {}, 'array "y" must hold whole numbers or strings, one for each'),

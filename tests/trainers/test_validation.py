@@ -73,7 +73,7 @@ def test_metrics_are_those_of_a_study_that_tests_on_these_examples(files, model,
         "clients": {"test": {"clients": ["c1", "c3"]}},
         "validation file": {
             "validation": {"path": str(files / "others.npz")},
-            "test": {"clients": ["c1"]},
+            "test": {"clients": ["c1", "c3"]},
             "scale": "standardise",
         },
     }[test]

@@ -6,13 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 import torch.nn.functional as F
-from pyarrow import parquet
 
 from trainers import Pack, parse
 from trainers.data import table_files
@@ -21,6 +18,8 @@ from trainers.errors import SpecError
 from trainers.models import lstm
 from trainers.problem import PADDING, Examples
 from trainers.tasks import data
+
+from . import table_forms
 
 CPU = torch.device("cpu")
 WORDS, CONTEXT = 5, 6
@@ -33,22 +32,8 @@ TAGS = ["drink|warm" if "hot" in text else "drink" for text in TEXTS]
 
 
 def write(folder: Path, form: str) -> dict[str, Any]:
-    path, rows = folder / f"data.{form}", list(zip(TEXTS, CLIENTS, TAGS, strict=True))
-    table = {"text": TEXTS, "client": CLIENTS, "tags": TAGS}
-    if form == "parquet":
-        parquet.write_table(pa.table(table), path, row_group_size=7)
-    elif form == "jsonl":
-        path.write_text("\n".join(json.dumps(dict(zip(table, row, strict=True))) for row in rows))
-    elif form == "csv":
-        path.write_text("\n".join(["text,client,tags", *(f'"{text}",{who},{tags}' for text, who, tags in rows)]))
-    elif form == "npz":
-        np.savez(path, **{name: np.array(column) for name, column in table.items()})
-    else:
-        with h5py.File(path, "w") as file:
-            for who in dict.fromkeys(CLIENTS):
-                own = [row for row in rows if row[1] == who]
-                file[f"examples/{who}/text"] = [text for text, _, _ in own]
-                file[f"examples/{who}/tags"] = [tags for _, _, tags in own]
+    path = folder / f"data.{form}"
+    table_forms.write(path, {"text": TEXTS, "client": CLIENTS, "tags": TAGS})
     return {"name": "data", "path": str(path), "inputs": "text", "words": WORDS}
 
 
@@ -220,7 +205,7 @@ def test_padding_counts_nowhere(tmp_path: Path) -> None:
 def test_accuracy_of_clients_counts_known_words_and_leaves_out_who_has_none(tmp_path: Path) -> None:
     keys = write(tmp_path, "csv")
     with (tmp_path / "data.csv").open("a") as file:
-        file.write('\n"odd even",c5,drink\n"odd",c5,drink\n"odd",c5,drink')
+        file.write('"odd even",c5,drink\n"odd",c5,drink\n"odd",c5,drink')
     task = sentences(keys)
     model = lstm.build(data.build(task, "float64"), torch.float64, CPU)
     document = {
