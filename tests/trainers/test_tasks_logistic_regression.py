@@ -25,7 +25,7 @@ ALIKE = {"size_mean": 0, "size_spread": 0, "least_examples": 400}  # and exp(0) 
 
 
 def test_sizes_are_log_normal_above_the_least_and_a_tenth_is_for_testing() -> None:
-    settings, problem = built(clients=4000, size_mean=2, size_spread=0.5, least_examples=20)
+    settings, problem = built(clients=2000, size_mean=2, size_spread=0.5, least_examples=20)
     sizes = problem.train.sizes + problem.test.sizes
     logarithms = np.log(sizes - 20 + 0.5)  # sizes are rounded down
     assert np.median(logarithms) == pytest.approx(2, abs=0.05)
