@@ -122,41 +122,18 @@ def study(
     for index, label in enumerate(labels):
         generator = np.random.default_rng(index)
         configurations = []
-        for number in range(trials):
+        for _ in range(trials):
             client_lr = float(10 ** generator.uniform(-2.5, 0.0))
             local_steps = int(generator.choice([1, 5, 10, 50]))
-            rate = client_lr * local_steps**0.7 * (0.5 + 0.25 * index)
-            configurations.append((client_lr, local_steps, rate))
-            found.append(_trial(label, "search", number, 0, number, configurations[number], rounds, every))
+            configurations.append((client_lr, local_steps, client_lr * local_steps**0.7 * (0.5 + 0.25 * index)))
         good = sorted(range(trials), key=lambda n: abs(np.log(configurations[n][2]) + 1.5))[:confirm]
-        for repeat in range(confirm * seeds):
-            configuration, seed = good[repeat // seeds], 1 + repeat % seeds
-            found.append(
-                _trial(label, "confirmation", repeat, seed, configuration, configurations[configuration], rounds, every)
-            )
+        runs = [("search", number, 0, number) for number in range(trials)]
+        runs += [("confirmation", n, 1 + n % seeds, good[n // seeds]) for n in range(confirm * seeds)]
+        for phase, number, seed, configuration in runs:
+            client_lr, local_steps, rate = configurations[configuration]
+            columns, state = learning(rounds, rate, client_lr, seed, label, every)
+            values = {"client_lr": client_lr, "local_steps": local_steps, "server.momentum": 0.9, "server_lr": 1.0}
+            own = {"label": label, "phase": phase, "number": number, "seed": seed, "configuration": configuration}
+            at, quality = columns.pop("round"), columns.pop("test_accuracy")
+            found.append(curve(quality, rounds=at, state=state, hyperparameters=values, **own, **columns))
     return found
-
-
-def _trial(
-    label: str,
-    phase: str,
-    number: int,
-    seed: int,
-    configuration: int | None,
-    drawn: tuple[float, int, float],
-    rounds: int,
-    every: int,
-) -> TrialCurve:
-    client_lr, local_steps, rate = drawn
-    columns, state = learning(rounds, rate, client_lr, seed, label, every)
-    return TrialCurve(
-        trial=f"01k6study.{label}.{phase[0]}{number:05d}",
-        label=label,
-        phase=phase,
-        number=number,
-        seed=seed,
-        configuration=number if configuration is None else configuration,
-        hyperparameters={"client_lr": client_lr, "local_steps": local_steps, "server.momentum": 0.9, "server_lr": 1.0},
-        state=state,
-        columns={name: np.asarray(values, dtype=np.float64) for name, values in columns.items()},
-    )

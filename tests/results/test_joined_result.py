@@ -78,10 +78,7 @@ def test_labels_of_two_studies_stay_apart(names: tuple[str, str], expected: list
     [
         ({"task": {"name": "digits", "clients": 7}}, "task: studies must agree"),
         ({"batch_size": 3}, "batch_size: studies must agree, got null and 3"),
-        (
-            {"budget": {"trials_per_method": 16, "rounds": 100}},
-            "budget.rounds: .* got 200 rounds and 100 rounds",
-        ),
+        ({"budget": {"trials_per_method": 16, "rounds": 100}}, "budget.rounds: .* got 200 rounds and 100 rounds"),
         ({"reading": Reading("test_accuracy", "rounds")}, "quality: must be given, .* got test_loss and test_accuracy"),
     ],
 )

@@ -146,21 +146,6 @@ def test_more_of_anything_takes_longer(counters: dict[str, Any], clients: int, n
     assert seconds({**counters, name: counters[name] + more}, clients) >= seconds(counters, clients)
 
 
-@given(COUNTS, CLIENTS, POSITIVE)
-def test_a_perfect_network_leaves_computation_alone(counters: dict[str, Any], clients: int, compute: float) -> None:
-    found = seconds(counters, clients, bandwidth=np.inf, latency=0.0, compute=compute)
-    assert found == pytest.approx(counters["slowest_examples"] * 1e6 / (compute * 1e9), rel=1e-12)
-
-
-@given(COUNTS, CLIENTS, POSITIVE, POSITIVE, POSITIVE)
-def test_scaling_bandwidth_and_speed_scales_time(
-    counters: dict[str, Any], clients: int, bandwidth: float, compute: float, factor: float
-) -> None:
-    slow = seconds(counters, clients, bandwidth=bandwidth, compute=compute, latency=0.0)
-    fast = seconds(counters, clients, bandwidth=factor * bandwidth, compute=factor * compute, latency=0.0)
-    assert factor * fast == pytest.approx(slow, rel=1e-12)
-
-
 @given(st.lists(COUNTS, min_size=1, max_size=5), CLIENTS)
 def test_whole_curves_at_once(rows: list[dict[str, Any]], clients: int) -> None:
     time = Time("1Mbit,1ms", "1GFLOPS", stragglers=0.5, flops_per_example=1e6)
@@ -288,15 +273,3 @@ def test_a_result_names_what_it_was_read_with_and_has_a_verdict() -> None:
     found = compare(document, "a", "b")
     assert (found["verdict"], found["claims"]["configurations"]["verdict"]) == (None, "a")
     assert found["ledger"]["a"]["cost"] == pytest.approx(7 * 2 * a_round)
-
-
-@given(st.floats(1.01, 100.0))
-def test_a_slower_network_raises_every_cost(factor: float) -> None:
-    """The smallest and largest cost of a result, whatever it recommends."""
-    trials = tuple(counted([0.0, 0.5, 0.9], number=number) for number in range(2))
-    spans = []
-    for bandwidth in (1.0, 1.0 / factor):
-        reading, curves = read(Time(f"{bandwidth!r}Mbit,1ms", "1GFLOPS"), trials)
-        scale = frontier_document("s", curves, reading, 2)["scale"]
-        spans.append((scale["first"], scale["last"]))
-    assert spans[1] > spans[0]

@@ -16,7 +16,6 @@ DIFFERENCES = st.lists(st.floats(-5, 5), min_size=3, max_size=12).filter(lambda 
 @given(DIFFERENCES)
 def test_the_t_test_is_scipys(differences: list[float]) -> None:
     found, expected = paired(differences), stats.ttest_1samp(differences, 0.0)
-    assert found is not None
     assert found.p == pytest.approx(expected.pvalue, abs=1e-12)
     low, high = expected.confidence_interval(0.95)
     assert found.interval(0.95) == pytest.approx((low, high))
@@ -27,7 +26,6 @@ def test_the_detectable_difference_has_its_power() -> None:
     generator = np.random.default_rng(3)
     samples = generator.standard_normal((4000, 8))
     found = paired(samples[0].tolist())
-    assert found is not None
     true = found.detectable(0.95) / found.error / np.sqrt(8)  # for a standard deviation of 1
     rejected = [(test := paired((row + true).tolist())) is not None and test.p < 0.05 for row in samples]
     assert np.mean(rejected) == pytest.approx(0.8, abs=0.05)
@@ -47,15 +45,12 @@ def test_the_test_by_sign_flips_is_exact_for_any_sizes(pairs: int, seed: int) ->
 
 def test_six_pairs_must_agree() -> None:
     agree, disagree = paired([1.0, 1.1, 0.9, 1.2, 1.0, 0.01]), paired([1.0, 1.1, 0.9, 1.2, 1.0, -0.01])
-    assert agree is not None
-    assert disagree is not None
     assert max(agree.p, disagree.p) < 0.05
     assert (agree.p_signs, disagree.p_signs) == (2 / 64, 4 / 64)
 
 
 def test_no_spread_is_no_evidence() -> None:
     equal = paired([0.3] * 6)
-    assert equal is not None
     assert (equal.p, equal.error) == (1.0, 0.0)
     assert paired([0.3]) is None
 
@@ -80,7 +75,6 @@ def test_the_band_excludes_0_for_at_most_5_percent_of_all_signs(pairs: int, poin
     excluded = 0
     for signs in itertools.product((1.0, -1.0), repeat=pairs):
         found = band(np.array(signs)[:, None] * sizes)
-        assert found is not None
         excluded += bool(((found[0] > 0) | (found[1] < 0)).any())
     assert excluded <= 0.05 * 2**pairs
 
@@ -104,7 +98,6 @@ def test_of_labels_that_are_all_equal_at_most_5_percent_of_all_signs_name_a_rang
 def test_the_band_finds_a_clear_difference_where_it_is() -> None:
     noise = np.random.default_rng(1).standard_normal((8, 3)) * 0.1
     found = band(noise + np.array([0.0, 1.0, -1.0]))
-    assert found is not None
     assert [(low > 0, high < 0) for low, high in zip(*found, strict=True)] == [
         (False, False),
         (True, False),
@@ -117,5 +110,4 @@ def test_many_pairs_are_flipped_at_random_but_reproducibly() -> None:
     table = np.random.default_rng(2).standard_normal((20, 5))
     first, second = band(table), band(table)
     assert first is not None
-    assert second is not None
     np.testing.assert_array_equal(first, second)

@@ -24,21 +24,6 @@ def test_frontier_is_what_none_beats(points: list[tuple[int, int]]) -> None:
     assert on.tolist() == [not any(beats(other, point) for other in points) for point in points]
 
 
-@given(POINTS, st.randoms())
-def test_order_does_not_matter(points: list[tuple[int, int]], random: object) -> None:
-    order = list(range(len(points)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    shuffled = [points[index] for index in order]
-    assert non_dominated(*split(shuffled)).tolist() == non_dominated(*split(points))[order].tolist()
-
-
-@given(POINTS, POINT)
-def test_a_dominated_point_changes_nothing(points: list[tuple[int, int]], more: tuple[int, int]) -> None:
-    before, after = non_dominated(*split(points)), non_dominated(*split([*points, more]))
-    if any(beats(point, more) for point in points):
-        assert after.tolist() == [*before.tolist(), False]
-
-
 @given(
     st.integers(1, 2).flatmap(
         lambda objectives: st.lists(st.tuples(*[st.integers(0, 6)] * objectives), min_size=1, max_size=20)

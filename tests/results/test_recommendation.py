@@ -42,24 +42,6 @@ def test_recommendations_follow_their_definition(found: list[Runs], data: st.Dat
     assert (np.diff(chosen.cost) > 0).all()
 
 
-@given(several())
-def test_nothing_is_recommended_beyond_what_a_cost_pays_for(found: list[Runs]) -> None:
-    seeds = range(found[0].seeds)
-    chosen = recommend(found, seeds, AXIS, SPAN)
-    for cost, which, column in zip(chosen.cost, chosen.which, chosen.column, strict=True):
-        if which != UNTRAINED:
-            assert found[which].cost[:, column].mean() <= cost
-            assert column < found[which].limit(seeds)
-
-
-@given(several())
-def test_more_budget_is_never_worse_for_the_seeds_that_choose(found: list[Runs]) -> None:
-    chosen = recommend(found, range(found[0].seeds), AXIS, SPAN)
-    pairs = [pair for pair in zip(chosen.which, chosen.column, strict=True) if pair[0] != UNTRAINED]
-    means = [found[which].quality[:, column].mean() for which, column in pairs]
-    assert (np.diff(means) > -1e-9).all()
-
-
 def test_equal_means_stop_earlier_then_take_the_lower_number() -> None:
     """Accuracies of 360 images, whose sums differ in the last digit, and a configuration with dearer, fewer rounds."""
     first = runs(0, [[200 / 360, 201 / 360], [203 / 360, 202 / 360], [205 / 360, 205 / 360]])

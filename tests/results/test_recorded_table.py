@@ -91,11 +91,6 @@ def test_float16_keeps_losses_to_half_a_percent(
     assert read(path).digest == again.digest
 
 
-def test_losses_beyond_the_range_of_float16_are_kept(tmp_path: Path) -> None:
-    write(recorded(study(), [curve([2.0, 1e9], metric="test_loss")]), tmp_path / "a", "float16")
-    assert read(tmp_path / "a").trials[0].columns["test_loss"][1] == pytest.approx(1e9, rel=1e-2)
-
-
 def test_accuracies_are_stored_as_they_are(tmp_path: Path) -> None:
     write(recorded(study(metric="test_accuracy"), [curve([0.0, 0.5, 0.75])]), tmp_path / "a", "float16")
     assert read(tmp_path / "a").trials[0].columns["test_accuracy"].tolist() == [0.0, 0.5, 0.75]
@@ -147,9 +142,6 @@ def test_tables_of_one_task_are_joined() -> None:
     assert joined([one, other]).study.labels == ("a", "b")
     with pytest.raises(InvalidSpec, match="unique"):
         joined([one, one])
-    longer = recorded(study("b", budget={"trials_per_method": 4, "rounds": 5}), other.trials)
-    with pytest.raises(InvalidSpec, match=r"budget\.rounds"):
-        joined([one, longer])
     elsewhere = recorded(study("b", task={"name": "digits", "clients": 9}), other.trials)
     with pytest.raises(InvalidSpec, match="task: studies must agree"):
         joined([one, elsewhere])

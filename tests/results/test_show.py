@@ -14,8 +14,7 @@ from driftline.results.show.axes import band_text, legend_name, quality_scale, q
 from driftline.results.show.number_text import hyperparameters_text
 from driftline.results.show.page import frontier_html
 from driftline.results.show.palette import styles, stylesheet
-from driftline.results.show.picture import _figure, frontier_png, frontier_svg
-from driftline.results.show.recommendation_rows import recommendation_rows
+from driftline.results.show.picture import _figure, frontier_png
 from driftline.results.show.text_table import table
 from driftline.sdk.frontier import Frontier
 
@@ -146,14 +145,6 @@ def test_long_names_cover_nothing_in_the_picture(count: int) -> None:
     assert bool(figure.legends) is (count > 3)
 
 
-def test_the_svg_is_a_picture_that_does_not_change() -> None:
-    result = frontier_document("digits", study(("fedavg",), 8, confirm=2), Chosen(), 200)
-    picture = frontier_svg(result)
-    assert picture.startswith(b"<?xml")
-    assert b"<svg" in picture
-    assert frontier_svg(result) == picture
-
-
 def test_the_caption_says_what_is_drawn() -> None:
     trials = study(("fedavg",), 8, confirm=2)
     assert "mean of a run's 3 seeds, corrected for the optimism of the choice" in band_text(
@@ -171,16 +162,6 @@ def test_the_caption_says_what_is_drawn() -> None:
     assert "lowest to highest of them, about 7 of 10 further seeds)." in six
     text = " ".join(table(result).split())
     assert "smallest and largest over seeds. fedprox: from the search itself, which flatters." in text
-
-
-def test_recommendations_are_few_rows_that_follow_one_another() -> None:
-    result = frontier_document("s", study(), Chosen(), 200)
-    for label, method in result["methods"].items():
-        rows = recommendation_rows(result, label)
-        assert [row.end for row in rows] == [*(row.start - 1 for row in rows[1:]), 200.0]
-        assert len(rows) < len(method["recommendations"])
-        assert rows[-1].quality == tuple(method["frontier"][-1][key] for key in ("quality", "low", "high"))
-        assert rows[-1].stop == method["recommendations"][-1]["round"]
 
 
 def test_theory_is_drawn_beside_the_measurement() -> None:

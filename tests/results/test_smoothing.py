@@ -25,14 +25,6 @@ def test_rows_are_smoothed_as_each_alone() -> None:
     assert smooth(rounds, rows).tobytes() == b"".join(smooth(rounds, row).tobytes() for row in rows)
 
 
-def test_by_hand() -> None:
-    rounds = np.arange(31.0)
-    smoothed = smooth(rounds, rounds)
-    assert smoothed[:11].tolist() == rounds[:11].tolist()  # windows of one round
-    assert smoothed[20] == (19 + 20) / 2
-    assert smoothed[30] == (28 + 29 + 30) / 3
-
-
 def test_a_window_counts_rounds_not_evaluations() -> None:
     rounds, values = np.array([0.0, 80.0, 90.0, 91.0, 100.0]), np.array([9.0, 8.0, 5.0, 3.0, 1.0])
     assert smooth(rounds, values).tolist() == [9.0, 8.0, 5.0, 4.0, 2.0]  # round 90 is outside at 100
@@ -50,12 +42,6 @@ def test_it_is_the_mean_of_its_window(curve: list[tuple[int, float]]) -> None:
 def test_later_evaluations_change_nothing(curve: list[tuple[int, float]], count: int) -> None:
     rounds, values = arrays(curve)
     np.testing.assert_array_equal(smooth(rounds[:count], values[:count]), smooth(rounds, values)[:count])
-
-
-@given(CURVES)
-def test_a_loss_is_smoothed_as_an_accuracy(curve: list[tuple[int, float]]) -> None:
-    rounds, values = arrays(curve)
-    np.testing.assert_array_equal(smooth(rounds, -values), -smooth(rounds, values))
 
 
 def test_small_numbers_after_large_ones_keep_their_digits() -> None:

@@ -15,14 +15,12 @@ LOSS = [2.5, 1.5, 0.9, 0.9, 0.25, 0.25]
 
 def costs(quality: str, values: list[float], state: str = "COMPLETE") -> dict[float, float]:
     runs = runs_of(0, [curve(values, metric=quality, state=state)], quality, "rounds")
-    assert runs is not None
     return costs_to_targets(runs, axis_of_runs(quality, [runs]))
 
 
 def test_the_first_cost_at_which_the_smoothed_quality_is_there() -> None:
     reached = costs("test_loss", LOSS)
     runs = runs_of(0, [curve(LOSS, metric="test_loss")], "test_loss", "rounds")
-    assert runs is not None
     assert reached == {
         target: float(runs.cost[0][runs.quality[0] <= target][0])
         for target in (2.0, 1.0, 0.5, 0.2)

@@ -66,10 +66,3 @@ def test_a_study_whose_driver_dies_while_it_is_paused_says_why_too(store: Store,
         loop.step()
     assert states(store)[study][0] == "PAUSED"
     assert states(store)[study][1].startswith("project default has used 0 of its 0 GPU-hours")
-
-
-def test_without_the_setting_nothing_is_paused(store: Store, clock: Clock) -> None:
-    study = training(store, clock)
-    loop = scheduler(store, FakeLauncher(running={study: ("", 1)}), quota=Quota(gpu_hours=0))
-    loop.step()
-    assert store.studies.get(study).state == "RUNNING"

@@ -1,27 +1,18 @@
 """The scheduler's loop brings every study to its end."""
 
-import threading
-from collections.abc import Collection
 from functools import partial
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from driftline.errors import Forbidden
-from driftline.wire.driver_messages import TrialResult
-from driftline.wire.ids import holder
-from driftline.wire.records import Values
 from service.launchers.base import Launch, Seen
 from service.scheduler import cleanup
-from service.scheduler.loop import Scheduler
 from service.scheduler.reconcile import Note, Stop
 from service.store.schema import STUDIES, TRIALS
 from service.store.store import Store
-from tests.clients import EveryClient
 from tests.waiting import until
 
-from .api_setup import running
 from .conftest import SPEC, Clock, new_trials
 from .scheduler_setup import FakeLauncher, driving, make, scheduler
 
@@ -179,27 +170,6 @@ def test_projects_take_turns_on_one_cluster(store: Store, clock: Clock) -> None:
     assert launcher.started == [order[0], order[3], order[1], order[2]]
 
 
-def test_pausing_and_cancelling(store: Store, clock: Clock) -> None:
-    first, second = make(store, clock), make(store, clock)
-    launcher = FakeLauncher()
-    loop = scheduler(store, launcher, cluster=lambda one: None)
-    loop.step()
-    assert set(launcher.running) == {first, second}
-    for name in (first, second):
-        store.leases.acquire(name, "elsewhere/1")
-    store.studies.intend(first, "pause")
-    store.studies.intend(second, "cancel")
-    assert loop.step() == []  # it is for their drivers to stop
-    store.leases.release(first, 1, "PAUSED")
-    launcher.running.clear()  # the second one's driver dies before it has heard of it
-    for _ in range(3):
-        loop.step()
-    assert (store.studies.get(first).state, store.studies.get(second).state) == ("PAUSED", "CANCELLED")
-    store.studies.intend(first, "resume")
-    loop.step()
-    assert launcher.running[first][1] == 2
-
-
 def test_the_rows_of_deleted_studies_go_in_the_scheduler_s_turns(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,58 +191,11 @@ def test_the_rows_of_deleted_studies_go_in_the_scheduler_s_turns(
         assert connection.execute(sa.select(STUDIES.c.id)).scalars().all() == [kept]
 
 
-class ThreadLauncher:
-    """Drives studies in threads of this process, over the API; the first one dies."""
-
-    def __init__(self, deaths: int) -> None:
-        self.deaths = deaths
-        self.service: Any = None
-        self._threads: dict[str, threading.Thread] = {}
-
-    def start(self, launch: Launch) -> None:
-        thread = threading.Thread(target=self._drive, args=(launch.study_id, self.service.client(launch.token)))
-        self._threads[launch.study_id] = thread
-        thread.start()
-
-    def seen(self, study_id: str) -> Seen:
-        return Seen(study_id in self._threads and self._threads[study_id].is_alive())
-
-    def collect(self, known: Collection[str]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def stop(self, study_id: str) -> None:
-        thread = self._threads.pop(study_id, None)
-        if thread is not None:
-            thread.join()
-
-    def _drive(self, study_id: str, client: EveryClient) -> None:
-        with client:
-            attempt = client.acquire(study_id, holder()).attempt
-            trials = [trial.id for trial in client.create_trials(study_id, attempt, new_trials("fedavg", 2))]
-            client.start_pack(study_id, attempt, f"p{attempt}", trials)
-            if self.deaths:
-                self.deaths -= 1
-                return
-            values = Values(quality=1.0, speed=1.0)
-            done = [TrialResult(trial=trial, state="COMPLETE", values=values) for trial in trials]
-            client.finish(study_id, attempt, done)
-            client.release(study_id, attempt, "SUCCEEDED")
-
-
-def test_studies_from_submission_to_success_over_the_api(sqlite_store: Store) -> None:
-    launcher = ThreadLauncher(deaths=1)
-    woken: list[Scheduler] = []
-    with running(sqlite_store, wake=lambda: [loop.wake() for loop in woken]) as service:
-        launcher.service = service
-        loop = Scheduler(sqlite_store, launcher, service.tokens.driver, every_s=0.05)
-        woken.append(loop)
-        loop.start()
-        with service.client() as client:
-            ids = [client.create(SPEC | {"name": f"s{number}"}).id for number in range(3)]
-            until(lambda: all(client.study(one).finished for one in ids))
-            assert {client.study(one).state for one in ids} == {"SUCCEEDED"}
-            assert sorted(trial.attempt for one in ids for trial in client.trials(one)) == [1, 1, 1, 1, 2, 2]
-        loop.close()
+def test_a_wake_is_followed_by_a_look_at_once(store: Store, clock: Clock) -> None:
+    loop = scheduler(store, launcher := FakeLauncher(), every_s=3600.0)
+    loop.start()
+    until(lambda: loop.acting)
+    study = make(store, clock)
+    loop.wake()
+    until(lambda: launcher.started == [study])
+    loop.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces.parameters import Choice
 from service.cli import main
-from service.launchers.base import Launch, Launcher, Seen, launchers
+from service.launchers.base import Launcher, launchers
 from service.launchers.kubernetes.launcher import KubernetesLauncher
 from service.launchers.local.launcher import LocalLauncher
 from service.launchers.ray_jobs.launcher import RayJobsLauncher
@@ -118,22 +120,10 @@ def test_launchers_say_what_the_service_must_know() -> None:
 
 
 def test_a_launcher_ends_by_closing_unless_it_says_otherwise() -> None:
-    class Counting(Launcher):
-        closed = 0
-
-        def start(self, launch: Launch) -> None: ...
-        def seen(self, study_id: str) -> Seen:
-            return Seen(alive=False)
-
-        def stop(self, study_id: str) -> None: ...
-        def kill(self, study_id: str) -> None: ...
-        def collect(self, known: object) -> None: ...
-        def close(self) -> None:
-            self.closed += 1
-
-    launcher = Counting()
-    launcher.end(1.0)
-    assert launcher.closed == 1
+    closed: list[int] = []
+    launcher: Any = SimpleNamespace(close=lambda: closed.append(1))
+    Launcher.end(launcher, 1.0)
+    assert closed == [1]
 
 
 def test_a_launcher_of_another_package(install: Install) -> None:
@@ -163,7 +153,6 @@ def test_a_sampler_of_another_package(install: Install) -> None:
     ("kind", "right", "wrong", "said"),
     [
         ("launcher", "class Config", "class Confg", "Confg is not part of a launcher: did you mean Config?"),
-        ("launcher", "def build", "def biuld", "biuld is not part of a launcher: did you mean build?"),
         ("launcher", "def build", "def _build", "build is missing: a launcher must define Config, build"),
         (
             "launcher", "url, checkpoints, logs", "url",
@@ -174,14 +163,8 @@ def test_a_sampler_of_another_package(install: Install) -> None:
             "launcher", '["Queue"]', "[]",
             "Queue is not part of a launcher: known are Config, ON_THIS_MACHINE, build; begin the name with _, or list",
         ),
-        ("sampler", "SETTINGS", "SETTING", "SETTING is not part of a sampler: did you mean SETTINGS?"),
-        ("sampler", "class Sampler", "class _Sampler", "Sampler is missing: a sampler must define Sampler"),
         ("sampler", "def ask(self, number)", "def ask(self)", "Sampler.ask must take (number), got ()"),
         ("sampler", "def tell", "def told", "Sampler.tell is missing: it must define ask, pending, tell"),
-        (
-            "sampler", "objectives, seed, first=0", "seed",
-            "Sampler must take (space, objectives, seed), got (space, seed)",
-        ),
         (
             "sampler", "(Hyperparameter(", "list, (Hyperparameter(",
             "SETTINGS must be of type tuple[Hyperparameter, ...], got (",

@@ -7,7 +7,7 @@ import pytest
 
 from driftline.errors import InvalidSpec, NotFound
 from driftline.wire.access import Quota
-from driftline.wire.driver_messages import NewTrial, TrialResult
+from driftline.wire.driver_messages import NewTrial
 from service.store.recorder_state import Recorded, Unrecorded
 from service.store.store import Store
 from tests.waiting import together
@@ -84,18 +84,6 @@ def test_of_many_first_comers_one_is_first(store: Store) -> None:
     assert store.quotas.get("default").own
 
 
-def test_everything_is_there_after_reopening(store: Store, store_url: str, clock: Clock) -> None:
-    study, attempt, trials = driven(store)
-    store.trials.start_pack(study, attempt, "p1", trials)
-    store.curves.report(study, report(attempt, trials[0], range(300)))
-    again = Store(store_url, clock=clock)
-    assert again.studies.get(study) == store.studies.get(study)
-    assert again.trials.find(study) == store.trials.find(study)
-    assert again.curves.columns(study) == store.curves.columns(study)
-    again.ready()
-    again.close()
-
-
 def test_writers_of_one_study_take_their_turn(store: Store) -> None:
     study, attempt, trials = driven(store, 4)
     store.trials.start_pack(study, attempt, "p1", trials)
@@ -122,10 +110,3 @@ def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, A
     with pytest.raises(InvalidSpec, match="the database cannot hold a value"):
         store.trials.create(study, attempt, [new])
     assert store.trials.find(study) == []
-
-
-def test_text_of_any_kind(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
-    text = "line 1\nline 2: \u00e9 \U0001f600 'quoted' \\ %s"
-    store.trials.finish(study, attempt, [TrialResult(trial=trial, state="FAILED", error=text)])
-    assert store.trials.get(study, trial).error == text

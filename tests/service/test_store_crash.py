@@ -59,7 +59,6 @@ def test_kill_while_writing(tmp_path: Path) -> None:
     told: list[list[str]] = []
     for number in range(3):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), study], stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
         first = writer.stdout.readline() if number == 2 else ""  # the last one has certainly stored something
         time.sleep(pause.uniform(0.1, 0.4))

@@ -12,7 +12,7 @@ from driftline.wire.logs import NewLine, NewLines
 from driftline.wire.records import StudyState
 from service.store.deletions import Deletion
 from service.store.recorder_state import Recorded
-from service.store.schema import DELETIONS, IDEMPOTENCY_KEYS, STUDIES, TRIALS
+from service.store.schema import DELETIONS, IDEMPOTENCY_KEYS, STUDIES
 from service.store.session import Actor
 from service.store.store import Store
 from tests.waiting import together
@@ -198,22 +198,6 @@ def test_what_is_left_elsewhere_is_known_until_it_is_gone(store: Store, clock: C
         assert connection.execute(sa.select(DELETIONS)).all() == []
 
 
-def test_what_was_cut_off_goes_on(store: Store, clock: Clock) -> None:
-    """After a process ended between two steps, the next process deletes the remaining rows."""
-    study, attempt, trials = driven(store, 5)
-    store.trials.start_pack(study, attempt, "p1", trials)
-    store.leases.release(study, attempt, "FAILED", "no")
-    store.deletions.request(study)
-    assert store.deletions.purge(rows=2)
-    with store.session.read() as connection:
-        assert 0 < len(connection.execute(sa.select(TRIALS.c.id)).all()) < 5
-    again = Store(store.session.database.url.render_as_string(hide_password=False))
-    while again.deletions.purge():
-        pass
-    again.close()
-    assert {name: count for name, count in counts(store).items() if count} == {}
-
-
 def test_finished_studies_are_kept_as_long_as_their_project_says(store: Store, clock: Clock) -> None:
     store.quotas.set("brief", Quota(retention_days=1.5))
     store.quotas.set("forever", Quota(studies=9))
@@ -240,17 +224,6 @@ def test_finished_studies_are_kept_as_long_as_their_project_says(store: Store, c
     events = store.audit.find(action="study.expire")
     assert [(event.target, event.actor_name) for event in events] == [(made["other"], ""), (made["brief"], "")]
     assert events[1].details == {"name": "small", "was": "CANCELLED", "retention_days": 1.5}
-
-
-def test_the_oldest_studies_expire_first_and_not_all_at_once(store: Store, clock: Clock) -> None:
-    studies = []
-    for _ in range(3):
-        studies.append(make(store))
-        clock.now += 1
-        store.studies.intend(studies[-1], "cancel")
-    clock.now += DAY
-    assert store.deletions.expire(Quota(retention_days=0.5), 2) == studies[:2]
-    assert store.deletions.expire(Quota(retention_days=0.5), 2) == studies[2:]
 
 
 def test_a_study_that_goes_on_does_not_expire(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

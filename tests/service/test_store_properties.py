@@ -4,15 +4,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftline.errors import Conflict
 from driftline.wire.curve_codec import encode
-from driftline.wire.driver_messages import Report, TrialResult
+from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
-from driftline.wire.records import Values
 from service.store.store import Store
 
 from .conftest import SPEC, new_trials
@@ -74,39 +71,6 @@ def test_the_same_curves_however_they_were_sent(
         assert sqlite_store.curves.report(study, body) == version  # a repeat changes nothing
     assert sqlite_store.curves.columns(study) == {trials[0]: curve(0), trials[1]: curve(1)}
     assert len([event for event in sqlite_store.events.read(study) if event.kind == "progress"]) == 1
-
-
-RESULTS = st.sampled_from(
-    [
-        ("COMPLETE", Values(quality=0.5, speed=0.1), None),
-        ("COMPLETE", Values(quality=0.6, speed=0.1), None),
-        ("DIVERGED", None, None),
-        ("FAILED", None, "worker died"),
-        ("WAITING", None, None),
-    ]
-)
-
-
-@given(st.lists(RESULTS, min_size=1, max_size=8))
-@SHARED
-def test_the_first_final_result_stays(sqlite_store: Store, results: list[tuple[Any, Any, Any]]) -> None:
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    attempt = sqlite_store.leases.acquire(study, holder()).attempt
-    (trial,) = sqlite_store.trials.create(study, attempt, new_trials("fedavg", 1))
-    final: tuple[Any, Any, Any] | None = None
-    for state, values, error in results:
-        if final is None and state == "WAITING":
-            sqlite_store.trials.start_pack(study, attempt, "p", [trial.id])
-        result = TrialResult(trial=trial.id, state=state, values=values, error=error)
-        if final in (None, (state, values, error)):
-            sqlite_store.trials.finish(study, attempt, [result])
-        else:
-            with pytest.raises(Conflict):
-                sqlite_store.trials.finish(study, attempt, [result])
-        if final is None and state != "WAITING":
-            final = (state, values, error)
-        stored = sqlite_store.trials.get(study, trial.id)
-        assert (stored.state, stored.values, stored.error) == (final or ("WAITING", None, None))
 
 
 def test_two_processes_worth_of_stores_share_a_file(sqlite_store: Store, tmp_path: Path) -> None:

@@ -116,16 +116,6 @@ def test_what_becomes_of_the_study(store: Store, state: Any) -> None:
         store.retries.request(study)
 
 
-def test_cancelled_trials_stay_cancelled(store: Store) -> None:
-    study, attempt, trials = driven(store, 2)
-    store.trials.finish(study, attempt, [failed(trials[0])])
-    store.studies.intend(study, "cancel")
-    store.leases.release(study, attempt, "CANCELLED")
-    with pytest.raises(Conflict):
-        store.retries.request(study, trials)
-    assert [trial.state for trial in store.trials.find(study)] == ["FAILED", "CANCELLED"]
-
-
 def test_a_driver_leaves_retried_trials_to_the_next_one(store: Store) -> None:
     study, attempt, trials = mixed(store)
     store.retries.request(study, trials[:1])

@@ -24,23 +24,14 @@ from .store_setup import complete, driven, report
 def test_trials_are_created_once(store: Store) -> None:
     study, attempt, _ = driven(store, 0)
     asked = [
-        NewTrial(
-            label="fedprox",
-            phase="search",
-            number=1,
-            seed=0,
-            configuration=1,
-            hyperparameters={"client_lr": 0.1, "prox": 0},
-        ),
-        NewTrial(
-            label="fedavg", phase="confirmation", number=0, seed=1, configuration=3, hyperparameters={"client_lr": 1e-3}
-        ),
-        NewTrial(
-            label="fedavg", phase="search", number=10, seed=0, configuration=10, hyperparameters={"client_lr": 0.5}
-        ),
-        NewTrial(
-            label="fedavg", phase="search", number=2, seed=0, configuration=2, hyperparameters={"client_lr": 1 / 3}
-        ),
+        new.model_copy(update={"label": label, "phase": phase, "seed": seed, "hyperparameters": {"client_lr": rate}})
+        for label, phase, number, seed, rate in (
+            ("fedprox", "search", 1, 0, 0.1),
+            ("fedavg", "confirmation", 0, 1, 1e-3),
+            ("fedavg", "search", 10, 0, 0.5),
+            ("fedavg", "search", 2, 0, 1 / 3),
+        )
+        for new in new_trials(label, 1, number)
     ]
     made = store.trials.create(study, attempt, asked)
     version = store.studies.get(study).version
@@ -227,25 +218,6 @@ def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store
     assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0])]
     store.trials.finish(study, attempt, [complete(trial)])
     assert stored() == [(8, report(attempt, trial, range(8)).reports[trial][0][HEAD.size :])]
-
-
-def test_a_curve_without_heads_goes_on(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
-    (block,) = report(attempt, trial, range(250)).reports[trial]
-    with store.session.write() as connection:
-        row = {"trial_id": trial, "segment": 0, "rounds": 250, "payload": block[HEAD.size :]}  # a body without a head
-        connection.execute(sa.insert(CURVE_SEGMENTS), row)
-    assert store.curves.columns(study)[trial]["round"] == list(range(250))
-    version = store.studies.get(study).version
-    again = report(attempt, trial, range(250)).model_copy(update={"rounds_done": 0})
-    assert store.curves.report(study, again).version == version
-    store.curves.report(study, report(attempt, trial, range(300)))
-    assert store.curves.columns(study)[trial] == {
-        "round": list(range(300)),
-        "train_loss": [1.0 / (1 + number) for number in range(300)],
-    }
-    assert store.curves.arrays(study)[trial]["train_loss"].tolist() == [1.0 / (1 + number) for number in range(300)]
 
 
 def test_a_report_moves_all_trials_of_its_pack(store: Store) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from driftline.errors import InvalidSpec
 from driftline.study.all_errors import read_study, study_of
+from driftline.study.spec import Study
 
+from . import test_spec
 from .documents import changed
+from .test_check import BAD, DOCUMENT
 
 VALID: dict[str, Any] = {
     "name": "small",
@@ -22,80 +23,6 @@ VALID: dict[str, Any] = {
     "objective": {"quality": "test_loss"},
     "budget": {"trials_per_method": 4, "rounds": 3},
 }
-RICH: dict[str, Any] = {
-    "name": "rich",
-    "task": {"name": "digits", "clients": 20, "partition": {"dirichlet": 0.5}, "model": {"name": "mlp", "hidden": [8]}},
-    "methods": [
-        {
-            "name": "fedavg",
-            "space": {"client_lr": 0.1, "server_lr": 1, "local_steps": {"int": [1, 5]}},
-            "batch_size": 4,
-        },
-        {"name": "fedprox", "server": {"name": "adam", "space": {"beta1": 0.8}}, "constraints": ["client_lr <= 0.5"]},
-        {"name": "scaffold", "schedule": {"name": "plateau", "space": {"window": 5}}, "start": [{"client_lr": 0.1}]},
-    ],
-    "objective": {"quality": "test_loss", "cost": "bytes"},
-    "budget": {"trials_per_method": 4, "rounds": 30, "rungs": [10], "seeds": 2},
-    "resources": {"cpus": 1},
-    "sampler": {"name": "tpe", "startup": 3},
-    "adaptation": {"steps": [1], "client_lr": 0.1},
-    "report": ["params"],
-    "clients_per_round": 5,
-    "seed": 1,
-}
-MISTAKES: list[tuple[str, Any, str]] = [  # where, what is written there, and the place that the error names if another
-    ("name", "a b", ""),
-    ("seed", -1, ""),
-    ("batching", "shufled", ""),
-    ("clients_per_round", 0, ""),
-    ("clients_per_round", 400, ""),
-    ("task.clients", 0, ""),
-    ("task.split_sed", 3, ""),
-    ("task.partition", {"dirichlet": -1}, "task.partition.dirichlet"),
-    ("task.partition", "by_lable", ""),
-    ("task.model.hidden", "x", ""),
-    ("task.model.widht", 3, ""),
-    ("task.model", {"name": "mpl"}, ""),
-    ("methods.0.space.client_lr", -1, ""),
-    ("methods.0.space.local_steps", {"int": [5, 1]}, ""),
-    ("methods.0.space.prox", 1, ""),
-    ("methods.0.batch_size", 0, ""),
-    ("methods.0.sever", "sgd", ""),
-    ("methods.1.name", "fedpox", ""),
-    ("methods.1.server.name", "adamm", ""),
-    ("methods.1.server.space.beta1", 2, ""),
-    ("methods.1.server.spac", {}, ""),
-    ("methods.1.constraints", ["client_lr <"], "methods.1.constraints.0"),
-    ("methods.1.label", "?", ""),
-    ("methods.2.schedule.name", "plateu", ""),
-    ("methods.2.schedule.space.window", 0, ""),
-    ("methods.2.start", [{"client_lr": "x"}], "methods.2.start.0.client_lr"),
-    ("methods.2.client", 3, ""),
-    ("objective.quality", "test_los", ""),
-    ("objective.cost", "euros", ""),
-    ("objective.optimise", "both", ""),
-    ("budget.rounds", 0, ""),
-    ("budget.rungs", [40], ""),
-    ("budget.trials", 4, ""),
-    ("budget.seeds", 1.5, ""),
-    ("resources.cpus", -1, ""),
-    ("resources.gpus", 1, ""),
-    ("sampler.startup", 0, ""),
-    ("sampler", "tpee", ""),
-    ("adaptation.steps", [-1], "adaptation.steps.0"),
-    ("adaptation.client_lr", -1, ""),
-    ("report", ["parms"], "report.0"),
-    ("evaluation", {"clients": 0}, "evaluation.clients"),
-    ("methd", 3, ""),
-]
-RELATED = [  # of these, one is only known if the other is right
-    {"task.clients", "clients_per_round"},
-    {"task.model", "task.partition"},
-    {"budget.rounds", "budget.rungs"},
-    {"methods.1.name", "methods.1.constraints"},
-    {"methods.1.server.name", "methods.1.server.space.beta1"},
-    {"methods.2.schedule.name", "methods.2.schedule.space.window"},
-]
 OWN = {"name": "fedavg", "label": "own", "clients_per_round": 400}
 SIZED = {"name": "fedavg", "label": "sized", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}}
 SIZED["space"] |= {"clients_per_round": 400}
@@ -103,11 +30,6 @@ SIZED["space"] |= {"clients_per_round": 400}
 
 TOGETHER: dict[str, tuple[dict[str, Any], dict[str, list[str]]]] = {
     # what is written at which places of the valid study, and what is named for a place if that is not it alone
-    "unknown key, metric": ({"budgt": 1, "objective.quality": "test_los"}, {}),
-    "names of methods, optimizers and tasks": (
-        {"methods[0]": "fedaveg", "task": "digitz", "methods[1].server": "adamm"},
-        {"methods[0]": [".name"], "task": [".name"], "methods[1].server": [".name"]},
-    ),
     "budget and labels": (
         {
             "budget": {"trials_per_method": "many"},
@@ -134,16 +56,6 @@ TOGETHER: dict[str, tuple[dict[str, Any], dict[str, list[str]]]] = {
         {"methods[1]": [".batch_size", ".clients_per_round"]},
     ),
     "sizes": ({"clients_per_round": 0, "batch_size": -5, "task.clients": 0, "task.partition.dirichlet": -1}, {}),
-    "a space": (
-        {
-            "methods[1].space": {"prox": {"choices": [1]}, "momentum": 0.9},
-            "methods[1].space.client_lr": {"float": [2, 1]},
-            "methods[1].space.server_lr": -1,
-            "methods[1].space.local_steps": {"int": [0, 3]},
-            "methods[1].server": "adamm",
-        },
-        {"methods[1].space": [".prox.choices", ".momentum"], "methods[1].server": [".name"]},
-    ),
     "constraints": (
         {
             "methods[0].space": "default",
@@ -151,7 +63,6 @@ TOGETHER: dict[str, tuple[dict[str, Any], dict[str, list[str]]]] = {
         },
         {"methods[0].space": [], "methods[0].constraints": ["[0]", "[2]", ""]},
     ),
-    "settings": ({"task.clients": -1, "seed": -1}, {}),
     "beside a misspelt key": (
         {"budget": {"trials": 4, "rounds": 0, "seeds": -1}},
         {"budget": [".trials", ".rounds", ".seeds"]},
@@ -166,7 +77,6 @@ TOGETHER: dict[str, tuple[dict[str, Any], dict[str, list[str]]]] = {
         {"task.clients": 0, "task.partition": {"dirichlt": -1}, "task.model": {"name": "mlp", "x": 3}},
         {"task.partition": [".dirichlt", ".dirichlet"], "task.model": [".x"]},
     ),
-    "cohorts of a known population": ({"clients_per_round": 900, "task.partition.dirichlet": -1}, {}),
     "an unknown method, and what does not depend on it": (
         {
             "methods[0]": {"name": "fedavgg", "label": "?", "sever": "adamm", "batch_size": 0},
@@ -236,20 +146,14 @@ def test_if_no_entry_can_be_read_the_task_is_checked_all_the_same(tmp_path: Path
     assert (first, set(others)) == ("methods[0].space.client_lr", {"objective.quality", *missing})
 
 
-def apart(chosen: list[tuple[str, Any, str]]) -> bool:
-    """Whether no mistake is at the place of another one, and none hides whether another one is right."""
-    places = [place for place, _, _ in chosen]
-    pairs = [(one, other) for one in places for other in places if one is not other]
-    return not any(f"{other}.".startswith(f"{one}.") or {one, other} in RELATED for one, other in pairs)
-
-
-@settings(max_examples=20, derandomize=True, deadline=None, database=None)
-@given(st.lists(st.sampled_from(MISTAKES), min_size=2, max_size=5, unique_by=lambda mistake: mistake[0]).filter(apart))
-def test_every_mistake_is_named_once(chosen: list[tuple[str, Any, str]]) -> None:
-    document = RICH
-    for place, value, _ in chosen:
-        document = changed(document, place, value)
+@pytest.mark.parametrize(
+    ("document", "place", "value"),
+    [(document, *row[:2]) for document, rows in ((test_spec.DOCUMENT, test_spec.BAD), (DOCUMENT, BAD)) for row in rows],
+)
+def test_one_mistake_is_named_once_and_alone(document: Any, place: str, value: Any) -> None:
+    wrong = changed(document, place, value)
+    with pytest.raises(InvalidSpec) as alone:
+        Study.from_json(wrong).check()
     with pytest.raises(InvalidSpec) as found:
-        study_of(document).check()
-    named = [path.replace("[", ".").replace("]", "") for path, _ in found.value.errors]
-    assert sorted(named) == sorted(other or place for place, _, other in chosen), str(found.value)
+        study_of(wrong).check()
+    assert found.value.errors == alone.value.errors

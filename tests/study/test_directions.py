@@ -2,18 +2,10 @@ import pytest
 
 from driftline.study.directions import direction, sign
 
-
-@pytest.mark.parametrize(
-    "metric", ["test_accuracy", "accuracy", "recall@10", "val_auc", "f1", "custom_score", "ndcg@5"]
-)
-def test_rising_metrics(metric: str) -> None:
-    assert direction(metric) == "rises"
-    assert sign(metric) == 1.0
+RISING = ["test_accuracy", "accuracy", "recall@10", "val_auc", "f1", "custom_score", "ndcg@5"]
+FALLING = ["train_loss", "test_loss", "loss", "distance", "perplexity", "update_norm", "mapping_error"]
 
 
-@pytest.mark.parametrize(
-    "metric", ["train_loss", "test_loss", "loss", "distance", "perplexity", "update_norm", "mapping_error"]
-)
-def test_falling_metrics(metric: str) -> None:
-    assert direction(metric) == "falls"
-    assert sign(metric) == -1.0
+@pytest.mark.parametrize("metric", RISING + FALLING)
+def test_a_name_says_where_a_metric_goes_as_models_get_better(metric: str) -> None:
+    assert (direction(metric), sign(metric)) == (("rises", 1.0) if metric in RISING else ("falls", -1.0))

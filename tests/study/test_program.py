@@ -84,7 +84,6 @@ def test_a_program_lies_beside_the_file_of_its_study(tmp_path: Path) -> None:
     text = "{name: a, program: {command: [sh], metrics: {loss: falls}}, methods: [{label: a, space: {}}],"
     (tmp_path / "study.yaml").write_text(f"{text} budget: {{trials_per_method: 8, rounds: 9}}}}")
     study = Study.from_yaml(tmp_path / "study.yaml")
-    assert study.program is not None
     assert study.program.folder == str(tmp_path)
     assert study.objective.quality == "loss", "it is the only metric"
 
@@ -196,9 +195,7 @@ def test_a_function_is_a_program() -> None:
         t.report(1, test_accuracy=t["x"])
 
     study = Study(**document, program=train, objective={"quality": "test_accuracy"})
-    assert study.program is not None
     assert study.program.metrics == {"test_accuracy": "rises"}
-    assert study.program.source is not None
     assert study.program.source.startswith("def train(")
     assert Study.from_json(study.to_json()) == study
     assert study.check() == []

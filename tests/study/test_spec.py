@@ -72,6 +72,12 @@ def test_names_alone_stand_for_mappings():
     assert study("name: a\ntask: quadratic\nmethods: [fedavg]\n" + rest).objective.quality == "excess_loss"
 
 
+def test_a_notebook_shows_a_study():
+    shown = study()._repr_html_()
+    assert "client_lr" in shown
+    assert "64 trials a method, 200 rounds, 6 seeds" in shown
+
+
 def test_python_and_yaml_agree():
     made = Study(
         name="digits-fedavg-vs-fedprox",
@@ -152,16 +158,6 @@ def test_fingerprint_changes_with_every_value_and_not_with_the_spelling():
         assert study(TEXT.replace(old, new, 1)).fingerprint() != study().fingerprint()
 
 
-def test_how_samplers_are_asked_changes_the_fingerprint_only_when_it_is_chosen():
-    told = study(TEXT.replace("rounds: 200}", "rounds: 200, asking: generations}"))
-    assert "asking" not in told.to_json()["budget"]
-    assert told.fingerprint() == study().fingerprint()
-    other = study(TEXT.replace("rounds: 200}", "rounds: 200, asking: asynchronous}"))
-    assert other.to_json()["budget"]["asking"] == "asynchronous"
-    assert other.fingerprint() != study().fingerprint()
-    assert Study.from_json(other.to_json()) == other
-
-
 def test_objective_follows_the_task():
     text = TEXT.replace("objective: {quality: test_accuracy, cost: bytes}\n", "")
     assert study(text).objective == Objective(quality="test_accuracy")
@@ -170,25 +166,30 @@ def test_objective_follows_the_task():
     assert study(TEXT.replace("cost: bytes", "optimize: speed")).objective.objectives == ("speed",)
 
 
-def test_a_scale_is_optional_and_changes_no_other_study():
-    assert "scale" not in study().to_json()["objective"]
-    fixed = study(TEXT.replace("cost: bytes", "cost: bytes, scale: {start: 0.1, best: 1}"))
-    assert fixed.to_json()["objective"]["scale"] == {"start": 0.1, "best": 1.0}
-    assert Study.from_json(fixed.to_json()) == fixed
-    assert fixed.fingerprint() != study().fingerprint()
+@pytest.mark.parametrize(
+    ("where", "default", "written", "read"),
+    [
+        ("budget.asking", "generations", "asynchronous", "asynchronous"),
+        ("budget.branches", 1, 8, 8),
+        ("objective.scale", None, {"start": 0.1, "best": 1}, {"start": 0.1, "best": 1.0}),
+    ],
+)
+def test_a_choice_is_left_out_unless_it_is_another_one_and_then_makes_another_study(where, default, written, read):
+    section, key = where.split(".")
+    told, other = (Study.from_json(changed(DOCUMENT, where, value)) for value in (default, written))
+    assert key not in told.to_json()[section]
+    assert told == study()
+    assert told.fingerprint() == study().fingerprint()
+    assert other.to_json()[section][key] == read
+    assert Study.from_json(other.to_json()) == other
+    assert other.fingerprint() != study().fingerprint()
 
 
-def test_branches_need_a_schedule_to_search_and_change_the_fingerprint():
-    assert "branches" not in study().to_json()["budget"]
+def test_branches_need_a_schedule_to_search():
     branching = study(TEXT.replace("rounds: 200", "rounds: 200, branches: 8"))
-    assert branching.budget.branches == branching.to_json()["budget"]["branches"] == 8
     assert [branching.budget.trunk_of(number) for number in (0, 7, 8, 17)] == [0, 0, 8, 16]
-    assert branching.fingerprint() != study().fingerprint()
-    rule = "^budget.branches: needs an entry whose schedule has a space with more than one value$"
-    with pytest.raises(InvalidSpec, match=rule):
-        study(
-            TEXT.replace("rounds: 200", "rounds: 200, branches: 8").replace("{window: {int: [5, 50]}}", "{window: 5}")
-        )
+    with pytest.raises(InvalidSpec, match=r"^budget\.branches: needs an entry whose schedule has a space with"):
+        study(TEXT.replace("rounds: 200", "rounds: 200, branches: 8").replace("{int: [5, 50]}", "5"))
 
 
 def test_a_grid_branches_from_fixed_values_alone():
@@ -221,7 +222,6 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
     ("budget.rounds", True, "must be a whole number, got true"),
     ("budget.rounds", 1.5, "must be a whole number, got 1.5"),
     ("budget.rounds", ..., "must be given"),
-    ("budget.rungs", [25, 20], "must be auto or a list of increasing rounds from 1 to rounds=200, got [25, 20]"),
     ("budget.rungs", 3, "must be auto or a list of increasing numbers, got 3"),
     ("budget.rungs", ["a"], 'must be auto or a list of increasing numbers, got ["a"]'),
     ("budget.rungs", [], "must be auto or a list of increasing rounds from 1"),
@@ -243,7 +243,6 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
     ("methods[0].space.client_lr.lg", True, "unknown key: did you mean log?"),
     ("methods[0].start", 3, "must be a list, got"),
     ("methods[1]", 3, "must be a mapping, got 3"),
-    ("methods[1]", "fedpro", '.name: no method "fedpro": did you mean fedprox?'),
     ("methods[1].name", "fedpro", 'no method "fedpro": did you mean fedprox?'),
     ("methods[1].space", 3, "must be a mapping of hyperparameters to their search spaces, or default"),
     (
@@ -274,7 +273,6 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
     ("sampler", {"name": "gpp"}, '.name: no sampler "gpp": did you mean gp?'),
     ("sampler", {"name": "tpe", "startp": 3}, ".startp: unknown key: did you mean startup?"),
     ("sampler", {"name": "gp", "startup": 3}, ".startup: unknown key: known are cap, name"),
-    ("sampler", {"name": "random", "cap": 3}, ".cap: unknown key: "),
     ("sampler", {"name": "tpe", "startup": 0}, ".startup: must be at least 1, got startup=0"),
     ("sampler", {"name": "nsga2", "population_size": 3}, ".population_size: must be at least 4, got population_size=3"),
     ("sampler", {"name": "nsga2", "population_size": "many"}, '.population_size: must be a whole number, got "many"'),
@@ -314,43 +312,13 @@ def test_text_that_is_not_yaml_is_named_by_its_place(old, new, message):
     assert "\n" not in str(error.value)
 
 
-def test_all_errors_are_reported_at_once():
-    wrong = [
-        ("cost: bytes", "cost: euros"),
-        ("rounds: 200", "rounds: 0"),
-        ("[1e-3, 1.0]", "[1, 1e-3]"),
-        ("{choice: [1, 5]}", "[1, 5]"),
-        ("{int: [5, 50]}", "{int: 5}"),
-        ("name: fedprox", "nam: fedprox"),
-        ("clients_per_round", "clients_per_rund"),
-        ("trials_per_method: 64, ", ""),
-    ]
-    text = TEXT
-    for old, new in wrong:
-        assert old in text
-        text = text.replace(old, new, 1)
-    with pytest.raises(InvalidSpec) as error:
-        study(text)
-    lines = str(error.value).splitlines()
-    assert [line.partition(": ")[0] for line in lines] == [
-        "clients_per_rund",  # unknown keys first
-        "methods[0].space.client_lr",
-        "methods[0].space.local_steps",
-        "methods[0].schedule.space.window.int",
-        "methods[1].nam",  # and the name is not also reported as missing
-        "objective.cost",
-        "budget.trials_per_method",
-        "budget.rounds",
-    ]
-    assert [f"{path}: {problem}" for path, problem in error.value.errors] == lines
-    assert (error.value.path, error.value.problem) == error.value.errors[0]
-
-
 def test_labels_and_starts_are_reported_together():
     entries = "methods: [fedavg, {name: fedavg, start: [{client_lr: 0.1}, {client_lr: 0.2}]}, fedavg]\n"
     with pytest.raises(InvalidSpec) as error:
         study(f"name: a\ntask: digits\n{entries}budget: {{trials_per_method: 1, rounds: 1}}\n")
     assert [path for path, _ in error.value.errors] == ["methods[1].label", "methods[1].start", "methods[2].label"]
+    assert [f"{path}: {problem}" for path, problem in error.value.errors] == str(error.value).splitlines()
+    assert (error.value.path, error.value.problem) == error.value.errors[0]
 
 
 def test_at_most_20_errors_are_listed():
@@ -395,22 +363,6 @@ def test_help_begins_with_names_and_defaults_and_not_with_how_they_are_checked()
 def test_the_json_schema_can_be_made():
     schema = Study.model_json_schema()
     assert set(schema["required"]) >= {"name", "task", "methods", "budget"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "limit"),
-    [
-        ("rounds", 1e23, 10**9),
-        ("trials_per_method", 10**400, 10**6),
-        ("seeds", "1e9", 10**4),
-        ("confirm", 2**31, 10**6),
-    ],
-)
-def test_numbers_that_cannot_be_meant_are_refused(key, value, limit):
-    document = study().to_json()
-    document["budget"] = document["budget"] | {key: value}
-    with pytest.raises(InvalidSpec, match=f"budget.{key}: must be at most {limit}, got"):
-        Study.from_json(document)
 
 
 @pytest.mark.parametrize(
