@@ -1,6 +1,7 @@
 """`pip install driftline` is a client: without what the extras install it submits studies and reads results."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -71,30 +72,42 @@ for fails in (lambda: frontier.plot("frontier.png"), driftline.Study.from_yaml({
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["init"], ""),
-        (["methods"], "torch, which is not installed: pip install 'driftline[local]'"),
-        (["run", "study.yaml"], "'driftline[local]'"),
-        (["validate", "study.yaml"], "'driftline[local]', or set DRIFTLINE_URL to the address of a service"),
-        (["frontier", "out/a"], "'driftline[local]'"),
-        (["serve"], "'driftline[local]'"),
-        (["doctor", "kubernetes"], "'driftline[cluster]'"),
-    ],
-)
-def test_the_command_line_names_the_extra(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+COMMANDS = {
+    "init": "",
+    "methods": "torch, which is not installed: pip install 'driftline[local]'",
+    "run study.yaml": "'driftline[local]'",
+    "validate study.yaml": "'driftline[local]', or set DRIFTLINE_URL to the address of a service",
+    "frontier out/a": "'driftline[local]'",
+    "serve": "'driftline[local]'",
+    "doctor kubernetes": "'driftline[cluster]'",
+}
+EACH = """
+import contextlib, io, json
+from service.cli.main import main
+for command in sys.argv[1:]:
+    arguments, said, code = command.split(), io.StringIO(), 0
+    sys.argv = ["driftline", *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            main()
+    except SystemExit as end:
+        code = end.code
+    print(json.dumps([command, code or 0, said.getvalue()]), file=sys.__stdout__)
+"""
+
+
+def test_the_command_line_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRIFTLINE_URL", raising=False)
-    if arguments != ["init"]:
-        (tmp_path / "study.yaml").write_text(STUDY)
-    done = light("from service.cli.main import main\nmain()", *arguments, cwd=tmp_path)
-    assert done.returncode == (1 if said else 0), done.stderr
-    if said:
-        (line,) = done.stderr.splitlines()
+    done = light(EACH, *COMMANDS, cwd=tmp_path)  # `init` comes first, and makes study.yaml
+    assert done.returncode == 0, done.stderr
+    found = {command: (code, text) for command, code, text in map(json.loads, done.stdout.splitlines())}
+    assert list(found) == list(COMMANDS)
+    assert found.pop("init")[0] == 0
+    for command, (code, text) in found.items():
+        assert code == 1
+        (line,) = text.splitlines()
         assert line.startswith("driftline: this needs ")
-        assert said in line
+        assert COMMANDS[command] in line
 
 
 def imported() -> set[str]:
