@@ -294,6 +294,10 @@ class Cohort:
         """
         return None if self._worked is None else drift(*self._worked)
 
+    def worked(self) -> tuple[NDArray[np.int64], RoundBatches] | None:
+        """The steps (T, M) of each client in the round's last local loop and its batches, for a report; None without."""
+        return None if self._worked is None else (self._worked[2].plan.steps(self._batches), self._batches)
+
     def data(self, data: str) -> Batch:
         """Each client's first batch ("batches"), or all data of each client ("full")."""
         return self._batches.full() if data == "full" else self._batches.batch(0, self.clients)
