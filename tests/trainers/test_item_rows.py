@@ -25,7 +25,8 @@ def task(tmp_path: Path) -> dict[str, Any]:
     rows += [{"who": "d", "film": f"{item:02}"} for item in range(ITEMS)]  # all items, in nobody's training
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
     task = {"name": "data", "path": str(tmp_path / "log.jsonl"), "kind": "pairs", "inputs": "film", "client": "who"}
-    return {**task, "context": CONTEXT, "test": {"clients": ["d"]}, "model": {"name": "dual_encoder", "embedding": WIDTH}}
+    task |= {"context": CONTEXT, "test": {"clients": ["d"]}}
+    return {**task, "model": {"name": "dual_encoder", "embedding": WIDTH}}
 
 
 def trained(task: dict[str, Any], **changes: Any) -> list[dict[str, Any]]:
@@ -51,7 +52,8 @@ def test_it_is_the_mean_over_the_clients(task: dict[str, Any]) -> None:
     for line in Path(task["path"]).read_text().splitlines():
         counts.setdefault(json.loads(line)["who"], set()).add(json.loads(line)["film"])
     wanted = np.mean([len(counts[who]) for who in "abc"])
-    assert [line["item_rows"] for line in trained(task, batch_size=None, weighting="uniform")[1:]] == pytest.approx([wanted] * 2)
+    lines = trained(task, batch_size=None, weighting="uniform")[1:]
+    assert [line["item_rows"] for line in lines] == pytest.approx([wanted] * 2)
 
 
 def test_every_trial_of_a_pack_counts_its_own_steps(task: dict[str, Any]) -> None:
@@ -64,10 +66,11 @@ def test_every_trial_of_a_pack_counts_its_own_steps(task: dict[str, Any]) -> Non
 
 def test_a_round_without_a_local_loop_has_none_and_other_tasks_are_refused(task: dict[str, Any]) -> None:
     central = {**task, "central": {"spreadout": 0.001}}
-    line = trained(central, method={"name": "pooled_training", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 1})[-1]
+    pooled = {"name": "pooled_training", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}
+    line = trained(central, method=pooled)[-1]
     assert line["item_rows"] is None or math.isnan(line["item_rows"])
     with pytest.raises(SpecError, match="report"):
-        parse({"task": {"name": "digits"}, "method": {**METHOD, "local_steps": 1}, "rounds": 1, "report": ["item_rows"]})
+        trained({"name": "digits"})
 
 
 def test_it_changes_nothing(task: dict[str, Any]) -> None:

@@ -295,7 +295,7 @@ class Cohort:
         return None if self._worked is None else drift(*self._worked)
 
     def worked(self) -> tuple[NDArray[np.int64], RoundBatches] | None:
-        """The steps (T, M) of each client in the round's last local loop and its batches, for a report; None without."""
+        """The steps (T, M) of each client in the round's last local loop, and its batches; None without such a loop."""
         return None if self._worked is None else (self._worked[2].plan.steps(self._batches), self._batches)
 
     def data(self, data: str) -> Batch:
