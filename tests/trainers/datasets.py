@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,15 @@ def bag(*parts: Examples | None) -> list[bytes]:
         if part is not None
         for x, y in zip(part.inputs, part.targets, strict=True)
     )
+
+
+def npz_task(path: Path, train: Sequence[Any], test: Sequence[Any]) -> dict[str, Any]:
+    """Writes inputs, targets and clients of training and of testing; the task that reads them."""
+    names = ("x", "y", "client")
+    held = {f"{name}_test": array for name, array in zip(names, test, strict=True)}
+    np.savez(path, **dict(zip(names, train, strict=True)), **held)
+    columns = {"inputs": "x_test", "targets": "y_test", "client": "client_test"}
+    return {"name": "npz", "path": str(path), "test": columns}
 
 
 def check_shape(examples: Examples, shape: tuple[int, ...], sizes: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.trainers.datasets import npz_task
 from tests.trainers.methods.trials import document, member_settings
 from tests.trainers.test_client_optimizers import own_settings
 from trainers.registry import methods, reports, schedules
@@ -81,15 +82,6 @@ def of_parts() -> dict[str, dict[str, Any]]:
 def with_test_clients(folder: Path) -> dict[str, Any]:
     """A trial on a file of its own in which test examples belong to clients, each of which is reported."""
     draw = np.random.default_rng(0)
-    path = folder / "clients.npz"
-    np.savez(
-        path,
-        x=draw.normal(size=(60, 7)),
-        y=np.arange(60) % 3,
-        client=np.repeat(np.arange(6), 10),
-        x_test=draw.normal(size=(30, 7)),
-        y_test=np.arange(30) % 3,
-        client_test=np.repeat(np.arange(3), [15, 10, 5]),
-    )
-    test = {"inputs": "x_test", "targets": "y_test", "client": "client_test"}
-    return pack("fedavg", {"name": "npz", "path": str(path), "test": test}, report=["client_accuracy"])
+    train = draw.normal(size=(60, 7)), np.arange(60) % 3, np.repeat(np.arange(6), 10)
+    test = draw.normal(size=(30, 7)), np.arange(30) % 3, np.repeat(np.arange(3), [15, 10, 5])
+    return pack("fedavg", npz_task(folder / "clients.npz", train, test), report=["client_accuracy"])

@@ -11,6 +11,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
+from .datasets import npz_task
 from .members import contract
 
 HAND = {"name": "quadratic", "hessians": [[[1.0]], [[3.0]]], "centers": [[0.0], [3.0]], "client_weights": [0.25, 0.75]}
@@ -27,19 +28,8 @@ def letters(tmp_path_factory):
         inputs = draw.normal(size=(count, 7))
         return inputs, (inputs @ weight + draw.normal(size=(count, 4))).argmax(1)
 
-    (inputs, targets), (test_inputs, test_targets) = some(60), some(31)
-    file = tmp_path_factory.mktemp("letters") / "letters.npz"
-    np.savez(
-        file,
-        x=inputs,
-        y=targets,
-        client=np.repeat(np.arange(6), 10),
-        x_test=test_inputs,
-        y_test=test_targets,
-        client_test=np.repeat(np.arange(5), [10, 8, 7, 5, 1]),
-    )
-    test = {"inputs": "x_test", "targets": "y_test", "client": "client_test"}
-    return {"name": "npz", "path": str(file), "test": test}
+    train, test = [*some(60), np.repeat(np.arange(6), 10)], [*some(31), np.repeat(np.arange(5), [10, 8, 7, 5, 1])]
+    return npz_task(tmp_path_factory.mktemp("letters") / "letters.npz", train, test)
 
 
 def trained(task, adaptation, **changes):

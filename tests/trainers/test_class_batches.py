@@ -11,6 +11,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.problem import Examples, Problem
 from trainers.trial.document import parse
 
+from .datasets import npz_task
 from .documents import wrong
 
 WAYS = 5
@@ -29,15 +30,7 @@ def drawings(tmp_path_factory):
         return generator.normal(size=(len(y), 3)) + y[order, None], y[order], client
 
     train, test = some(*[[12] * WAYS] * 8), some(*[[8] * WAYS] * 3, [8, 8, 2, 8, 8])
-    path = tmp_path_factory.mktemp("drawings") / "drawings.npz"
-    names = ("x", "y", "client")
-    held = {f"{name}_test": array for name, array in zip(names, test, strict=True)}
-    np.savez(path, **dict(zip(names, train, strict=True)), **held)
-    return {
-        "name": "npz",
-        "path": str(path),
-        "test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"},
-    }
+    return npz_task(tmp_path_factory.mktemp("drawings") / "drawings.npz", train, test)
 
 
 def trial(task, **changes):

@@ -56,32 +56,8 @@ def like(trials=2, parameters=16, dtype=torch.float64):
     return torch.zeros((trials, 1, parameters), dtype=dtype)
 
 
-def memory_of(*names, clients=5, first=None, **more):
-    return ClientMemory({**dict.fromkeys(names, like()), **(first or {})}, clients, "test", **more)
-
-
-def test_an_optimizers_memory_has_first_values_counters_and_its_own_record_of_who_has_stored():
-    square, none_yet = torch.full_like(like(), 0.25), torch.zeros((2, 1, 1), dtype=torch.int64)
-    first = {"client.square": square, "client.steps": none_yet}
-    store = memory_of("a", first=first)
-    assert store.size.total == 5 * 2 * (2 * 16 * 8 + 8)
-    squares, steps = torch.randn(2, 2, 16, dtype=torch.float64), torch.tensor([[[3], [4]], [[5], [6]]])
-    store.put(np.array([1, 3]), {"client.square": squares, "client.steps": steps}, np.array([True, False]))
-    found = store.gather(np.array([3, 0, 1]))
-    assert not found.met.any()  # the method has stored nothing
-    own = found.of("client")
-    assert torch.equal(own["square"][0], torch.stack([squares[0, 1], square[0, 0], squares[0, 0]]))
-    assert own["steps"].flatten().tolist() == [4, 0, 3, 0, 0, 0]
-    assert list(found.of()) == ["a"]
-    store.put(np.array([3]), {"a": squares[:, :1]}, np.ones(2, bool))
-    assert store.gather(np.array([3, 1])).met.tolist() == [True, False]
-    row = store.row(0)
-    del row["of client.square"]  # of a pack in which no member needed it
-    again = memory_of("a", first=first)
-    again.load([row, store.row(1)])
-    loaded = again.gather(np.array([1, 0])).of("client")
-    assert torch.equal(loaded["square"][0], square[0].expand(2, 16))
-    assert loaded["steps"][0].flatten().tolist() == [3, 0]
+def memory_of(*names, clients=5, **more):
+    return ClientMemory(dict.fromkeys(names, like()), clients, "test", **more)
 
 
 def test_a_name_that_is_not_kept_is_refused():

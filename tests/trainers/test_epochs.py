@@ -13,7 +13,6 @@ from trainers.engine.packs.pack import Pack
 from trainers.registry import methods
 from trainers.trial.batching import round_batches
 from trainers.trial.document import parse
-from trainers.trial.spend import spend
 
 from .documents import wrong
 from .methods.trials import document
@@ -154,14 +153,6 @@ def test_a_round_of_every_method_goes_on_where_the_last_one_ended(method, change
     Pack.from_spec(spec).advance()
     for number in range(2):
         assert {step for own, step in asked if own == number} == set(range(spec.round_batches))
-
-
-def test_a_budget_of_examples_counts_the_same():
-    epochs, shuffled = (
-        spend(parse(document("fedavg", task=DIGITS, batching=batching)), "examples")
-        for batching in ("epochs", "shuffled")
-    )
-    assert epochs == shuffled
 
 
 def test_members_of_a_pack_have_equally_many_batches_in_a_round():

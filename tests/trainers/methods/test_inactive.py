@@ -98,14 +98,6 @@ def test_of_schedules(rate: str) -> None:
         check(document("fedavg", schedule=name), rate, setting(methods()["fedavg"], "method", rate))
 
 
-def test_names_are_hyperparameters() -> None:
-    for kind, registry in (("method", methods()), ("server", optimizers())):
-        for name, module in registry.items():
-            known = {item.name for item in offered(module, kind)} | {"local_steps"}
-            for hyperparameter, conditions in module.INACTIVE.items():
-                assert {hyperparameter}.union(*conditions) <= known, name
-
-
 @pytest.mark.parametrize(
     ("more", "free"),
     [
