@@ -108,32 +108,21 @@ def test_modelled_time_knows_who_sends():
     assert [pack.work.get("senders_per_round") for pack in packs] == [None, 2]
 
 
-def digits(members, kept=True, **changes):
-    method = {"name": "fedavg", "local_steps": 3, **changes.pop("method", {})}
+def digits(**changes):
     return {
-        "task": {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, **changes.pop("task", {})},
-        "method": method,
-        "members": members,
+        "task": {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}},
+        "method": {"name": "fedavg", "local_steps": 3, "client_lr": 0.1, "server_lr": 0.1, **changes.pop("method", {})},
         "clients_per_round": 6,
         "batch_size": 10,
         "rounds": 6,
         "seed": 4,
-        "dtype": "float64",
-        "report": ["params", "drift"],
-        "stragglers": {"share": 0.6, "kept": kept},
+        "stragglers": {"share": 0.6, "kept": True},
         **changes,
     }
 
 
-MEMBERS = [
-    {"client_lr": 0.2, "server_lr": 0.1},
-    {"client_lr": 0.05, "server_lr": 0.3, "local_steps": 9},
-    {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 5},
-]
-
-
 def test_who_straggles_depends_on_seed_round_and_client_alone():
-    spec = parse(digits([{}], method={"client_lr": 0.1, "server_lr": 0.1}))
+    spec = parse(digits())
     draws = [Pack.from_spec(spec)._setting.draw(number).batches for number in range(3)]
     for number, batches in enumerate(draws):
         work = dict(zip(batches.clients.tolist(), batches.work, strict=True))
@@ -160,7 +149,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cannot_be_is_refused_in_a_line(name):
     changes, message = WRONG[name]
-    assert str(wrong(digits(MEMBERS[:1], **changes))).startswith(message)
+    assert str(wrong(digits(**changes))).startswith(message)
 
 
 def test_a_study_with_stragglers_is_random_and_says_whose_they_are():
@@ -177,7 +166,7 @@ def test_a_study_with_stragglers_is_random_and_says_whose_they_are():
 
 def test_a_budget_of_examples_is_refused_because_parts_of_work_are_drawn():
     with pytest.raises(UncountedSpend, match="stragglers must be left out with a budget of examples: give budget"):
-        spend(parse(digits(MEMBERS[:1])), "examples")
+        spend(parse(digits()), "examples")
     slow = {"stragglers": {"share": 0.5, "kept": True}}
     entry = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
     study = {"name": "slow", "task": {"name": "digits"}, "budget": {"trials_per_method": 1, "examples": 1_000_000}}

@@ -39,11 +39,10 @@ INPUTS = np.round(np.random.default_rng(0).standard_normal((len(LISTS), 2)), 3)
 CLIENTS = np.array(["ann", "bob"])[np.arange(len(LISTS)) % 2]
 
 
-def examples(kind: Any, outputs: int, sizes: NDArray[np.int64] = SIZES, seed: int = 1) -> Examples:
-    generator = np.random.default_rng(seed)
-    rows = int(sizes.sum())
+def examples(kind: Any, outputs: int) -> Examples:
+    generator, rows = np.random.default_rng(1), int(SIZES.sum())
     targets = generator.integers(0, outputs, rows) if kind == "classes" else generator.random((rows, outputs)) < 0.4
-    return Examples(generator.standard_normal((rows, 4)), targets, np.cumsum(sizes) - sizes, sizes, kind)
+    return Examples(generator.standard_normal((rows, 4)), targets, np.cumsum(SIZES) - SIZES, SIZES, kind)
 
 
 def measured(name: str, test: Examples, settings: dict[str, Any], reports: list[str]) -> tuple[Any, list[Any]]:

@@ -361,9 +361,6 @@ def test_many_clients(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert np.array_equal(problem.train.inputs[:, 0], np.arange(100_000, dtype=np.float32))
 
 
-X, CLIENT = np.zeros((60, 2, 2)), arrays()["client"]
-
-
 @pytest.mark.parametrize(
     ("content", "document", "note"),
     [
@@ -388,7 +385,7 @@ X, CLIENT = np.zeros((60, 2, 2)), arrays()["client"]
         ({"x": np.arange(240).reshape(60, 2, 2)}, {"model": "words"}, None),
         ({"x": np.arange(240).reshape(60, 2, 2) / 255}, {}, None),
         ({"x": np.arange(240).reshape(60, 4) % 17}, {}, None),
-        ({"client": CLIENT == "no one"}, {}, "task: there is one client, so that no models are averaged"),
+        ({"client": arrays()["client"] == "no one"}, {}, "task: there is one client, so that no models are averaged"),
     ],
 )
 def test_what_will_disappoint_is_a_note(
