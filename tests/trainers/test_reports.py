@@ -15,20 +15,14 @@ from trainers.trial.document import parse
 
 HAND = {"name": "quadratic", "hessians": [[[1.0]], [[3.0]]], "centers": [[0.0], [3.0]]}
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}, "central": {"fraction": 0.1}}
-USUAL = {
-    "client_lr": 0.05,
-    "server_lr": 0.05,
-    "local_steps": 3,
-    "displacement": 0.1,
-}
+USUAL = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "displacement": 0.1}
 METHODS = ("fedavg", "fedga", "scaffold", "maml", "two_way_transfer", "lookahead")
 
 
 def usual(method):
     """Settings of all required hyperparameters."""
     wanted = {item.name for item in describe(methods()[method].Hyper)}
-    names = ("server_lr", "client_lr", "local_steps", "displacement")
-    return {"name": method, **{name: USUAL[name] for name in names if name in wanted}}
+    return {"name": method, **{name: value for name, value in USUAL.items() if name in wanted}}
 
 
 def train(method, task=HAND, rounds=3, **changes):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,18 +225,9 @@ def test_two_processes_make_an_entry_once(folder: Path) -> None:
         time.sleep(0.05)
         (path / "a").write_text("whole")
 
-    results: list[Any] = []
-    threads = [
-        threading.Thread(
-            target=lambda: results.append(disk_cache.entry("a", make, lambda path: (path / "a").read_text()))
-        )
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == ["whole"] * 8
+    with ThreadPoolExecutor(8) as threads:
+        entered = threads.map(lambda _: disk_cache.entry("a", make, lambda path: (path / "a").read_text()), range(8))
+    assert list(entered) == ["whole"] * 8
     assert len(made) == 1
 
 

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.data.quadratics import distortion
 from trainers.errors import SpecError
 from trainers.run import run
 from trainers.tasks import quadratic
+from trainers.theory import families
+from trainers.theory.clients import ClientQuadratics, client_quadratics
+from trainers.theory.interval import Curvature
+from trainers.theory.weights import listed
 
 GOLDEN = {
     "name": "quadratic",
@@ -26,25 +29,11 @@ def problem(**document: Any) -> Any:
     return quadratic.build(quadratic.parse({"name": "quadratic", **document}, "task"), "float64")
 
 
-def surrogate(losses: Any, weights: Any, client_lr: float, steps: list[float], prox: float = 0.0) -> np.ndarray:
-    """The point that local work with these weights converges to, from matrix powers."""
-    clients, size = losses.centers.shape
-    weights = np.full(clients, 1 / clients) if weights is None else weights
-    left, right = np.zeros((size, size)), np.zeros(size)
-    for weight, hessian, center in zip(weights, losses.hessians, losses.centers, strict=True):
-        factor = np.eye(size) - client_lr * (hessian + prox * np.eye(size))
-        q = sum(t * np.linalg.matrix_power(factor, k) for k, t in enumerate(steps))
-        left += weight * q @ hessian
-        right += weight * q @ hessian @ center
-    return np.linalg.solve(left, right)
-
-
 def test_the_optimum_of_the_golden_case() -> None:
     built = quadratic.build(quadratic.parse(GOLDEN, "task"), "float64")
     assert built.optimum == pytest.approx([0.7515528, 0.1366460], abs=5e-8)
     assert built.train.hessians.shape == (2, 2, 2)
     assert built.client_weights is None
-    assert surrogate(built.train, None, 0.05, [1.0] * 10) == pytest.approx([0.550125, 0.315285], abs=5e-7)
 
 
 def test_client_weights_move_the_optimum() -> None:
@@ -60,41 +49,27 @@ def test_weights_within_rounding_are_made_exact() -> None:
     assert built.client_weights.sum() == pytest.approx(1.0, abs=1e-16)
 
 
-def test_two_clients() -> None:
-    built = problem(problem="two_clients")
-    assert built.optimum == pytest.approx([2 / 3], abs=1e-15)
-    assert surrogate(built.train, None, 0.5, [1, 1])[0] == pytest.approx((4 - 1.5) / (6 - 2.5), abs=1e-14)
+def worst_case(weights: list[float], prox: float) -> tuple[dict[str, Any], ClientQuadratics]:
+    document = {"problem": "worst_case", "smoothness": 5.0, "strong_convexity": 0.5, "center_bound": 2.0}
+    document |= {"client_lr": 0.01, "gradient_weights": weights, "prox": prox}
+    return document, families.worst_case(Curvature(0.5, 5.0), 0.01, listed(weights), prox, center_bound=2.0)
 
 
-def test_continuum() -> None:
-    built = problem(problem="continuum")
-    curvature = built.train.hessians[:, 0, 0]
-    assert built.train.clients == 1000
-    assert (curvature.min() > 0.5, curvature.max() < 2.0) == (True, True)
-    assert built.optimum[0] == pytest.approx(1 / 1.4, abs=1e-7)
-    assert built.train.centers.mean() == pytest.approx(0.8, abs=1e-6)
-    assert built.train.constants == pytest.approx(-0.5 / curvature)
-    for steps, value in [(2, 0.748201), (5, 0.786126), (20, 0.799934)]:
-        assert surrogate(built.train, None, 0.5, [1.0] * steps)[0] == pytest.approx(value, abs=1e-6)
-
-
-@pytest.mark.parametrize("weights", [[1.0], [1.0] * 5, [1.0] * 20, [0.0] * 9 + [1.0]])
-@pytest.mark.parametrize("prox", [0.0, 1.0])
-def test_worst_case_attains_the_bound(weights: list[float], prox: float) -> None:
-    mu, large, bound, client_lr = 1.0, 10.0, 2.0, 0.01
-    built = problem(
-        problem="worst_case",
-        strong_convexity=mu,
-        smoothness=large,
-        center_bound=bound,
-        client_lr=client_lr,
-        gradient_weights=weights,
-        prox=prox,
-    )
-    low, high = (distortion(value, client_lr, weights, prox) for value in (large, mu))
-    delta = (np.sqrt(high) - np.sqrt(low)) / (np.sqrt(high) + np.sqrt(low))
-    reached = surrogate(built.train, built.client_weights, client_lr, weights, prox)
-    assert np.linalg.norm(reached - built.optimum) == pytest.approx(2 * bound * delta, abs=1e-12)
+@pytest.mark.parametrize(
+    ("document", "theory"),
+    [
+        ({"problem": "two_clients"}, families.two_clients()),
+        ({"problem": "continuum"}, families.continuum()),
+        *(worst_case(weights, prox) for weights in ([1.0], [1.0] * 20, [0.0] * 9 + [1.0]) for prox in (0.0, 1.0)),
+    ],
+)
+def test_generated_problems_are_those_of_the_theory(document: dict[str, Any], theory: ClientQuadratics) -> None:
+    """What their optima and the limits of methods are is tested in tests/theory."""
+    built = problem(**document)
+    found = client_quadratics(built.train.hessians, built.train.centers, built.client_weights)
+    for name in ("hessians", "centers", "weights"):
+        np.testing.assert_allclose(getattr(found, name), getattr(theory, name), rtol=1e-12)
+    np.testing.assert_allclose(built.optimum, theory.optimum, rtol=1e-12)
 
 
 @given(

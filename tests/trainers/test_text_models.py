@@ -18,6 +18,7 @@ from trainers.problem import Examples, Problem
 from trainers.tasks import text
 
 from .members import contract
+from .token_rounds import SEED, follow
 
 CPU = torch.device("cpu")
 TOKENS, CONTEXT = 23, 12
@@ -112,7 +113,7 @@ def test_a_trial_is_a_plain_loop_of_torch(name: str, batching: str, tmp_path: An
     for client, size in enumerate((900, 500)):
         letters = np.random.default_rng(client).choice(list("abcdefgh \n"), size, p=[0.3, 0.2, *[0.0625] * 8])
         (tmp_path / f"{client}.txt").write_text("".join(letters))
-    rate, decay, steps, size, rounds = 3e-3, 0.1, 4, 5, 3
+    rate, decay, steps, size = 3e-3, 0.1, 4, 5
     spec = parse(
         {
             "task": {"name": "text", "path": str(tmp_path), "context": 8, "model": {"name": name, **MODELS[name][1]}},
@@ -126,8 +127,8 @@ def test_a_trial_is_a_plain_loop_of_torch(name: str, batching: str, tmp_path: An
             "client": {"name": "adamw"},
             "batch_size": size,
             "batching": batching,
-            "rounds": rounds,
-            "seed": 7,
+            "rounds": 3,
+            "seed": SEED,
             "dtype": "float64",
             "eval_every": 1,
             "report": ["params"],
@@ -135,33 +136,19 @@ def test_a_trial_is_a_plain_loop_of_torch(name: str, batching: str, tmp_path: An
     )
     lines = Pack.from_spec(spec).advance()
     model = MODELS[name][0].build(text.build(spec.task, "float64"), torch.float64, CPU)
-    module = model.make().double()
-    held = dict(module.named_parameters())
-    broadcast = model.layout.views(model.start(None, 7))
-    source = model.source(7, size, batching, round_batches=steps if batching == "epochs" else None)
-    weights = model.sizes / model.sizes.sum()
-    for number in range(rounds):
-        batches = source.round(number, np.arange(2))
-        mean = {key: torch.zeros_like(value) for key, value in broadcast.items()}
-        for place, client in enumerate(batches.clients.tolist()):
-            with torch.no_grad():
-                for key, value in broadcast.items():
-                    held[key].copy_(value)
-            optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=decay)
-            for step in range(steps):
-                data = batches.batch(step, 2)[0].data
-                optimizer.zero_grad()
-                scores = module(data["inputs"][place])
-                F.cross_entropy(scores.view(-1, scores.shape[-1]), data["targets"][place].flatten()).backward()
-                optimizer.step()
-            for key in mean:
-                mean[key] += weights[client] * held[key].detach()
-        broadcast = mean
-        flat = torch.cat([broadcast[entry.name].flatten() for entry in model.layout.entries])
-        assert torch.tensor(lines[number + 1]["params"], dtype=torch.float64).allclose(flat, rtol=1e-10, atol=1e-10)
+    source = model.source(SEED, size, batching, round_batches=steps if batching == "epochs" else None)
+
+    def local(module: Any, batches: Any, place: int) -> None:
+        optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=decay)
+        for step in range(steps):
+            data = batches.batch(step, 2)[0].data
+            optimizer.zero_grad()
+            scores = module(data["inputs"][place])
+            F.cross_entropy(scores.view(-1, scores.shape[-1]), data["targets"][place].flatten()).backward()
+            optimizer.step()
+
+    module = follow(lines, model, source, local)
     with torch.no_grad():
-        for key, value in broadcast.items():
-            held[key].copy_(value)
         test = model.test
         assert test is not None
         scores = module(torch.as_tensor(test.inputs).long()).flatten(0, 1)
