@@ -100,6 +100,12 @@ def scaffold(plain, w, memory, batches):
     )
 
 
+def fedga(plain, w, memory, batches):
+    own = [plain.full(w, client) for client in range(len(batches))]
+    mean = np.mean(own, 0)
+    return np.mean([plain.walk(w + 0.2 * (c - mean), b)[0] for b, c in zip(batches, own, strict=True)], 0)
+
+
 def scaffold_stored(plain, w, memory, batches):
     own = memory.setdefault("own", [np.zeros_like(w)] * len(batches))
     mean, totals, new = np.mean(own, 0), [], []

@@ -83,10 +83,7 @@ LARGE = [
         digits_with(method={**METHOD, "local_steps": None, "local_epochs": 10**9}, batch_size=1),
         "method.local_epochs must mean at most 100000000 local steps a round, got 144000000000",
     ),
-    (
-        {**quadratic(problem="random", gradient_noise=0.1), "method": {**METHOD, "local_steps": 10**8}},
-        None,
-    ),
+    ({**quadratic(problem="random", gradient_noise=0.1), "method": {**METHOD, "local_steps": 10**8}}, None),
     (
         {
             **quadratic(problem="random", clients=1000, dimension=100, gradient_noise=0.1),
@@ -114,10 +111,7 @@ LARGE = [
             "got 1000000 x 10 x 100000"
         ),
     ),
-    (
-        digits_with(model={"name": "mlp", "hidden": [10**8]}),
-        f"{TOO_MANY}7500000010 x 10 x 1",
-    ),
+    (digits_with(model={"name": "mlp", "hidden": [10**8]}), f"{TOO_MANY}7500000010 x 10 x 1"),
     (digits_with(model={"name": "mlp", "hidden": [10**8]}, clients_per_round=1), None),
     (
         digits_with(model={"name": "mlp", "hidden": [10**6]}, members=[{"client_lr": 0.1}] * 50),

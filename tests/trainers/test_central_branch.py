@@ -30,11 +30,6 @@ class Adam:
         return x - rate * mean / (np.sqrt(square) + self.epsilon)
 
 
-class ClientAdam(Adam):
-    def __init__(self):
-        super().__init__(beta2=0.999, epsilon=1e-8)
-
-
 class Clip:
     """Gradient descent with clipped gradients; what was clipped is what is seen."""
 
@@ -103,7 +98,7 @@ def test_rounds_are_algorithm_1_with_other_optimizers(name, given, central, merg
 
 CLIENTS = [
     ({"client": {"name": "momentum", "momentum": 0.7}}, lambda: HeavyBall(0.7)),
-    ({"client": {"name": "adam"}}, ClientAdam),
+    ({"client": {"name": "adam"}}, lambda: Adam(beta2=0.999, epsilon=1e-8)),
     ({"clip_norm": 0.8}, Clip),
 ]
 

@@ -164,11 +164,7 @@ def test_a_trial_learns(name: str) -> None:
 
 UNNATURAL = "which has no natural clients"
 WRONG = [
-    (
-        "fashion",
-        {"partition": "natural"},
-        f"must not be natural for fashion, {UNNATURAL}: use {FORMS}",
-    ),
+    ("fashion", {"partition": "natural"}, f"must not be natural for fashion, {UNNATURAL}: use {FORMS}"),
     ("fashion", {"clients": None, "partition": "iid"}, "task.clients must be given (at least 1)"),
     ("fashion", {"writers": 3}, 'unknown key "writers" in task: known are'),
     (

@@ -35,11 +35,7 @@ WRONG = [
     ),
     ("loss_data", "all", 'loss_data must be one of full, batches, got loss_data="all"'),
     ("clients_per_round", 0, "clients_per_round must be at least 1, got clients_per_round=0"),
-    (
-        "clients_per_round",
-        3,
-        "clients_per_round must be at most 2, the clients of the task, got clients_per_round=3",
-    ),
+    ("clients_per_round", 3, "clients_per_round must be at most 2, the clients of the task, got clients_per_round=3"),
     ("init", [0.0], "init must have 2 numbers, one for each parameter of the task, got 1"),
     ("init", [0.0, None], "init.1 must be a number, got init.1=null"),
     ("eval_every", 0, "eval_every must be at least 1, got eval_every=0"),

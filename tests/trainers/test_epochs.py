@@ -16,7 +16,7 @@ from trainers.trial.document import parse
 
 from .documents import wrong
 from .methods.trials import document
-from .plain_loops import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, lines, trial
+from .plain_loops import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, fedga, lines, trial
 from .test_stragglers import HIGH, LOW, shares, taken
 
 DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
@@ -113,11 +113,12 @@ def test_where_an_example_of_a_large_client_goes_is_uniform_and_so_is_the_distan
         ("fedavg", {}),
         ("scaffold stored", {}),
         ("mime", {}),
+        ("fedga", {}),
         ("fedavg", {"stragglers": {"share": 0.5, "work": [LOW, HIGH], "kept": True}}),
     ],
 )
 def test_clients_train_as_in_a_plain_loop(name, changes, unequal_clients):
-    own_settings, loop = LOOPS[name]
+    own_settings, loop = {**LOOPS, "fedga": ({"displacement": 0.2}, fedga)}[name]
     method = {"name": name.split()[0], **own_settings, "local_steps": 5}
     found = lines(trial(unequal_clients, method=method, batch_size=3, batching="epochs", **changes))
     plain, w, memory = Plain(unequal_clients, 3, 3, steps=5, over_rounds=True), np.zeros((CLASSES, INPUTS + 1)), {}

@@ -63,7 +63,7 @@ class Losses:
         gradients = self.gradients(params)
         return self.oracle.hvp(params, self.full, gradients - gradients.mean(1, keepdim=True)).mean(1, keepdim=True)
 
-    def round(self, method, rates, server_lr=None, start=None, batches=None, weights=None, **settings):
+    def round(self, method, rates, server_lr=None, start=None, weights=None, **settings):
         """(T, 1, P) models after a round with client_lr = server_lr = rates, unless told otherwise."""
         count = len(rates)
         given = {"client_lr": rates, "displacement_source": "full", **settings}
@@ -77,7 +77,7 @@ class Losses:
         start = self.start.repeat(count, 1, 1) if start is None else start
         memory = method.init(hyper, start) if hasattr(method, "init") else {}
         state = State(start, optimizers, first_memory(optimizers, start), hyper.server_lr, memory)
-        batches = self.source.round(0, np.arange(CLIENTS)) if batches is None else batches
+        batches = self.source.round(0, np.arange(CLIENTS))
         weights = torch.full((CLIENTS,), 1 / CLIENTS, dtype=torch.float64) if weights is None else weights
         counters = Counters.zero(count)
         draw, alive = Draw(batches, weights, 1.0, weights), np.ones(count, bool)

@@ -7,7 +7,7 @@ import torch
 from trainers.methods import gradalign
 from trainers.models import quadratic
 
-from .alignment import CLIENTS, ORDERS, RATES, Losses, column, logistic, misalignment, quadratics, sizes, slope
+from .alignment import CLIENTS, ORDERS, RATES, Losses, column, misalignment, quadratics, sizes, slope
 from .four_clients import same
 
 
@@ -69,23 +69,3 @@ def test_gradalign_descends_on_quadratics_wherever_theorem_3_says():
     # the step itself bounds the fall from below: smoothness |step|^2, for quadratics have no third derivative
     moved = (end - start).square().sum((1, 2))
     assert (falls >= smoothness * moved - 1e-12).all()
-
-
-def test_gradalign_descends_at_a_minimizer_of_the_loss():
-    """Theorem 3 where the gradient is 0 and the misalignment's is not."""
-    clients = Losses(logistic())
-    start = clients.start
-    for _ in range(800):
-        start = start - 1.0 * (clients.gradient(start) + 0.05 * start)
-    # the L2 part is weight decay: a part of every client's loss, and of no misalignment
-
-    def whole(params, displacement):
-        return objective(clients, params, displacement) + 0.025 * params.square().sum((1, 2))
-
-    assert (clients.gradient(start) + 0.05 * start).norm() < 1e-12
-    assert clients.slope_of_misalignment(start).norm() > 0.01
-    displacements = np.array([0.4, 0.1, 0.02])
-    begin = start.repeat(3, 1, 1)
-    end = clients.round(gradalign, np.full(3, 0.05), displacement=displacements, start=begin, weight_decay=0.05)
-    weights = torch.as_tensor(displacements)
-    assert (whole(end, weights) < whole(begin, weights)).all()

@@ -10,15 +10,7 @@ from trainers.run import run
 from . import client_gradients
 from .alignment import RATES, column, slope, third_order
 from .client_gradients import OPTIMIZERS, ROUNDS, SERVER_LR, STEPS
-from .four_clients import (
-    STORED,
-    WEIGHTS,
-    WORK,
-    Papers,
-    models,
-    same,
-    task,
-)
+from .four_clients import STORED, WEIGHTS, WORK, Papers, models, same, task
 
 
 @pytest.mark.parametrize("variates", ["fresh", "stored"])

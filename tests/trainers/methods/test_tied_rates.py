@@ -48,19 +48,11 @@ LOCAL_SGD, TIED = {"name": "local_sgd", **WORK}, {"name": "fedavg", **WORK, "tie
 @pytest.mark.parametrize(
     ("method", "members", "message"),
     [
-        (
-            {**LOCAL_SGD, "server_lr": 0.1},
-            None,
-            f"method.server_lr {TIES}",
-        ),
+        ({**LOCAL_SGD, "server_lr": 0.1}, None, f"method.server_lr {TIES}"),
         (LOCAL_SGD, [{"delta_lr": 1}], f"members.0.delta_lr {TIES}"),
         ({**LOCAL_SGD, "client_lr": 0}, None, "method.client_lr must be above 0, got client_lr=0"),
         (TIED, [{}, {"server_lr": 1}], "members.1.server_lr must be left out: tied: true ties server_lr to client_lr"),
-        (
-            TIED,
-            [{"client_lr": 0}],
-            "members.0.client_lr must be above 0 if server_lr is tied to it, got client_lr=0",
-        ),
+        (TIED, [{"client_lr": 0}], "members.0.client_lr must be above 0 if server_lr is tied to it, got client_lr=0"),
         (TIED, [{"tied": False}], "members.0.tied must be the same for all members: give it once, outside members"),
         ({**TIED, "tied": "yes"}, None, 'method.tied must be true or false, got tied="yes"'),
     ],
