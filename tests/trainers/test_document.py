@@ -29,9 +29,6 @@ def test_only_task_method_and_rounds_must_be_given() -> None:
     spec = parse({"task": {"name": "quadratic", "problem": "two_clients"}, "method": METHOD, "rounds": "1e2"})
     assert (spec.rounds, spec.seed, spec.dtype, spec.eval_every, spec.report) == (100, 0, "float64", "auto", ())
     assert (spec.optimizers["server"].name, spec.schedule.name, spec.init) == ("sgd", "constant", None)
-    for key in ("task", "method"):
-        assert str(wrong(with_(key, ...))) == f"{key} must be given"
-    assert str(wrong(with_("rounds", ...))) == "rounds must be given (at least 1)"
 
 
 def test_numbers_written_as_text_are_numbers() -> None:
@@ -63,13 +60,7 @@ class TestAlternatives:
         assert spec.canonical == parse(DESIGN).canonical
         assert "delta_lr" not in spec.method.values
 
-    def test_both_neither_and_with_client_lr_0(self) -> None:
-        assert str(wrong(with_("method.delta_lr", 1))) == (
-            "method.delta_lr must not be given beside server_lr, got both: leave one out"
-        )
-        assert str(wrong(with_("method.server_lr", ...))) == (
-            "method.server_lr must be given (above 0, or delta_lr in its place)"
-        )
+    def test_it_needs_a_client_lr(self) -> None:
         document = with_("method", {"name": "fedavg", "client_lr": 0, "delta_lr": 1, "local_steps": 1})
         assert str(wrong(document)) == (
             "method.delta_lr must come with a client_lr above 0, got client_lr=0: give server_lr instead"
@@ -78,16 +69,8 @@ class TestAlternatives:
     def test_a_member_replaces_the_alternative_of_the_document(self) -> None:
         document = with_("members", [{"delta_lr": 1}, {"client_lr": 0.2}, {"delta_lr": 4, "client_lr": 0.5}])
         assert parse(document).method.values["server_lr"] == (0.05, 0.1, 2.0)
-        both = wrong(with_("members", [{}, {"delta_lr": 1, "server_lr": 1}]))
-        assert (both.path, "got both" in str(both)) == ("members.1.delta_lr", True)
 
     def test_epochs_in_place_of_steps(self) -> None:
-        assert str(wrong(with_("method.local_epochs", 1))) == (
-            "method.local_epochs must not be given beside local_steps, got both: leave one out"
-        )
-        assert str(wrong(with_("method.local_steps", ...))) == (
-            "method.local_steps must be given (at least 1, or local_epochs in its place)"
-        )
         document = with_("method.local_steps", ...)
         document["method"]["local_epochs"] = 1
         assert str(wrong(document)) == (
@@ -108,7 +91,6 @@ class TestAlternatives:
     def test_null_leaves_an_alternative_out(self) -> None:
         document = with_("method", {**METHOD, "server_lr": None, "delta_lr": 2, "local_epochs": None})
         assert parse(document).canonical == parse(DESIGN).canonical
-        assert "method.server_lr must be given" in str(wrong(with_("method.server_lr", None)))
 
     def test_gradient_weights_say_the_number_of_steps(self) -> None:
         method = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1, "gradient_weights": [0, "1e0", 2]}
@@ -119,17 +101,6 @@ class TestAlternatives:
         members["method"] = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1}
         assert parse(members).method.values["local_steps"] == (1, 2)
         assert parse(parse(members).canonical).method == parse(members).method
-        for weights, message in [
-            ([1, 0], "method.gradient_weights must end with a weight above 0, got gradient_weights=[1.0, 0.0]"),
-            (..., "method.gradient_weights must be given (numbers at least 0)"),
-        ]:
-            document = with_("method", {**method, "gradient_weights": weights})
-            if weights is ...:
-                del document["method"]["gradient_weights"]
-            assert str(wrong(document)) == message
-        assert str(wrong(with_("method", {**method, "local_steps": 2}))) == (
-            "method.gradient_weights must have one weight for each local step, got 3 weights and local_steps=2"
-        )
 
 
 class TestMembers:
@@ -153,29 +124,6 @@ class TestMembers:
         assert str(wrong(document)) == (
             "method.server_lr must be given (above 0, or delta_lr in its place): member 1 has none"
         )
-
-    @pytest.mark.parametrize(
-        ("members", "message"),
-        [
-            ([], "members must be a list of at least one object, got members=[]"),
-            ({}, "members must be a list of at least one object, got members={}"),
-            ([3], "members.0 must be an object, got 3"),
-            ([{"client_rl": 1}], 'unknown key "client_rl" in members.0: did you mean client_lr?'),
-            ([{"server_momentum": 0.9}], 'unknown key "server_momentum" in members.0: did you mean server.momentum?'),
-            ([{}, {"client_lr": -1}], "members.1.client_lr must be at least 0, got client_lr=-1"),
-            ([{"server.momentum": 1}], "members.0.server.momentum must be in [0, 1), got momentum=1"),
-            (
-                [{"server.nesterov": True}],
-                "members.0.server.nesterov must be the same for all members: give it once, outside members",
-            ),
-            ([{"rounds": 3}], None),
-        ],
-    )
-    def test_wrong_members(self, members: Any, message: str | None) -> None:
-        error = wrong(with_("members", members))
-        assert error.path.startswith("members")
-        if message is not None:
-            assert str(error) == message
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from trainers.errors import SpecError
 from trainers.trial.document import parse
 from trainers.trial.document_errors import trial_errors
 
+WEIGHTED = {"name": "local_update", "client_lr": 0.1, "server_lr": 0.1}
 WRONG = [
     ("rounds", 0, "rounds must be at least 1, got rounds=0"),
     ("seed", -1, "seed must be in [0, 9223372036854775807], got seed=-1"),
@@ -42,6 +43,9 @@ WRONG = [
     ("eval_every", "often", 'eval_every must be "auto" or at least 1, got eval_every="often"'),
     ("report", "params", 'report must be a list of names, got report="params"'),
     ("report", ["param"], 'report.0: no report "param": did you mean params?'),
+    ("task", ..., "task must be given"),
+    ("method", ..., "method must be given"),
+    ("rounds", ..., "rounds must be given (at least 1)"),
     ("round", 3, 'unknown key "round": did you mean rounds?'),
     ("task", "quadratic", 'task must be an object like {"name": "digits"}, got task="quadratic"'),
     ("task.name", "quadratics", 'task.name: no task "quadratics": did you mean quadratic?'),
@@ -49,6 +53,39 @@ WRONG = [
     ("method", "fedavg", 'method must be an object like {"name": ...}, got method="fedavg"'),
     ("method.name", "FedAverage", 'method.name: no method "FedAverage": did you mean fedavg?'),
     ("method.client_rl", 1, 'unknown key "client_rl" in method: did you mean client_lr?'),
+    ("method.delta_lr", 1, "method.delta_lr must not be given beside server_lr, got both: leave one out"),
+    ("method.server_lr", ..., "method.server_lr must be given (above 0, or delta_lr in its place)"),
+    ("method.server_lr", None, "method.server_lr must be given (above 0, or delta_lr in its place)"),
+    ("method.local_epochs", 1, "method.local_epochs must not be given beside local_steps, got both: leave one out"),
+    ("method.local_steps", ..., "method.local_steps must be given (at least 1, or local_epochs in its place)"),
+    ("method", WEIGHTED, "method.gradient_weights must be given (numbers at least 0)"),
+    (
+        "method",
+        {**WEIGHTED, "gradient_weights": [1, 0]},
+        "method.gradient_weights must end with a weight above 0, got gradient_weights=[1.0, 0.0]",
+    ),
+    (
+        "method",
+        {**WEIGHTED, "gradient_weights": [0, 1, 2], "local_steps": 2},
+        "method.gradient_weights must have one weight for each local step, got 3 weights and local_steps=2",
+    ),
+    ("members", [], "members must be a list of at least one object, got members=[]"),
+    ("members", {}, "members must be a list of at least one object, got members={}"),
+    ("members", [3], "members.0 must be an object, got 3"),
+    ("members", [{"client_rl": 1}], 'unknown key "client_rl" in members.0: did you mean client_lr?'),
+    ("members", [{"server_momentum": 0}], 'unknown key "server_momentum" in members.0: did you mean server.momentum?'),
+    ("members", [{}, {"client_lr": -1}], "members.1.client_lr must be at least 0, got client_lr=-1"),
+    ("members", [{"server.momentum": 1}], "members.0.server.momentum must be in [0, 1), got momentum=1"),
+    (
+        "members",
+        [{"server.nesterov": True}],
+        "members.0.server.nesterov must be the same for all members: give it once, outside members",
+    ),
+    (
+        "members",
+        [{}, {"delta_lr": 1, "server_lr": 1}],
+        "members.1.delta_lr must not be given beside server_lr, got both: leave one out",
+    ),
     ("server", 3, 'server must be an object like {"name": ...}, got server=3'),
     ("server.momentum", 1, "server.momentum must be in [0, 1), got momentum=1"),
     ("server.moment", 0.9, 'unknown key "moment" in server: did you mean momentum?'),

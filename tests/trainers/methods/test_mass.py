@@ -263,34 +263,35 @@ def test_it_runs_on_digits_with_estimated_constants():
 
 
 @pytest.mark.parametrize(
-    ("method", "task", "message"),
+    ("constants", "task", "message"),
     [
         (
-            {},
+            "estimate",
             {"name": "digits"},
-            r"method\.weight_decay must be above 0 for .*strong convexity, which must be positive",
+            r"weight_decay must be above 0 for .*strong convexity, which must be",
         ),
+        ({"smoothness": 1.0}, TASK, r"method\.constants\.strong_convexity must be given \(above 0\)"),
         (
-            {"weight_decay": 0.1},
-            {"name": "digits", "model": "mlp"},
-            r"method\.constants must be left out, or numbers, for the model mlp",
-        ),
-        ({"constants": {"smoothness": 1.0}}, TASK, r"method\.constants\.strong_convexity must be given \(above 0\)"),
-        (
-            {"constants": {"smoothness": 1.0, "strong_convexity": 2.0}},
+            {"smoothness": 1.0, "strong_convexity": 2.0},
             TASK,
-            r"constants\.smoothness must be at least strong_convexity=2",
+            r"\.smoothness must be at least strong_convexity=2",
         ),
         (
-            {"constants": {"smoothness": 1.0, "strong_convexity": 0.5}},
+            {"smoothness": 1.0, "strong_convexity": 0.5},
             TASK,
             r"constants\.sample_smoothness must be given with batch_size=4, which makes mini-batches",
         ),
     ],
 )
-def test_constants_that_cannot_be_had_are_refused_before_training(method, task, message):
+def test_constants_that_cannot_be_had_are_refused_before_training(constants, task, message):
     with pytest.raises(SpecError, match=message):
-        parse(document({"constants": "estimate", **method}, task=task))
+        parse(document({"constants": constants}, task=task))
+
+
+def test_constants_are_not_estimated_for_networks():
+    task = {"name": "digits", "model": "mlp"}
+    with pytest.raises(SpecError, match=r"method\.constants must be left out, or numbers, for the model mlp"):
+        parse(document({"constants": "estimate", "weight_decay": 0.1}, task=task))
 
 
 @pytest.mark.parametrize("sync", ["lyapunov", "momentum_half", "momentum_literal"])

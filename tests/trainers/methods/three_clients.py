@@ -27,12 +27,5 @@ def models(lines):
     return np.array([line["params"] for line in lines])
 
 
-def trained(client, x, rate=0.1, steps=6):
-    """The model of a client after its local steps."""
-    for _ in range(steps):
-        x = x - rate * HESSIANS[client] @ (x - CENTERS[client])
-    return x
-
-
 def clients_of(number, size):
     return randomness.cohort(SEED, number, 3, size).tolist()
