@@ -265,17 +265,9 @@ def test_it_runs_on_digits_with_estimated_constants():
 @pytest.mark.parametrize(
     ("constants", "task", "message"),
     [
-        (
-            "estimate",
-            {"name": "digits"},
-            r"weight_decay must be above 0 for .*strong convexity, which must be",
-        ),
+        ("estimate", {"name": "digits"}, r"weight_decay must be above 0 for .*strong convexity, which must be"),
         ({"smoothness": 1.0}, TASK, r"method\.constants\.strong_convexity must be given \(above 0\)"),
-        (
-            {"smoothness": 1.0, "strong_convexity": 2.0},
-            TASK,
-            r"\.smoothness must be at least strong_convexity=2",
-        ),
+        ({"smoothness": 1.0, "strong_convexity": 2.0}, TASK, r"\.smoothness must be at least strong_convexity=2"),
         (
             {"smoothness": 1.0, "strong_convexity": 0.5},
             TASK,
