@@ -14,12 +14,11 @@ from driftline.wire.records import StudyPlan, TrialRecord
 from service.api.computed_results import computed_frontier
 from service.api.study_estimate import estimate
 from service.driver.ray.worker import columns
-from service.driver.search.rules import RULES as RUNG_RULES
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, disturbed, learning, trial_list
 from tests.driver.test_retry import Spy, facts, kill
-from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one
+from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one, ran
 from trainers import Pack, Plan, parse
 
 RUNGS = (2, 4, 8)
@@ -76,8 +75,7 @@ def test_an_entry_has_rounds_of_its_own_and_rungs_at_the_same_fractions(client: 
     study = stopping(methods=[plain, {**fast, "rounds": 16}])
     assert study.rungs == {"plain": RUNGS, "fast": (4, 8, 16)}
     assert estimate(study.to_json()).rounds == (14 * 2 + 5 * 2 + 2 * 4 + 6 * 8) * 3
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
+    study_id = ran(client, study, tmp_path)
     result = computed_frontier(client.store, study_id)
     progress = client.store.studies.get(study_id).progress
     for label, rungs in study.rungs.items():
@@ -104,8 +102,7 @@ def test_a_budget_of_client_gradients_ends_trials_of_all_sizes_with_the_last_rou
     budget = {"trials_per_method": 14, "client_gradients": 90, "rungs": "auto", "seeds": 3, "confirm": 2}
     study = stopping(methods=[plain, fast], budget=budget)
     assert estimate(study.to_json()).packs > 0
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
+    study_id = ran(client, study, tmp_path)
     result, progress = computed_frontier(client.store, study_id), client.store.studies.get(study_id).progress
     ended = set()
     for label in study.labels:
@@ -139,8 +136,7 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
     client: StoreClient, tmp_path: Path
 ) -> None:
     study = stopping(methods=[one()])
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path, slots=3).run()
+    study_id = ran(client, study, tmp_path, slots=3)
     trials = [trial for trial in searched(client, study_id) if trial.state == "COMPLETE"]
     curves = client.store.curves.columns(study_id)
     assert len({trial.pack for trial in trials}) > 1
@@ -155,12 +151,11 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
             assert name in NO_CLOCK or values == lines[name], name
 
 
-@pytest.mark.parametrize("rule", RUNG_RULES)
+@pytest.mark.parametrize("rule", ["halving", "extrapolation"])  # by values, and by forecasts
 def test_neither_workers_nor_deaths_change_a_decision(client: StoreClient, tmp_path: Path, rule: str) -> None:
     budget = {"trials_per_method": 12, "rounds": 8, "rungs": {"at": [2, 4], "rule": rule}, "seeds": 2, "confirm": 3}
     study = stopping(methods=[stopping().to_json()["methods"][1]], budget=budget, seed=2)
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    whole = ran(client, study, tmp_path / "whole", slots=1)
     assert {fact[1] for fact in facts(client, whole)} == {"COMPLETE", "STOPPED", "DIVERGED"}
     assert trial_list(client, whole)["reproducible"]
     check_disturbed(client, study, tmp_path, whole, least=4)

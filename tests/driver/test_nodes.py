@@ -18,7 +18,7 @@ from service.driver.programs.node_run import NodeFault, TrialNode
 from service.driver.programs.report_lines import ProgramError
 from tests.driver.shell_programs import GOOD, Started, lines_of
 from tests.driver.store_client import StoreClient
-from tests.driver.test_search import Bench, curves
+from tests.driver.test_search import curves, ran
 from tests.driver.two_nodes import study_of
 
 
@@ -117,8 +117,7 @@ def test_torch_distributed_over_two_nodes_equals_one_node_also_under_torchrun_an
     client: StoreClient, tmp_path: Path
 ) -> None:
     study = study_of(1, folder=str(tmp_path))
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path / "one").run()
+    study_id = ran(client, study, tmp_path / "one")
     rows = client.store.trials.find(study_id)
     alone = {str(row.number): curves(client, study_id)[row.id] for row in rows}
     with tempfile.TemporaryDirectory(prefix="dlt", dir="/tmp") as folder:  # its sockets need a short path

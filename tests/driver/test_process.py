@@ -1,11 +1,11 @@
-"""Drivers as processes of their own, with a Ray of their own, over a real service."""
+"""Drivers as processes of their own, which a launcher starts and ends; tests/faults has them train, and die."""
 
 import contextlib
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,117 +19,20 @@ from service.launchers.local import driver_processes
 from service.launchers.local import launcher as local
 from service.launchers.local.launcher import LocalLauncher
 from service.store.store import Store
-from tests.driver.store_client import quadratic
 from tests.waiting import until
 
-ROUNDS = 3000
-"""Of each trial: a pack takes seconds on a fast machine too, so that drivers are killed and stopped in the midst."""
 
-LONG = {
-    "task": {"name": "quadratic", "problem": "continuum", "clients": 50},
-    "budget": {"trials_per_method": 8, "rounds": ROUNDS, "seeds": 0},
-    "resources": {"gpu": 0, "packs": 2},
-    "clients_per_round": 5,
-}
-
-
-class Service:
-    """A store, its app under a server, and a launcher."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.store = Store(folder / "driftline.db")
-        self.tokens, _ = Tokens.random()
-        self.server = Server(create_app(self.store, self.tokens))
-        self.launcher = LocalLauncher(
-            self.server.url,
-            str(folder / "checkpoints"),
-            folder / "logs",
-            socket=str(self.server.socket) if self.server.socket else None,
-            num_cpus=2,
-        )
-
-    def submit(self, **changes: object) -> str:
-        study = quadratic(**changes)
-        return self.store.studies.create(study.to_json(), study.fingerprint()).id
-
-    def start(self, study_id: str) -> int:
-        self.launcher.start(Launch(study_id, "small", "default", self.tokens.driver(study_id), attempt=1))
-        return int((self.folder / "logs" / f"{study_id}.lock").read_text())
-
-    def log(self, study_id: str) -> str:
-        return (self.folder / "logs" / f"{study_id}.log").read_text()
-
-    def until(self, true: Callable[[], bool], study_id: str) -> None:
-        until(true, 240, lambda: f"The driver says\n{self.log(study_id)}")
-
-    def begun(self, study_id: str) -> bool:
-        return any(trial.rounds_done for trial in self.store.trials.find(study_id))
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    made = Service(tmp_path)
-    yield made
-    made.launcher.end(150)
-    made.server.close()
-    made.store.close()
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.timeout(780)
-def test_a_driver_is_killed_its_successor_told_to_stop_and_the_third_finishes(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    study_id = service.submit(**LONG)
-    first = service.start(study_id)
-    service.until(lambda: service.begun(study_id), study_id)
-    os.kill(first, signal.SIGKILL)
-    service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
-    assert service.store.studies.get(study_id).state == "RUNNING"
-
-    known = {trial.id: trial.rounds_done for trial in service.store.trials.find(study_id)}
-
-    def trained() -> bool:
-        """Whether the second driver has trained all that it has begun; without a checkpoint it begins at round 0."""
-        running = [trial for trial in service.store.trials.find(study_id) if trial.state == "RUNNING"]
-        return bool(running) and all(trial.rounds_done != known.get(trial.id, 0) for trial in running)
-
-    second = service.start(study_id)
-    assert second != first
-    service.until(lambda: service.store.leases.driven()[0].attempt == 2, study_id)
-    service.until(trained, study_id)
-    service.launcher.stop(study_id)
-    service.until(lambda: not service.store.leases.driven()[0].held, study_id)
-    assert service.store.studies.get(study_id).state == "PENDING"
-    assert all(
-        trial.checkpoint
-        for trial in service.store.trials.find(study_id)
-        if trial.state == "WAITING" and trial.rounds_done
-    )
-
-    service.until(lambda: not service.launcher.seen(study_id).alive, study_id)  # it still ends its Ray
-    service.start(study_id)
-    service.until(lambda: service.store.studies.get(study_id).state == "SUCCEEDED", study_id)
-    service.until(lambda: not service.launcher.seen(study_id).alive, study_id)
-    trials = service.store.trials.find(study_id)
-    assert len(trials) == 16
-    assert all(trial.finished for trial in trials)
-    curves = service.store.curves.columns(study_id)
-    complete = [trial.id for trial in trials if trial.state == "COMPLETE"]
-    assert all(curves[trial]["round"] == list(range(ROUNDS + 1)) for trial in complete)
-    assert "Ray is ready: 2 workers of 1 CPU each" in service.log(study_id)
-    assert not list(service.folder.rglob("*.ckpt"))
-
-
-def test_a_driver_of_an_unknown_study_says_so(service: Service) -> None:
-    service.start("01k6nosuchstudy0000000000")
-    service.until(lambda: not service.launcher.seen("01k6nosuchstudy0000000000").alive, "01k6nosuchstudy0000000000")
-    assert "no study" in service.log("01k6nosuchstudy0000000000").lower()
-    assert "Traceback" not in service.log("01k6nosuchstudy0000000000")
+def test_a_driver_of_an_unknown_study_says_so(tmp_path: Path) -> None:
+    store, study_id = Store(tmp_path / "driftline.db"), "01k6nosuchstudy0000000000"
+    tokens, _ = Tokens.random()
+    with closing(store), Server(create_app(store, tokens)) as server:
+        socket = str(server.socket) if server.socket else None
+        launcher = LocalLauncher(server.url, str(tmp_path), tmp_path / "logs", socket=socket, num_cpus=0)
+        launcher.start(Launch(study_id, "small", "default", tokens.driver(study_id), attempt=1))
+        until(lambda: not launcher.seen(study_id).alive)
+    log = (tmp_path / "logs" / f"{study_id}.log").read_text()
+    assert "no study" in log.lower()
+    assert "Traceback" not in log
 
 
 def stubborn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

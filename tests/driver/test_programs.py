@@ -16,7 +16,7 @@ from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ReportLines
 from tests.driver.shell_programs import GOOD, Started, lines_of, trial_of
 from tests.driver.store_client import StoreClient
-from tests.driver.test_search import Bench, curves
+from tests.driver.test_search import Bench, curves, ran
 from tests.waiting import until
 
 
@@ -190,8 +190,7 @@ def test_without_checkpoints_a_program_waits_at_rungs_and_nothing_is_trained_twi
     study = Study.from_json(document)
     count = 'open(os.environ["STARTS"], "a").write("x")'
     (tmp_path / "tiny.py").write_text(TINY.replace("\nt = ", f"\n{count}\nt = ", 1))
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path / "out", slots=2).run()
+    study_id = ran(client, study, tmp_path / "out", slots=2)
     rows, found = client.store.trials.find(study_id), curves(client, study_id)
     assert len((tmp_path / "starts").read_text()) == len(rows) == 7
     rounds = {row.state: set() for row in rows}
@@ -212,8 +211,7 @@ def test_rounds_may_be_left_out(client: StoreClient, tmp_path: Path, checkpoints
     few = few.replace("    t.report(r", "    if r % 2 == 0 or t.report_due: t.report(r")
     (tmp_path / "tiny.py").write_text(few)
     study = Study.from_json(document)
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path / "out", slots=1).run()
+    study_id = ran(client, study, tmp_path / "out", slots=1)
     rows, found = client.store.trials.find(study_id), curves(client, study_id)
     assert {row.state for row in rows} == {"COMPLETE", "STOPPED"}
     whole = {number for row in rows for number in found[row.id]["round"]}
@@ -306,8 +304,7 @@ def test_a_program_that_calls_the_engine_gives_the_engines_trials_to_the_bit(
     own = Study.from_json({**shared, "program": program, "methods": [{"label": "mine", "space": space}]})
     told = []
     for study in (engine, own):
-        study_id = client.submit(study)
-        Bench(client, study_id, study, tmp_path / study_id).run()
+        study_id = ran(client, study, tmp_path / str(len(told)))
         found, rows = curves(client, study_id), client.store.trials.find(study_id)
         names = (*program["metrics"], *program["costs"], "round", "diverged")
         trials = [

@@ -13,7 +13,7 @@ from service.api.computed_results import computed_frontier
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_extend import drive, extend
-from tests.driver.test_search import Bench, OneRound, curves, live, three
+from tests.driver.test_search import Bench, OneRound, curves, live, one, three
 
 
 def undisturbed(client: StoreClient, study: Study, folder: Path) -> str:
@@ -118,13 +118,7 @@ def learning(trials_per_method: int) -> Study:
         budget=budget,
         sampler={"name": "tpe", "startup": 4},
         resources={"gpu": 0, "packs": 1},
-        methods=[
-            {
-                "label": "only",
-                "name": "fedavg",
-                "space": {"client_lr": {"float": [1e-3, 1e-2]}, "server_lr": {"float": [1e-3, 1e-2]}, "local_steps": 2},
-            }
-        ],
+        methods=[one()],
     )
 
 
@@ -197,8 +191,7 @@ def test_trials_retried_while_the_study_runs_are_left_to_the_next_driver(client:
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path)
     for _ in range(3):
-        pack = bench.start()
-        assert pack is not None
+        pack = bench.begin()
         bench.kill(pack)
     assert client.store.retries.request(study_id).state == "RUNNING"
     bench.run()

@@ -78,6 +78,12 @@ class Bench:
         self.workers[job.pack] = worker
         return job.pack
 
+    def begin(self) -> str:
+        """Starts a pack that there must be."""
+        pack = self.start()
+        assert pack is not None
+        return pack
+
     def step(self, pack: str) -> dict[str, Any]:
         result = self.workers[pack].step()
         report: dict[str, Any] = json.loads(result["report"])
@@ -106,6 +112,13 @@ class Bench:
         raise AssertionError("no end")
 
 
+def ran(client: StoreClient, study: Study, folder: Path, **options: Any) -> str:
+    """The id of a study that has run to its end."""
+    study_id = client.submit(study)
+    Bench(client, study_id, study, folder, **options).run()
+    return study_id
+
+
 def reported(report: dict[str, Any]) -> list[Any]:
     """The rounds that a worker reported for its pack's first member."""
     return join(decode(b64decode(block)) for block in report["reports"][0])["round"]
@@ -122,18 +135,28 @@ def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic()
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path)
-    bench.run()
+    wanted = []
+    while not bench.search.finished:
+        while bench.start():
+            pass
+        left = 20 - len(client.finished)
+        training = sum(len(pack) for pack in bench.search.table.running().values())
+        wanted.append(bench.search.left())
+        assert wanted[-1] == (0 if training == left else left), "no place is wanted for what is being trained"
+        if bench.workers:
+            bench.step(sorted(bench.workers)[0])
+    assert (wanted[0], wanted[-2]) == (20, 0), "the last packs have their places"
     assert bench.search.outcome() == ("SUCCEEDED", "")
-    trials = client.store.trials.find(study_id)
+    trials, stored = client.store.trials.find(study_id), curves(client, study_id)
     assert len(trials) == 2 * (6 + 2 * 2)
     assert all(trial.state in ("COMPLETE", "DIVERGED") for trial in trials)
     assert len({result.trial for result in client.finished}) == len(client.finished) == 20
     for label in study.labels:
-        front = [trial for trial in trials if trial.label == label and trial.phase == "confirmation"]
-        assert sorted(trial.seed for trial in front) == [1, 1, 2, 2]
-        best = {trial.number for trial in trials if trial.label == label and trial.phase == "search" and trial.values}
-        assert {trial.configuration for trial in front} <= best
-    stored = curves(client, study_id)
+        own = [trial for trial in trials if trial.label == label]
+        searched = [TrialCurve.from_record(trial, stored[trial.id]) for trial in own if trial.phase == "search"]
+        confirmed = [trial for trial in own if trial.phase == "confirmation"]
+        assert sorted(trial.seed for trial in confirmed) == [1, 1, 2, 2]
+        assert {trial.configuration for trial in confirmed} == set(to_confirm(searched, "loss", "rounds", 2))
     complete = [trial for trial in trials if trial.state == "COMPLETE"]
     assert all(stored[trial.id]["round"] == list(range(31)) for trial in complete)
     assert not list(tmp_path.glob(f"{study_id}/*.ckpt"))
@@ -145,8 +168,7 @@ def test_searches_of_a_label_share_its_budget_and_have_seeds_and_samplers_of_the
 ) -> None:
     budget = {"trials_per_method": 8, "rounds": 30, "seeds": 2, "confirm": 4, "searches": 2}
     study = quadratic(budget=budget)
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
+    study_id = ran(client, study, tmp_path)
     for label in study.labels:
         trials = client.store.trials.find(study_id, label=label)
         searches = [[trial for trial in trials if trial.configuration % 2 == number] for number in (0, 1)]
@@ -172,22 +194,6 @@ def test_searches_of_a_label_share_its_budget_and_have_seeds_and_samplers_of_the
         assert {row["search"] for row in method["cross_fitted"]} == set(range(method["reported"]["searches"]))
 
 
-def test_what_dominates_the_largest_area_is_confirmed(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
-    bench.run()
-    records = {trial.id: trial for trial in client.store.trials.find(study_id)}
-    columns = client.store.curves.columns(study_id)
-    for label in study.labels:
-        own = [trial for trial in records.values() if trial.label == label]
-        searched = [TrialCurve.from_record(trial, columns[trial.id]) for trial in own if trial.phase == "search"]
-        expected = to_confirm(searched, "loss", "rounds", 2)
-        confirmed = {trial.configuration for trial in own if trial.phase == "confirmation"}
-        assert confirmed == set(expected)
-        assert len(confirmed) == 2
-
-
 def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need(
     client: StoreClient, tmp_path: Path
 ) -> None:
@@ -195,8 +201,7 @@ def test_curves_are_stored_to_the_bit_and_the_driver_keeps_what_its_results_need
     study = quadratic(budget=budget, methods=[one()])
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path, OneRound)
-    pack = bench.start()
-    assert pack is not None
+    pack = bench.begin()
     bench.step(pack)
     (trial, _) = bench.search.table.packs[pack].trials
     assert set(bench.search.table.curves[trial]) == {"round", "diverged", "loss"}
@@ -228,8 +233,7 @@ def test_the_search_measures_a_sample_of_the_held_out_clients_and_confirmation_a
             "sampler": "random",
         }
     )
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
+    study_id = ran(client, study, tmp_path)
     stored, records = curves(client, study_id), client.trials(study_id)
     assert sorted(record.phase for record in records) == ["confirmation", "search", "search"]
     for record in records:
@@ -254,8 +258,7 @@ def test_configurations_of_unlike_sizes_train_in_packs_of_their_own(client: Stor
             "sampler": "quasi_random",
         }
     )
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
+    study_id = ran(client, study, tmp_path)
     stored, records = curves(client, study_id), client.trials(study_id)
     sizes = {(one.hyperparameters["clients_per_round"], one.hyperparameters["batch_size"]) for one in records}
     assert len(records) == 8
@@ -269,27 +272,9 @@ def test_configurations_of_unlike_sizes_train_in_packs_of_their_own(client: Stor
         assert stored[record.id]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-5)
 
 
-def test_no_place_is_wanted_when_all_that_is_left_is_being_trained(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic()
-    bench = Bench(client, client.submit(study), study, tmp_path)
-    trials, wanted = 2 * (6 + 2 * 2), []
-    while not bench.search.finished:
-        while bench.start():
-            pass
-        left = trials - len(bench.client.finished)
-        training = sum(len(pack) for pack in bench.search.table.running().values())
-        wanted.append(bench.search.left())
-        assert wanted[-1] == (0 if training == left else left)
-        if bench.workers:
-            bench.step(sorted(bench.workers)[0])
-    assert wanted[0] == trials
-    assert wanted[-2] == 0, "the last packs have their places"
-
-
 def test_values_are_those_of_the_stored_curve(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 2, "rounds": 10, "seeds": 0})
-    study_id = client.submit(study)
-    Bench(client, study_id, study, tmp_path).run()
+    study_id = ran(client, study, tmp_path)
     trial = next(trial for trial in client.store.trials.find(study_id) if trial.values)
     loss = client.store.curves.columns(study_id, [trial.id])[trial.id]["loss"]
     assert trial.values is not None
@@ -298,8 +283,7 @@ def test_values_are_those_of_the_stored_curve(client: StoreClient, tmp_path: Pat
 
 def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 4, "rounds": 400, "seeds": 0}, methods=[one()])
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole").run()
+    whole = ran(client, study, tmp_path / "whole")
     broken = client.submit(study)
     first = Bench(client, broken, study, tmp_path / "broken", OneRound)
     packs = [first.start()]
@@ -317,8 +301,7 @@ def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreCl
     assert {trial.state for trial in client.store.trials.find(broken)} == {"WAITING"}
     client.store.leases.release(broken, first.attempt, "PAUSED")
     second = Bench(client, broken, study, tmp_path / "broken")
-    pack = second.start()
-    assert pack is not None
+    pack = second.begin()
     assert reported(second.step(pack))[0] == 21
     second.run()
     assert list(curves(client, broken).values()) == list(curves(client, whole).values())
@@ -327,13 +310,11 @@ def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreCl
 
 def test_a_driver_that_dies_repeats_no_finished_trial(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(sampler="tpe")
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole").run()
     study_id = client.submit(study)
     first = Bench(client, study_id, study, tmp_path)
-    pack = first.start()
-    assert pack is not None
-    first.step(pack)
+    pack = first.begin()
+    while pack in first.workers:
+        first.step(pack)
     first.start()
     finished = {trial.id for trial in client.store.trials.find(study_id) if trial.finished}
     assert len(finished) == 3
@@ -354,8 +335,7 @@ def three(**changes: Any) -> Study:
 
 def live(bench: Bench, steps: int) -> list[int]:
     """Starts a pack, steps it, and kills its worker; gives the rounds that it told of."""
-    pack = bench.start()
-    assert pack is not None
+    pack = bench.begin()
     rounds = [bench.step(pack)["rounds_done"] for _ in range(steps)]
     bench.kill(pack)
     return rounds
@@ -367,8 +347,7 @@ def deaths(client: StoreClient, study_id: str) -> list[tuple[str, int, int | Non
 
 def test_a_pack_may_die_any_number_of_times_when_it_comes_further(client: StoreClient, tmp_path: Path) -> None:
     study = three()
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole").run()
+    whole = ran(client, study, tmp_path / "whole")
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
     rounds = [live(bench, 4) for _ in range(16)]
@@ -405,8 +384,7 @@ def test_a_new_driver_goes_on_counting_deaths(client: StoreClient, tmp_path: Pat
         assert live(bench(), 1) == [1]
     assert deaths(client, study_id) == [("WAITING", 2, 0)] * 3
     further = bench()
-    pack = further.start()
-    assert pack is not None
+    pack = further.begin()
     assert [further.step(pack)["rounds_done"] for _ in range(3)] == [1, 2, 3]
     further.request_stop()  # no death
     assert further.step(pack)["stopped"]
@@ -424,8 +402,7 @@ def test_progress_of_which_only_the_checkpoint_is_left_counts(client: StoreClien
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
     for life in range(1, 8):
-        pack = bench.start()
-        assert pack is not None
+        pack = bench.begin()
         assert bench.step(pack)["rounds_done"] == life
         bench.workers[pack].step()
         bench.kill(pack)
@@ -447,13 +424,12 @@ def test_coming_as_far_again_after_checkpoints_were_lost_is_no_progress(client: 
 
 def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClient, tmp_path: Path) -> None:
     """A worker dies, with its driver, before it has told of its checkpoints; and so does its successor."""
-    study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
+    study = three()
     study_id = client.submit(study)
     begun = []
     for _ in range(3):
         bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
-        pack = bench.start()
-        assert pack is not None
+        pack = bench.begin()
         for step in range(4):
             report = json.loads(bench.workers[pack].step()["report"])
             bench.search.report({**report, "checkpoint": None})
@@ -464,18 +440,16 @@ def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClien
 
 def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: StoreClient, tmp_path: Path) -> None:
     """The one of a driver that hung, and one that hung under the same driver."""
-    study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
+    study = three()
     study_id = client.submit(study)
     hung = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
-    pack = hung.start()
-    assert pack is not None
+    pack = hung.begin()
     asleep = [hung.workers[pack]]
     for _ in range(5):
         hung.step(pack)
     client.store.leases.lost(study_id, hung.attempt, "it hangs")
     bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
-    again = bench.start()
-    assert again is not None
+    again = bench.begin()
     assert reported(bench.step(again)) == [5]  # from the checkpoint of round 4
     assert bench.step(again)["checkpoint"] is not None
     asleep[0].step()  # the step that it was in, with a checkpoint of round 5
@@ -483,8 +457,7 @@ def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: St
         hung.step(pack)
     asleep.append(bench.workers[again])
     bench.search.lost(again, "its worker hung")
-    last = bench.start()
-    assert last is not None
+    last = bench.begin()
     assert reported(bench.step(last)) == [6]  # from the newer driver's checkpoint of round 5
     assert bench.step(last)["checkpoint"] is not None
     for worker in asleep:
@@ -493,34 +466,30 @@ def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: St
     assert newest.endswith(".2.2.00000006.ckpt")
     bench.run()
     assert len(client.finished) == len({result.trial for result in client.finished}) == 3
-    undisturbed = client.submit(study)
-    Bench(client, undisturbed, study, tmp_path).run()
+    undisturbed = ran(client, study, tmp_path)
     assert list(curves(client, study_id).values()) == list(curves(client, undisturbed).values())
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     client: StoreClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    study = quadratic(budget={"trials_per_method": 3, "rounds": 50, "seeds": 0}, methods=[one()])
+    study = three()
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
-    pack = bench.start()
-    assert pack is not None
+    pack = bench.begin()
     for _ in range(5):
         bench.step(pack)
     files = sorted(tmp_path.glob(f"{study_id}/*.ckpt"))
     assert [file.name.split(".")[-2] for file in files] == ["00000003", "00000004"]
     files[1].write_bytes(files[1].read_bytes()[:-7])
     bench.search.lost(pack)
-    again = bench.start()
-    assert again is not None
+    again = bench.begin()
     assert bench.step(again)["rounds_done"] == 4
     assert "cannot be used" in caplog.text
     for file in tmp_path.glob(f"{study_id}/*.ckpt"):
         file.write_bytes(b"nothing")
     bench.search.lost(again)
-    last = bench.start()
-    assert last is not None
+    last = bench.begin()
     report = bench.step(last)
     assert report["rounds_done"] == 1
     assert "started again from round 0" in report["remark"]
@@ -535,8 +504,7 @@ def test_an_error_in_the_pack_is_told(client: StoreClient, tmp_path: Path) -> No
     bench = Bench(client, study_id, study, tmp_path)
 
     def spoilt() -> None:
-        pack = bench.start()
-        assert pack is not None
+        pack = bench.begin()
         worker = bench.workers[pack]
         worker.job = replace(worker.job, document={**worker.job.document, "rounds": 0})
         bench.step(pack)
