@@ -5,6 +5,7 @@ What stands before a block is its file: new for python and toml, changed in one 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -148,21 +149,29 @@ def test_the_examples_are_on_the_page_and_in_the_command(copy: Path, site: Path)
     assert "| `momentum` | share of the last mean | in [0, 1) |  | 0.5 | 0 is FedAvg |" in page
     assert "| [adamax](#adamax) | " in page
     assert "| [exponential](#exponential) | " in page
-    printed = called("driftline methods client_momentum", copy, site)
-    assert printed.startswith("client_momentum\n\nClient momentum: a share")
-    assert "share of the last mean; in [0, 1); default 0.5; 0 is FedAvg" in printed
-    assert "  no local_epochs       m is a mean over local_steps\n" in printed
-    assert "points in all; " in called("driftline tasks circles", copy, site)
 
 
-@pytest.mark.parametrize("name", ["launcher", "method", "optimizer", "schedule", "task"])
-def test_the_first_command_of_a_recipe_prints_what_the_page_shows(name: str, copy: Path, site: Path) -> None:
-    block = re.search(r"^```text\n\$ ([^\n]+)\n(.*?)^```$", text(PAGES[name]), re.DOTALL | re.MULTILINE)
-    assert block is not None
-    lines = [line for line in block[2].splitlines() if line != "..."]
-    printed = called(block[1], copy, site).splitlines()
-    assert lines
-    assert [line for line in lines if line not in printed] == []
+IN_ONE_PROCESS = """
+import json, shlex, sys
+from typer.testing import CliRunner
+from service.cli.main import app
+print(json.dumps([CliRunner().invoke(app, shlex.split(command)[1:]).stdout for command in sys.argv[1:]]))
+"""
+
+
+def test_the_first_commands_of_the_recipes_print_what_the_pages_show(copy: Path, site: Path) -> None:
+    shown: dict[str, list[str]] = {}
+    for name in ("launcher", "method", "optimizer", "schedule", "task"):
+        block = re.search(r"^```text\n\$ ([^\n]+)\n(.*?)^```$", text(PAGES[name]), re.DOTALL | re.MULTILINE)
+        assert block is not None
+        shown[block[1]] = [line for line in block[2].splitlines() if line != "..."]
+    launcher, *others = shown
+    words = shlex.join(["python", "-c", IN_ONE_PROCESS, *others])
+    printed = [called(launcher, copy, site), *json.loads(called(words, copy, site))]
+    for lines, found in zip(shown.values(), printed, strict=True):
+        assert lines
+        assert [line for line in lines if line not in found.splitlines()] == []
+    assert "  no local_epochs       m is a mean over local_steps\n" in printed[1]
 
 
 def tool(name: str) -> str:

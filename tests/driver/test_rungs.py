@@ -27,7 +27,7 @@ def prospects(draw):
 @st.composite
 def searches(draw, least=1):
     """All trials of a search as if each had been trained to its end: some diverge before some rung."""
-    sizes = draw(st.lists(st.integers(1, 9), min_size=least, max_size=4))
+    sizes = draw(st.lists(st.integers(1, 7), min_size=least, max_size=3))
     climbs = []
     for generation, size in enumerate(sizes):
         for _ in range(size):
