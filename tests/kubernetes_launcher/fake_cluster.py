@@ -1,6 +1,7 @@
-"""A cluster made of answers, for the checks of `driftline doctor kubernetes`."""
+"""Clusters made of answers: for the checks of `driftline doctor kubernetes`, and namespaces for the launcher."""
 
 import copy
+import time
 
 from driftline.errors import NotFound
 
@@ -93,6 +94,47 @@ class FakeApi:
 
     def preferred(self, group):
         return self.request("GET", f"/apis/{group}")["preferredVersion"]["version"]
+
+    def close(self):
+        pass
+
+
+class FakeNamespaces:
+    """A namespace whose RayJobs and pods are listed and deleted; what is created in it is noted.
+
+    Args:
+        objects: Namespace -> kind -> its objects, or the error that every list raises.
+        namespace: Its name.
+    """
+
+    def __init__(self, objects, namespace="studies"):
+        self.namespace = namespace
+        self.created = []
+        self._objects = objects
+
+    def within(self, namespace):
+        return FakeNamespaces(self._objects, namespace)
+
+    def items(self, kind, selector):
+        found = self._objects[self.namespace]
+        if isinstance(found, Exception):
+            raise found
+        return list(found.get(kind, [])), "1"
+
+    def watch(self, kind, selector, version, seconds):
+        time.sleep(0.05)
+        return iter(())
+
+    def create(self, kind, body):
+        self.created.append(body)
+        return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "1"}}
+
+    def apply(self, kind, body):
+        return True  # created: nothing of an earlier RayJob was there
+
+    def delete(self, kind, item):
+        """A deleted RayJob takes its pods along only by hand."""
+        self._objects[self.namespace][kind].remove(item)
 
     def close(self):
         pass

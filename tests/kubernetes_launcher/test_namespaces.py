@@ -1,72 +1,45 @@
 """Several namespaces looked at as one: what counts when some of them cannot be seen."""
 
-import time
-
 import pytest
 
 from driftline.errors import Forbidden, Unavailable
 from service.launchers.kubernetes.launcher import KubernetesLauncher
 from service.launchers.kubernetes.namespaces import Namespaces
+from tests.kubernetes_launcher.fake_cluster import FakeNamespaces
 from tests.kubernetes_launcher.made import STUDY, config
 
 META = {"name": "n", "namespace": "two", "uid": "u", "labels": {"driftline.io/study": STUDY}, "creationTimestamp": "x"}
 JOB = {"metadata": META, "spec": {}, "status": {"jobDeploymentStatus": "Waiting"}}
+NONE = {"rayjobs": []}
 OTHER = "01k6zzzzzzzzzzzzzzzzzzzzzz"
 CLOSED, AWAY = Forbidden("no right"), Unavailable("no answer")
 
 
-class FakeApi:
-    """A namespace that lists these objects, or raises this error."""
-
-    def __init__(self, namespace, answers):
-        self.namespace = namespace
-        self._answers = answers
-
-    def within(self, namespace):
-        return FakeApi(namespace, self._answers)
-
-    def items(self, kind, selector):
-        answer = self._answers[self.namespace]
-        if isinstance(answer, Exception):
-            raise answer
-        return list(answer), "1"
-
-    def watch(self, kind, selector, version, seconds):
-        time.sleep(0.05)
-        return iter(())
-
-    def delete(self, kind, item):
-        self._answers[self.namespace].remove(item)
-
-    def close(self):
-        pass
-
-
 def spaces(one, two):
-    return Namespaces(FakeApi("one", {"one": one, "two": two}), {"one", "two"}, "driftline")
+    return Namespaces(FakeNamespaces({"one": one, "two": two}, "one"), {"one", "two"}, "driftline")
 
 
-@pytest.mark.parametrize("one", [[], CLOSED, AWAY])
+@pytest.mark.parametrize("one", [NONE, CLOSED, AWAY])
 def test_what_one_namespace_holds_is_found_whatever_the_others_say(one):
-    found = spaces(one, [JOB])
+    found = spaces(one, {"rayjobs": [JOB]})
     assert found.ask("rayjobs", STUDY) == [JOB]
     assert found.of(JOB).api.namespace == "two"
 
 
 def test_a_closed_namespace_holds_nothing_as_long_as_another_answers():
-    assert spaces(CLOSED, []).ask("rayjobs", STUDY) == []
+    assert spaces(CLOSED, NONE).ask("rayjobs", STUDY) == []
     with pytest.raises(Forbidden):
         spaces(CLOSED, CLOSED).ask("rayjobs", STUDY)
 
 
-@pytest.mark.parametrize("one", [[], CLOSED, AWAY])
+@pytest.mark.parametrize("one", [NONE, CLOSED, AWAY])
 def test_that_nothing_is_there_is_not_said_before_all_have_answered(one):
     with pytest.raises(Unavailable):
         spaces(one, AWAY).ask("rayjobs", STUDY)
 
 
 def test_projects_that_name_no_namespace_share_one():
-    found = spaces([], [])
+    found = spaces(NONE, NONE)
     assert found.named(None).api.namespace == "one"
     assert found.named("two").api.namespace == "two"
 
@@ -74,13 +47,13 @@ def test_projects_that_name_no_namespace_share_one():
 @pytest.fixture
 def answers():
     """What the namespaces of a launcher answer, by name."""
-    return {"one": [], "two": [JOB]}
+    return {"one": {"rayjobs": []}, "two": {"rayjobs": [JOB]}}
 
 
 @pytest.fixture
 def launcher(answers):
     settings = config(projects={"team": {"namespace": "two"}}, orphan_seconds=0)
-    made = KubernetesLauncher(settings, FakeApi("one", answers), url="http://a", folder="s3://b/x")
+    made = KubernetesLauncher(settings, FakeNamespaces(answers, "one"), url="http://a", folder="s3://b/x")
     yield made
     made.close()
 
@@ -94,9 +67,9 @@ def test_a_driver_in_a_namespace_that_was_closed_is_neither_gone_nor_stopped(lau
                 ask(STUDY)
     assert launcher.seen(OTHER).reason == "its RayJob is gone"
     launcher.stop(OTHER)
-    answers["two"] = [JOB]
+    answers["two"] = {"rayjobs": [JOB]}
     launcher.stop(STUDY)
-    assert answers["two"] == []
+    assert answers["two"] == NONE
     launcher.stop(STUDY)
 
 
@@ -108,8 +81,8 @@ def test_a_driver_is_not_killed_where_its_pods_cannot_be_seen(launcher, answers)
 
 
 def test_a_closed_namespace_is_no_matter_to_studies_elsewhere(launcher, answers):
-    answers.update(one=[JOB | {"metadata": META | {"namespace": "one"}}], two=CLOSED)
+    answers.update(one={"rayjobs": [JOB | {"metadata": META | {"namespace": "one"}}]}, two=CLOSED)
     assert launcher.seen(STUDY).alive
     for _ in range(2):
         launcher.stop(STUDY)
-        assert answers["one"] == []
+        assert answers["one"] == NONE

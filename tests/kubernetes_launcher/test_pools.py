@@ -6,6 +6,7 @@ from driftline.errors import InvalidSpec
 from service.launchers.kubernetes import manifests
 from service.launchers.kubernetes.launcher import KubernetesLauncher
 from service.launchers.worker_pools import Room, WorkerPools
+from tests.kubernetes_launcher.fake_cluster import FakeNamespaces
 from tests.kubernetes_launcher.made import MIG, MIXED, TOLERATION, config, launch
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -201,35 +202,10 @@ def test_without_both_kinds_of_pools_nodes_are_not_chosen(values):
 # ---- the launcher
 
 
-class Recording:
-    """A namespace that remembers the RayJobs that are created in it."""
-
-    namespace = "studies"
-
-    def __init__(self):
-        self.created = []
-
-    def items(self, kind, selector):
-        return [], "1"
-
-    def create(self, kind, body):
-        self.created.append(body)
-        return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "1"}}
-
-    def apply(self, kind, body):
-        pass
-
-    def watch(self, kind, selector, version, seconds):
-        return iter(())
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
 def started():
     """Starts a study and returns its RayJob."""
-    api = Recording()
+    api = FakeNamespaces({"studies": {}})
     launcher = KubernetesLauncher(config(**MIXED), api, url="http://a", folder="s3://b/x")
 
     def start(**asked):
