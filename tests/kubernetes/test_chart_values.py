@@ -1,6 +1,8 @@
 """Invalid values are refused, with the reason."""
 
 import json
+import re
+import shutil
 
 import pytest
 import yaml
@@ -254,11 +256,25 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("setting", WRONG)
-def test_wrong_values_are_refused(helm, setting):
-    done = helm.template({}, "--set", setting, ok=False)
+@pytest.fixture(scope="module")
+def refusals(helm, tmp_path_factory):
+    """Setting -> what helm says of it, asked once: a parent chart has this one under a name for each setting."""
+    folder = tmp_path_factory.mktemp("parent")
+    names = {f"c{number}": setting for number, setting in enumerate(WRONG)}
+    entries = [{"name": "driftline", "version": "*", "alias": name} for name in names]
+    parent = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": entries}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(parent))
+    shutil.copytree(CHART, folder / "charts" / "driftline")
+    options = [re.sub(r"(^|,)(?=[\w. \[\]-]+=)", rf"\1{name}.", setting) for name, setting in names.items()]
+    done = helm("template", "p", str(folder), *(word for one in options for word in ("--set", one)), ok=False)
     assert done.returncode != 0
-    assert WRONG[setting] in done.stderr
+    said = re.split(r"^(c\d+):$", done.stderr, flags=re.MULTILINE)
+    return {names[name]: text for name, text in zip(said[1::2], said[2::2], strict=True)}
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_wrong_values_are_refused(refusals, setting):
+    assert WRONG[setting] in refusals[setting]
 
 
 @pytest.mark.parametrize("message", TOGETHER)
