@@ -35,17 +35,8 @@ class Stored:
 
     def add(self, curves: Sequence[TrialCurve], *, until: int | None = None) -> list[str]:
         """Train these trials, to their end or until a round; gives their ids."""
-        new = [
-            NewTrial(
-                label=curve.label,
-                phase=curve.phase,
-                number=curve.number,
-                seed=curve.seed,
-                configuration=curve.configuration,
-                hyperparameters=dict(curve.hyperparameters),
-            )
-            for curve in curves
-        ]
+        names = ("label", "phase", "number", "seed", "configuration", "hyperparameters")
+        new = [NewTrial.model_validate({name: getattr(curve, name) for name in names}) for curve in curves]
         ids = [trial.id for trial in self.store.trials.create(self.id, self.attempt, new)]
         pack = f"pack{self._packs}"
         self._packs += 1

@@ -150,7 +150,6 @@ def test_a_logged_model_has_the_quality_that_was_measured(tmp_path: Path, migrat
     module = mlflow.pytorch.load_model(uri, dst_path=tmp_path / "read")  # MLflow reads no model under a name with %2F
     task = tasks()["digits"]
     test = task.build(task.parse({"name": "digits", "clients": 50}, "task"), "float32").test
-    assert test is not None
     inputs = test.inputs.astype(np.float32)
     with torch.no_grad():
         scores = module(torch.as_tensor(inputs))

@@ -1,31 +1,19 @@
 """Deleted studies in MLflow: their experiments move to the trash, also after an outage or a crash."""
 
-import itertools
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from fsspec.implementations.local import LocalFileSystem
 
-from driftline.wire.access import Quota
-from service.driver import checkpoints
-from service.launchers.local.launcher import LocalLauncher
 from service.recorder import all_studies
 from service.recorder.all_studies import StudiesRecorder
-from service.scheduler.cleanup import SWEEP_S, Cleanup
-from service.store.schema import METADATA
-from service.store.session import Session
 from service.store.store import Store
 from tests import mlflow_warnings
 from tests.waiting import until
 
-from .test_study_recorder import Stored, connect, ended, shown, trials
+from .test_study_recorder import Crash, Cut, Stored, connect, ended, shown
 
 pytestmark = [*mlflow_warnings.IGNORED, pytest.mark.usefixtures("one_file")]
 
@@ -52,24 +40,6 @@ def test_a_deleted_study_goes_to_the_bin_and_others_stay(store: Store, uri: str,
     experiment = client.get_experiment_by_name(f"digits {first.id[-6:]} trials")
     assert experiment.lifecycle_stage == "deleted"
     assert client.search_runs([experiment.experiment_id]) == []
-
-
-def test_mlflow_being_away_loses_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
-    study = ended(store)
-    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
-    delete(store, study)
-    assert store.studies.find() == []
-
-    def away(_: str) -> Any:
-        raise ConnectionError("connection refused")
-
-    cut_off = StudiesRecorder(store, uri, client=away)
-    assert not cut_off.sync()
-    assert cut_off.failed == [f"study {study.id}: connection refused"]
-    assert shown(client)
-    assert StudiesRecorder(store, uri).sync()
-    assert shown(client) == {}
-    assert store.deletions.pending("mlflow", 9) == []
 
 
 def test_studies_that_cannot_be_forgotten_block_no_later_deletion(
@@ -190,126 +160,18 @@ def test_an_experiment_of_somebody_else_is_left_alone(store: Store, uri: str, cl
     assert set(shown(client)) == {name}
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: the process does nothing more."""
-
-
-class KillSwitch:
-    """Kills before the given step: a commit, a file that is removed, or a request to MLflow."""
-
-    def __init__(self) -> None:
-        self.left: float = float("inf")
-        # Local studies that the process keeps open for other tests go on meanwhile.
-        self._others = set(threading.enumerate()) - {threading.current_thread()}
-
-    def step(self) -> None:
-        if threading.current_thread() in self._others:
-            return
-        self.left -= 1
-        if self.left <= 0:  # and so is every later step
-            raise Killed
-
-    def around(self, do: Callable[..., Any]) -> Callable[..., Any]:
-        def cut(*arguments: Any, **options: Any) -> Any:
-            self.step()
-            return do(*arguments, **options)
-
-        return cut
-
-
-class Remover:
-    """What removes studies, over one database and folder; a new one is a service that was started again."""
-
-    def __init__(self, store: Store, uri: str, folder: Path) -> None:
-        self.store, self._uri, self._folder, self._now = store, uri, folder, 0.0
-        (folder / "logs").mkdir(exist_ok=True)
-        launcher = LocalLauncher("http://127.0.0.1:1", str(folder / "checkpoints"), folder / "logs")
-        self._cleanup = Cleanup(store, launcher, str(folder / "checkpoints"), Quota(), lambda: self._now)
-
-    def study(self, *, cancelled: bool = False) -> Stored:
-        """A new paused or cancelled study with files and runs."""
-        study = Stored(self.store, ["fedavg"], 20)
-        study.add(trials("fedavg", 1))
-        self.store.studies.intend(study.id, "cancel" if cancelled else "pause")
-        self.store.leases.release(study.id, study.attempt, "CANCELLED" if cancelled else "PAUSED")
-        checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.1", (1, 1), 5, b"5")
-        checkpoints.write(f"{self._folder}/checkpoints/{study.id}/pack.2", (1, 1), 5, b"5")
-        (self._folder / "logs" / f"{study.id}.log").touch()
-        StudiesRecorder(self.store, self._uri, str(self._folder / "artifacts")).sync()
-        return study
-
-    def clean(self) -> None:
-        """Look until nothing is left to remove."""
-        while self.store.deletions.purge(rows=7):
-            pass
-        for _ in range(2):
-            self._now += SWEEP_S
-            self._cleanup.step()
-            until(lambda: self._cleanup._removal is None or self._cleanup._removal.done())
-        StudiesRecorder(self.store, self._uri).sync()
-
-    def contents(self) -> dict[str, Any]:
-        """Rows by table, and names of files and experiments."""
-        with self.store.session.read() as connection:
-            tables = [table for table in METADATA.tables.values() if table.name not in ("audit", "locks")]
-            count = sa.select(sa.func.count())
-            found = {table.name: connection.execute(count.select_from(table)).scalar_one() for table in tables}
-        files = sorted(str(path) for name in ("checkpoints", "logs") for path in (self._folder / name).rglob("*"))
-        experiments = {experiment.name for experiment in connect(self._uri).search_experiments()}
-        return {**found, "files": files, "experiments": experiments}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("expired", [False, True], ids=["requested", "expired"])
-def test_a_deletion_that_is_killed_anywhere_is_completed_by_the_next_service(
-    store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expired: bool
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_recorder_that_dies_while_it_forgets_leaves_the_rest_to_the_next_one(
+    store: Store, uri: str, client: Any, tmp_path: Path, at: int
 ) -> None:
-    switch = KillSwitch()
-
-    def begin(store: Store, study_id: str) -> None:
-        if expired:
-            store.deletions.expire(Quota(retention_days=1e-9), 9)
-        else:
-            store.deletions.request(study_id)
-
-    write = Session.write
-
-    @contextmanager
-    def transaction(session: Session) -> Iterator[sa.Connection]:
-        with write(session) as connection:
-            yield connection
-            switch.step()
-
-    monkeypatch.setattr(Session, "write", transaction)
-    for target, name in (
-        (LocalFileSystem, "rm_file"),
-        (LocalFileSystem, "rmdir"),
-        (LocalLauncher, "forget"),
-        (type(client), "delete_experiment"),
-    ):
-        monkeypatch.setattr(target, name, switch.around(getattr(target, name)))
-    first = Remover(store, uri, tmp_path)
-    first.study()
-    kept = first.contents()
-    for number in itertools.count(1):
-        study = first.study(cancelled=expired)
-        everything = first.contents()
-        switch.left = number
-        try:
-            begin(store, study.id)
-            Remover(store, uri, tmp_path).clean()
-            killed = False
-        except Killed:
-            killed = True
-        switch.left = float("inf")
-        with closing(Store(store.session.database.url.render_as_string(hide_password=False))) as again:
-            remover = Remover(again, uri, tmp_path)
-            if study.id in {found.id for found in again.studies.find()}:
-                assert remover.contents() == everything
-                begin(again, study.id)
-            remover.clean()
-            assert remover.contents() == kept, number
-        assert len(store.audit.find(action="study.expire" if expired else "study.delete")) == number
-        if not killed:
-            break
-    assert number > 10
+    """Here between the two experiments of a study, or before the store is told; elsewhere a scheduler dies."""
+    study, kept = ended(store), ended(store)
+    StudiesRecorder(store, uri, str(tmp_path / "artifacts")).sync()
+    before = shown(client)
+    delete(store, study)
+    dying = Cut(connect(uri), at, dies=True)
+    with pytest.raises(Crash):
+        StudiesRecorder(store, uri, client=lambda _: dying).sync()
+    assert StudiesRecorder(store, uri).sync()
+    assert shown(client) == {name: before[name] for name in before if kept.id[-6:] in name}
+    assert store.deletions.pending("mlflow", 9) == []

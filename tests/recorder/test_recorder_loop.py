@@ -42,7 +42,7 @@ def synced(loop: RecorderLoop) -> Any:
     return loop._process._running
 
 
-def test_the_process_ends_when_nothing_is_new_and_the_next_trial_starts_another(
+def test_the_process_ends_when_nothing_is_new_the_next_trial_starts_another_and_a_killed_one_is_replaced(
     recording: RecorderLoop, store: Store, client: Any
 ) -> None:
     study = Stored(store, ["fedavg"], 20)
@@ -53,21 +53,11 @@ def test_the_process_ends_when_nothing_is_new_and_the_next_trial_starts_another(
     recording.sync()
     assert recording._process._running is first  # nothing is new: nothing was started
     study.add(trials("fedavg", 1, first=1))
-    study.succeed()
     second = synced(recording)
-    assert second.pid != first.pid
-    runs = shown(client)[f"digits {study.id[-6:]} trials"][1]
-    assert len(runs) == 2
-
-
-def test_a_killed_process_is_replaced(recording: RecorderLoop, store: Store, client: Any) -> None:
-    study = Stored(store, ["fedavg"], 20)
-    study.add(trials("fedavg", 2))
-    first = synced(recording)
-    first.kill()
-    first.wait()
+    second.kill()
+    second.wait()
     study.succeed()
-    assert synced(recording).pid != first.pid
+    assert len({first.pid, second.pid, synced(recording).pid}) == 3
     assert len(shown(client)[f"digits {study.id[-6:]} trials"][1]) == 2
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from service.recorder.study_recorder import Recorder, lock_name
 from service.recorder.tracking import Tracking, connect
 from service.store.store import Store
 from tests import mlflow_warnings
+from tests.new_stores import empty_database
 from tests.waiting import until
 
 from ..results.samples import curve
@@ -31,7 +32,7 @@ pytestmark = mlflow_warnings.IGNORED
 WRITES = frozenset(
     {
         "create_experiment", "restore_experiment", "set_experiment_tag", "create_run", "log_batch", "set_terminated",
-        "log_artifacts", "log_inputs", "delete_run",
+        "log_artifacts", "log_inputs", "delete_run", "delete_experiment",
     }
 )  # fmt: skip
 
@@ -111,10 +112,30 @@ def finished_study(store: Store) -> Stored:
     return study
 
 
-def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
+class Recorded(NamedTuple):
+    """A finished study, in MLflow with all its files."""
+
+    store: Store
+    study: Stored
+    uri: str
+    writer: Recorder
+    client: Any
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Recorded:
+    """What several tests look at."""
+    folder = tmp_path_factory.mktemp("recorded")
+    uri = f"sqlite:///{shutil.copy(migrated, folder / 'mlflow.db')}"
+    store = Store(empty_database(folder / "driftline.db"))
     study = finished_study(store)
-    writer = recorder(store, study, uri, tmp_path)
+    writer = recorder(store, study, uri, folder)
     assert writer.finish()
+    return Recorded(store, study, uri, writer, connect(uri))
+
+
+def test_a_finished_study(recorded: Recorded) -> None:
+    store, study, uri, writer, client = recorded
     everything = shown(client)
     name = f"digits {study.id[-6:]}"
     assert set(everything) == {name, f"{name} trials"}
@@ -148,7 +169,6 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
     assert (failed[0][1], failed[2]["driftline.error"]) == ("FAILED", "out of memory")
 
     link = writer.link()
-    assert link is not None
     assert store.studies.get(study.id).mlflow_url is None  # no server shows the file
     assert link.command == f"mlflow ui --backend-store-uri {uri} --port 5000"
     assert "#/experiments/1/runs?compareRunsMode=CHART" in link.url
@@ -157,9 +177,8 @@ def test_a_finished_study(store: Store, uri: str, client: Any, tmp_path: Path) -
     assert found.startswith("https://ml.example.org/#/experiments/1/runs?compareRunsMode=CHART")
 
 
-def test_label_runs_say_what_to_run(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
-    study = finished_study(store)
-    assert recorder(store, study, uri, tmp_path).finish()
+def test_label_runs_say_what_to_run(recorded: Recorded) -> None:
+    study, client = recorded.study, recorded.client
     name = f"digits {study.id[-6:]}"
     ((_, params, tags, _, _, datasets),) = [run for run in shown(client)[name][1].values() if run[0][0] == "fedavg"]
     assert params == {
@@ -179,11 +198,8 @@ def test_label_runs_say_what_to_run(store: Store, uri: str, client: Any, tmp_pat
     assert (dataset, len(digest), json.loads(profile)) == ("digits", 16, {"name": "digits", "clients": 50})
 
 
-def test_trials_are_sorted_by_quality_cost_to_a_target_frontier_and_divergence(
-    store: Store, uri: str, client: Any, tmp_path: Path
-) -> None:
-    study = finished_study(store)
-    assert recorder(store, study, uri, tmp_path).finish()
+def test_trials_are_sorted_by_quality_cost_to_a_target_frontier_and_divergence(recorded: Recorded) -> None:
+    study, client = recorded.study, recorded.client
     experiment = client.get_experiment_by_name(f"digits {study.id[-6:]} trials").experiment_id
 
     def names(condition: str, order: str = "tags.`driftline.key`") -> list[str]:
@@ -200,23 +216,17 @@ def test_trials_are_sorted_by_quality_cost_to_a_target_frontier_and_divergence(
 
 
 def test_marks_of_the_frontier_follow_it_and_only_changes_are_written(client: Any) -> None:
-    calls: list[str] = []
-
-    class Counting:
-        def __getattr__(self, name: str) -> Any:
-            if name in WRITES:
-                calls.append(name)
-            return getattr(client, name)
-
-    runs = Tracking(Counting(), "trials", None, {})
+    counted = Cut(client)
+    runs = Tracking(counted, "trials", None, {})
     ids = {key: runs.run(key, key, {}, 0) for key in "abc"}
     for step, keys in enumerate(("ab", "ab", "bc", "ab"), 1):
-        calls.clear()
+        counted.writes.clear()
         runs.mark("on_frontier", keys, step=step, timestamp_ms=5)
-        assert len(calls) == (2, 0, 2, 2)[step - 1]
+        assert len(counted.writes) == (2, 0, 2, 2)[step - 1]
         assert {key for key in ids if client.get_run(ids[key]).data.metrics.get("on_frontier", 0) > 0} == set(keys)
 
 
+@pytest.mark.usefixtures("one_file")
 def test_repeating_changes_nothing(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
     writer = recorder(store, study, uri, tmp_path)
@@ -269,6 +279,7 @@ class CreatesTwice:
                 self._client.delete_run(run.info.run_id)
 
 
+@pytest.mark.usefixtures("one_file")
 def test_of_runs_that_a_slow_server_created_twice_one_is_kept(
     store: Store, uri: str, client: Any, tmp_path: Path
 ) -> None:
@@ -281,7 +292,7 @@ def test_of_runs_that_a_slow_server_created_twice_one_is_kept(
     assert len(labels) == 3
     assert all(history for _, _, _, history, *_ in runs.values())
     (whole,) = (run for key, run in labels.items() if key.startswith("study"))
-    assert "frontier.html" in whole[4]
+    assert "frontier.json" in whole[4]
     assert not recorder(store, study, uri, tmp_path).sync()
 
 
@@ -289,48 +300,27 @@ class Crash(BaseException):
     """The process is gone: no handler runs."""
 
 
-class Crashing:
-    """An MLflow client that dies right after a write."""
+class Cut:
+    """An MLflow client on which something else happens before a write, or that dies right after one."""
 
-    def __init__(self, client: Any, at: int) -> None:
-        self._client, self._last = client, at
-        self.writes = 0
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-        return self._guarded(method) if name in WRITES else method
-
-    def _guarded(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.writes += 1
-            result = method(*args, **kwargs)
-            if self.writes == self._last:
-                raise Crash
-            return result
-
-        return call
-
-
-class Stalling:
-    """An MLflow client on which something else happens before a write."""
-
-    def __init__(self, client: Any, at: int = 0) -> None:
-        self._client, self._at = client, at
+    def __init__(self, client: Any, at: int = 0, *, dies: bool = False) -> None:
+        self._client, self._at, self._dies = client, at, dies
         self.meanwhile: Callable[[], object] = lambda: None
         self.writes: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
-        return self._stalled(name, method) if name in WRITES else method
+        return partial(self._write, name, method) if name in WRITES else method
 
-    def _stalled(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.writes.append(name)
-            if len(self.writes) == self._at:
-                self.meanwhile()
-            return method(*args, **kwargs)
-
-        return call
+    def _write(self, name: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.writes.append(name)
+        here = len(self.writes) == self._at
+        if here:
+            self.meanwhile()
+        result = method(*args, **kwargs)
+        if here and self._dies:
+            raise Crash
+        return result
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["the other has the lease", "the other has ended"])
@@ -345,7 +335,7 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
     monkeypatch.setattr(bulk_runs, "knows", lambda uri: False)  # as with a server
     fresh, study = prepared(tmp_path, migrated)
     store, uri = fresh("whole")
-    whole = Stalling(connect(uri))
+    whole = Cut(connect(uri))
     assert recorder(store, study, uri, tmp_path / "whole", client=lambda _: whole).sync()
     expected = shown(connect(uri))
     store.close()
@@ -355,7 +345,7 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
         store, uri = fresh(f"at{at}")
         other = recorder(store, study, uri, tmp_path / f"at{at}")
         other._holder = "another-host/7"
-        stalled = Stalling(connect(uri), at)
+        stalled = Cut(connect(uri), at)
         slow = recorder(store, study, uri, tmp_path / f"at{at}", client=lambda _, one=stalled: one)
         stalled.meanwhile = partial(overtaken, store, slow, other, ended=ended)
         slow.sync()
@@ -370,16 +360,16 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
 def test_a_slow_answer_costs_no_lease(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise two recorders for which everything takes longer than a lease would write the study in turn for ever."""
     monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))
-    monkeypatch.setattr(study_recorder, "LEASE_S", 4.0)
+    monkeypatch.setattr(study_recorder, "LEASE_S", 2.0)
     fresh, study = prepared(tmp_path, migrated)
     store, uri = fresh("slow")
-    stalled = Stalling(connect(uri), at=3)
+    stalled = Cut(connect(uri), at=3)
     slow = recorder(store, study, uri, tmp_path / "slow", client=lambda _: stalled)
     taken: list[bool] = []
 
     def meanwhile() -> None:
-        time.sleep(6)
-        taken.append(store.locks.take(lock_name(study.id), "another-host/7", 4.0))
+        time.sleep(3)
+        taken.append(store.locks.take(lock_name(study.id), "another-host/7", 2.0))
 
     stalled.meanwhile = meanwhile
     assert slow.sync()
@@ -403,16 +393,16 @@ def test_a_crash_at_any_write_leaves_nothing_twice(
     monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))  # pictures take their time
     fresh, study = prepared(tmp_path, migrated)
     store, uri = fresh("whole")
-    counter = Crashing(connect(uri), 0)
+    counter = Cut(connect(uri))
     assert recorder(store, study, uri, tmp_path / "whole", client=lambda _: counter).sync()
     expected = shown(connect(uri))
     store.close()
-    assert counter.writes > 12
+    assert len(counter.writes) > 12
 
-    for at in range(1, counter.writes + 1):  # before write n is after write n - 1
+    for at in range(1, len(counter.writes) + 1):  # before write n is after write n - 1
         folder = f"after{at}"
         store, uri = fresh(folder)
-        dying = Crashing(connect(uri), at)
+        dying = Cut(connect(uri), at, dies=True)
         with pytest.raises(Crash):
             recorder(store, study, uri, tmp_path / folder, client=lambda _, dying=dying: dying).sync()
         assert recorder(store, study, uri, tmp_path / folder).finish()
@@ -421,6 +411,7 @@ def test_a_crash_at_any_write_leaves_nothing_twice(
         shutil.rmtree(tmp_path / folder)
 
 
+@pytest.mark.usefixtures("one_file")
 def test_mlflow_away_then_back(
     store: Store,
     uri: str,
@@ -489,6 +480,7 @@ def test_labels_follow_a_running_study(
     assert run[3]["area"][0][1] > 0
 
 
+@pytest.mark.usefixtures("one_file")
 def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
     assert recorder(store, study, uri, tmp_path).finish()
@@ -502,9 +494,10 @@ def test_an_extended_study_is_shown_with_its_new_budget(store: Store, uri: str, 
     assert key == "study/" + "e" * 64
     assert run[1]["trials_per_method"] == "9"
     assert run[0][1] == "RUNNING"
-    assert "frontier.html" in run[4]
+    assert "frontier.json" in run[4]
 
 
+@pytest.mark.usefixtures("one_file")
 def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
     failed = store.trials.find(study.id, state="FAILED")[0].id
@@ -532,6 +525,7 @@ def test_a_retried_trial_is_shown_as_it_ends_at_last(store: Store, uri: str, cli
     assert "driftline.error" not in found[store.trials.find(study.id, state="COMPLETE")[0].id][2]
 
 
+@pytest.mark.usefixtures("one_file")
 def test_only_one_recorder_at_a_time(store: Store, uri: str, client: Any, tmp_path: Path) -> None:
     study = finished_study(store)
     assert store.locks.take(f"recorder/{study.id}", "another-host/7", 3600)

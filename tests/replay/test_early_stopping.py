@@ -109,11 +109,6 @@ def test_stopped_configurations_are_confirmed_as_others_are() -> None:
     assert {states[configuration] for configuration in confirmed} == {"COMPLETE", "STOPPED"}
 
 
-def test_rungs_beyond_the_last_round_are_refused() -> None:
-    with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing rounds from 1 to rounds=4"):
-        Replay(table(), LABELS, budget_of([3, 5], rounds=10))
-
-
 def test_rungs_between_the_rounds_of_the_table_are_refused() -> None:
     whole = table()
     rounds = [0, 1, 2, 4]

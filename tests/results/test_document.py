@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,10 +19,11 @@ from driftline.errors import InvalidSpec
 from driftline.results.comparison import compare
 from driftline.results.curves import TrialCurve
 from driftline.results.document import frontier_document
+from driftline.results.show.page import frontier_html
 from driftline.results.show.text_table import table
 from driftline.results.show.trials_csv import trials_csv
 from driftline.results.study_result import joined_result, study_result
-from driftline.study.spec import FixedScale
+from driftline.sdk.frontier import Frontier
 from driftline.wire.records import StudyRecord, TrialRecord
 
 from .samples import Chosen, confirmed, curve, study
@@ -235,15 +237,6 @@ def test_one_fresh_seed_of_a_configuration_that_failed_in_the_search_reports_not
     assert method["claims"]["configurations"] == []
 
 
-def test_a_fixed_scale_makes_studies_comparable() -> None:
-    trials = confirmed([[2.0, 0.2]] * 3, metric="test_loss")
-    own = frontier_document("s", trials, Chosen("test_loss"), 1)
-    fixed = frontier_document("s", trials, Chosen("test_loss"), 1, scale=FixedScale(start=2.0, best=0.02))
-    assert own["methods"]["fedavg"]["area"] == 1.0
-    assert fixed["methods"]["fedavg"]["area"] == pytest.approx(0.5)
-    assert (fixed["scale"]["start"], fixed["scale"]["best"], fixed["scale"]["fixed"]) == (2.0, 0.02, True)
-
-
 def test_a_study_without_randomness_is_recognised() -> None:
     equal = confirmed([[0.0, 0.5, 0.6]] * 4)
     assert frontier_document("s", equal, Chosen(), 2)["deterministic"]
@@ -444,3 +437,42 @@ def test_a_stopped_trial_counts_in_the_search_as_far_as_it_went() -> None:
     ]  # fmt: skip
     assert found["granted"] == {"trials": 2, "rounds": 2 + 4, "cost": 6.0}
     assert found["ledger"]["rounds"] == 6
+
+
+@pytest.mark.parametrize(
+    ("quality", "beside"),
+    [("validation_accuracy", "test_accuracy"), ("validation_client_accuracy_worst", "client_accuracy_worst")],
+)
+def test_a_validation_metric_chooses_and_the_test_metric_of_what_is_chosen_stands_beside_it(quality, beside):
+    rounds = np.arange(4)
+    trials = []
+    for number, (validation, test) in enumerate([((0.1, 0.5, 0.7, 0.8), 0.6), ((0.1, 0.4, 0.9, 0.7), 0.5)]):
+        for seed in range(3):
+            values = np.array(validation) + 0.001 * seed
+            kwargs = {beside: np.array([0.1, *(test + 0.01 * rounds[1:] + 0.02 * seed)])}
+            trials.append(
+                curve(
+                    values,
+                    metric=quality,
+                    phase="confirmation" if seed else "search",
+                    number=10 * number + seed,
+                    configuration=number,
+                    seed=seed,
+                    **kwargs,
+                )
+            )
+    reading = Chosen(quality=quality)
+    result = frontier_document("s", trials, reading, 3)
+    rows = result["methods"]["fedavg"]["recommendations"]
+    assert [(row["configuration"], row["round"]) for row in rows] == [(0, 1), (1, 2)]
+    seeds = np.array([1, 2])
+    assert rows[0]["test"] == pytest.approx(np.mean(0.61 + 0.02 * seeds))
+    assert rows[1]["test"] == pytest.approx(np.mean(0.52 + 0.02 * seeds))
+    text = table(result)
+    assert re.search(rf"up to  stop at round  {quality} +{beside} +run", text)
+    assert "0.55" in text
+    assert Frontier(result).best().test == pytest.approx(0.55)
+    assert f"{beside} of the recommended run" in result["definitions"]["test"]
+    assert f">{beside}</th>" in frontier_html(result)
+    plain = frontier_document("s", trials, Chosen(), 3)["methods"]["fedavg"]["recommendations"]
+    assert not any("test" in row for row in plain)

@@ -72,7 +72,6 @@ def test_all_ways_to_ask_agree(metric: str, cost: str, searches: int, seeds: int
             assert [best.configuration, best.rounds, best.quality, best.low, best.high] == run
             assert [row["quality"] for row in method["frontier"] if row["cost"] <= at][-1] == best.quality
             table = next(row for row in rows if row.start <= at <= row.end or row is rows[-1])
-            assert table.configuration is not None
             assert table.configuration["configuration"] == best.configuration
             if at == table.end:
                 assert (table.stop, *table.quality) == (best.rounds, best.quality, best.low, best.high)
@@ -81,10 +80,11 @@ def test_all_ways_to_ask_agree(metric: str, cost: str, searches: int, seeds: int
             offered = _offer(page["readings"][0]["frontiers"][number], at)
             assert page["rows"][offered["row"]][2] == best.configuration
             assert offered["round"] == best.rounds
-            assert offered["quality"] == pytest.approx(best.quality, rel=1e-6)
+            promised = [offered[name] for name in ("quality", "low", "high")]
+            assert promised == pytest.approx([best.quality, best.low, best.high], rel=1e-6)
         if seeds > 1:
-            promised = {(row["configuration"], row["round"]): row["quality"] for row in method["recommendations"]}
-            assert len(promised) == len(set(promised.values())) == len(method["recommendations"])
+            runs = {(row["configuration"], row["round"]): row["quality"] for row in method["recommendations"]}
+            assert len(runs) == len(set(runs.values())) == len(method["recommendations"])
             assert (np.diff([turn * row["quality"] for row in method["recommendations"]]) > 0).all()
     for at in range(1, last + 1):
         ends = {

@@ -89,18 +89,15 @@ def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), stopped: int = 
 
 
 def test_deterministic_studies_agree_with_the_theory() -> None:
-    momentum = {"momentum": 0.3}
+    """Of three kinds of settings; tests/theory/test_prediction.py has all methods."""
     result = ran(
         {"label": "plain", "name": "fedavg", "space": STEPS},
-        {"label": "heavy-ball", "name": "fedavg", "space": STEPS, "server": {"name": "sgd", "space": momentum}},
         {
             "label": "nesterov",
             "name": "fedavg",
             "space": STEPS | {"server_lr": 0.03},
-            "server": {"name": "sgd", "space": momentum | {"nesterov": True}},
+            "server": {"name": "sgd", "space": {"momentum": 0.3, "nesterov": True}},
         },
-        {"label": "prox", "name": "fedprox", "space": STEPS | {"prox": 1.0}},
-        {"label": "fomaml", "name": "fomaml", "space": STEPS | {"client_lr": 0.005, "server_lr": 0.15}},
         {
             "label": "weights",
             "name": "local_update",
@@ -135,8 +132,6 @@ def test_mixed_studies_have_a_prediction() -> None:
     weight = {"federated_weight": {"choice": [0.5, 1.0]}}
     result = ran(
         {"label": "parallel", "name": "parallel_training", "space": STEPS | weight},
-        {"label": "one-way", "name": "one_way_transfer", "space": STEPS},
-        {"label": "two-way", "name": "two_way_transfer", "space": STEPS | {"merge_by": "mean", "warm_start": True}},
         {"label": "clients", "name": "fedavg", "space": STEPS},
         task=task,
     )
@@ -246,10 +241,6 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
         (
             {"server": {"name": "adam", "space": {}}},
             'server must be one of sgd, momentum, nesterov for a closed form, got "adam"',
-        ),
-        (
-            {"server": {"name": "yogi", "space": {}}},
-            'server must be one of sgd, momentum, nesterov for a closed form, got "yogi"',
         ),
         ({"name": "mine"}, "method.name must be a method with a closed form"),
     ],

@@ -1,6 +1,6 @@
 """A scheduler over a launcher that starts nothing."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from driftline.errors import Unavailable
@@ -14,7 +14,7 @@ from .conftest import SPEC, Clock
 class FakeLauncher:
     """Counts; drivers live until they are ended by hand. What runs may be shared with another one."""
 
-    def __init__(self, failing: int = 0, running: dict[str, tuple[str, int]] | None = None) -> None:
+    def __init__(self, running: dict[str, tuple[str, int]] | None = None) -> None:
         self.running: dict[str, tuple[str, int]] = {} if running is None else running
         self.stopped: list[str] = []
         self.started: list[str] = []
@@ -25,12 +25,11 @@ class FakeLauncher:
         self.known: Collection[str] = ()
         self.says: dict[str, Seen] = {}
         self.away = False
-        self._failing = failing
+        self.refuses: Callable[[Launch], Exception | None] = lambda launch: None
 
     def start(self, launch: Launch) -> None:
-        if self._failing:
-            self._failing -= 1
-            raise OSError("no such program")
+        if error := self.refuses(launch):
+            raise error
         self.launches.append(launch)
         self.started.append(launch.study_id)
         self.running[launch.study_id] = (launch.token, launch.attempt)

@@ -5,16 +5,11 @@ import itertools
 import pytest
 
 from driftline.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, StaleDriver, Unavailable
-from driftline.wire.driver_messages import TrialResult
-from driftline.wire.ids import holder
-from driftline.wire.records import Values
 from service.launchers.base import Launch, Seen
 from service.scheduler.reconcile import Stop
-from service.store.leases import Driven
 from service.store.store import Store
-from tests.waiting import until
 
-from .conftest import SPEC, Clock, new_trials
+from .conftest import Clock
 from .scheduler_setup import FakeLauncher, driving, make, scheduler
 
 
@@ -46,7 +41,9 @@ def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: S
 
 def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) -> None:
     name = make(store, clock)
-    loop = scheduler(store, FakeLauncher(failing=9))
+    launcher = FakeLauncher()
+    launcher.refuses = lambda launch: OSError("no such program")
+    loop = scheduler(store, launcher)
     for _ in range(4):
         loop.step()
     record = store.studies.get(name)
@@ -61,41 +58,31 @@ def test_drivers_that_cannot_be_started_are_counted(store: Store, clock: Clock) 
 def test_a_start_that_the_launcher_refuses_is_retried_and_its_error_shown(
     store: Store, clock: Clock, error: type[DriftlineError]
 ) -> None:
-    class Kept(FakeLauncher):
-        def start(self, launch: Launch) -> None:
-            tries.append(clock.now)
-            if clock.now < begin + 300:
-                raise error("Kubernetes answers no")
-            super().start(launch)
+    def refuse(launch: Launch) -> Exception | None:
+        tries.append(clock.now)
+        return error("Kubernetes answers no") if clock.now < begin + 130 else None
 
     tries: list[float] = []
     name, begin = make(store, clock), clock.now
-    launcher = Kept()
+    launcher = FakeLauncher()
+    launcher.refuses = refuse
     loop = scheduler(store, launcher)
     while not launcher.started:
         loop.step()
         if not launcher.started:
-            record = store.studies.get(name)
-            assert (record.state, record.reason) == (
-                "QUEUED",
-                "it cannot be started at the moment: Kubernetes answers no",
-            )
+            assert store.studies.get(name).state == "QUEUED"
+            assert store.studies.get(name).reason == "it cannot be started at the moment: Kubernetes answers no"
         clock.now += 1
-    assert [after - before for before, after in itertools.pairwise(tries)] == [2, 4, 8, 16, 32, *[60] * 4]
+    assert [after - before for before, after in itertools.pairwise(tries)] == [2, 4, 8, 16, 32, 60, 60]
     assert store.leases.driven()[0].deaths == 0
     states = [event for event in store.events.read(name) if event.kind == "state"]
     assert len(states) == 2  # PENDING, QUEUED: the same is not said again
 
 
 def test_a_study_whose_start_is_tried_again_holds_up_no_other_and_can_be_cancelled(store: Store, clock: Clock) -> None:
-    class Refusing(FakeLauncher):
-        def start(self, launch: Launch) -> None:
-            if launch.study_id == first:
-                raise Forbidden("a quota does not allow it")
-            super().start(launch)
-
     first, second = make(store, clock), make(store, clock)
-    launcher = Refusing()
+    launcher = FakeLauncher()
+    launcher.refuses = lambda launch: Forbidden("a quota does not allow it") if launch.study_id == first else None
     loop = scheduler(store, launcher)  # both on one Ray cluster
     loop.step()
     loop.step()
@@ -106,57 +93,11 @@ def test_a_study_whose_start_is_tried_again_holds_up_no_other_and_can_be_cancell
 
 
 def test_a_start_that_can_never_succeed_fails_the_study_at_once(store: Store, clock: Clock) -> None:
-    class Refusing(FakeLauncher):
-        def start(self, launch: Launch) -> None:
-            raise InvalidSpec("resources.gpu", "must be at most 2, what a worker has, got 3")
-
-    name = make(store, clock)
-    scheduler(store, Refusing()).step()
+    name, launcher = make(store, clock), FakeLauncher()
+    launcher.refuses = lambda launch: InvalidSpec("resources.gpu", "must be at most 2, what a worker has, got 3")
+    scheduler(store, launcher).step()
     record = store.studies.get(name)
     assert (record.state, record.reason) == ("FAILED", "resources.gpu: must be at most 2, what a worker has, got 3")
-
-
-def test_a_study_that_gets_on_survives_many_losses(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    launcher = FakeLauncher()
-    loop = scheduler(store, launcher)
-    for number in range(5):
-        loop.step()
-        attempt = store.leases.acquire(name, f"elsewhere/{number}").attempt
-        (trial,) = store.trials.create(name, attempt, new_trials("fedavg", 1, number))
-        done = TrialResult(trial=trial.id, state="COMPLETE", values=Values(quality=1, speed=1))
-        store.trials.finish(name, attempt, [done])
-        launcher.running.clear()
-        loop.step()
-    assert store.studies.get(name).state == "RUNNING"
-
-
-def test_a_new_scheduler_finds_everything_in_the_store(store: Store, clock: Clock) -> None:
-    name, before = driving(store, clock, FakeLauncher())
-    before.close()
-    launcher = FakeLauncher()
-    after = scheduler(store, launcher)
-    assert after.step() == []  # the driver lives
-    clock.now += 31
-    after.step()
-    after.step()
-    assert launcher.running[name][1] == 2
-    assert store.leases.driven()[0].deaths == 0  # it is not the study's fault that the service went away
-
-
-def test_a_study_of_a_killed_process_goes_on_at_once(store: Store, clock: Clock) -> None:
-    name = make(store, clock)
-    for number in range(5):
-        store.leases.acquire(
-            name, f"{holder().rpartition('/')[0]}/{2**22 + 1 + number}"
-        )  # processes of this host, gone
-        launcher = FakeLauncher()
-        loop = scheduler(store, launcher)
-        loop.step()
-        loop.step()
-        assert launcher.started == [name]
-        loop.close()
-    assert store.studies.get(name).state == "RUNNING"
 
 
 def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Store, clock: Clock) -> None:
@@ -183,33 +124,6 @@ def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Sto
     loop.step()
     assert launcher.running[name][1] == 2
     assert store.leases.driven()[0].deaths == 1
-
-
-def test_a_driver_that_comes_back_when_the_api_does_is_left_alone(store: Store, clock: Clock) -> None:
-    launcher, up = FakeLauncher(), False
-    name, loop = driving(store, clock, launcher, answers=lambda: up, back_seconds=20.0)
-    for _ in range(20):  # for as long as a driver has patience
-        clock.now += 31
-        loop.step()
-    up = True
-    clock.now += 5
-    store.leases.heartbeat(name, 1)
-    for _ in range(3):
-        assert loop.step() == []
-    assert (launcher.killed, launcher.stopped, launcher.started) == ([], [], [name])
-
-
-def test_two_schedulers_do_not_start_a_study_twice(store: Store, clock: Clock) -> None:
-    make(store, clock)
-    launchers = FakeLauncher(), FakeLauncher()
-    loops = [scheduler(store, launcher) for launcher in launchers]
-    for _ in range(3):
-        for loop in loops:
-            loop.step()
-    assert [len(launcher.started) for launcher in launchers] == [1, 0]
-    loops[0].close()
-    loops[1].step()
-    assert len(launchers[1].started) == 1  # its launcher does not see what the other one's has started
 
 
 def test_a_scheduler_that_takes_over_recognises_what_runs(store: Store, clock: Clock) -> None:
@@ -269,25 +183,6 @@ def test_drivers_of_ended_studies_that_still_run_are_ended_by_the_next_scheduler
     clock.now += 61
     loop.step()
     assert launcher.stopped == [name]
-
-
-def test_a_step_that_fails_is_tried_again(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher = FakeLauncher()
-    failures = []
-    driven = sqlite_store.leases.driven
-
-    def flaky() -> list[Driven]:
-        if len(failures) < 2:
-            failures.append(1)
-            raise Unavailable("the database is away")
-        return driven()
-
-    monkeypatch.setattr(sqlite_store.leases, "driven", flaky)
-    sqlite_store.studies.create(SPEC, "f" * 64)
-    loop = scheduler(sqlite_store, launcher, every_s=0.01)
-    loop.start()
-    until(lambda: launcher.started)
-    loop.close()
 
 
 def test_a_scheduler_whose_lock_went_to_another_one_while_it_looked_does_nothing(

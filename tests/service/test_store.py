@@ -1,4 +1,4 @@
-"""The store as a whole, and its small parts: recorder state, locks, facts; on SQLite and on PostgreSQL."""
+"""The store as a whole, and its small parts: recorder state, locks, facts, events, plans; on SQLite and PostgreSQL."""
 
 from functools import partial
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from driftline.errors import InvalidSpec, NotFound
 from driftline.wire.access import Quota
 from driftline.wire.driver_messages import NewTrial
+from driftline.wire.records import StudyPlan
 from service.store.recorder_state import Recorded, Unrecorded
 from service.store.store import Store
 from tests.waiting import together
@@ -110,3 +111,67 @@ def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, A
     with pytest.raises(InvalidSpec, match="the database cannot hold a value"):
         store.trials.create(study, attempt, [new])
     assert store.trials.find(study) == []
+
+
+def test_events_tell_the_story_and_keep_one_progress(store: Store) -> None:
+    study, attempt, trials = driven(store, 1)
+    store.trials.start_pack(study, attempt, "p1", trials)
+    for last in range(1, 5):
+        store.curves.report(study, report(attempt, trials[0], range(last + 1)))
+    store.trials.finish(study, attempt, [complete(trials[0])])
+    store.events.log(study, "info", "all is well")
+    store.leases.release(study, attempt, "SUCCEEDED")
+    events = store.events.read(study)
+    assert [event.kind for event in events] == ["state", "state", "progress", "log", "state"]
+    assert [event.data["state"] for event in events if event.kind == "state"] == ["PENDING", "RUNNING", "SUCCEEDED"]
+    assert events[2].data["version"] == store.studies.get(study).version == 7
+    assert events[2].data["progress"]["fedavg"]["search"] == {"COMPLETE": 1}  # type: ignore[index,call-overload]
+    assert [event.id for event in events] == sorted({event.id for event in events})
+    assert store.events.read(study, after=events[1].id, limit=2) == events[2:4]
+    newest = events[-1].id
+    assert store.events.newest(study, limit=9) == [event for event in events[::-1] if event.kind != "progress"]
+    assert store.events.newest(study, before=newest, limit=2) == [events[3], events[1]]
+    assert store.events.tail(study, after=events[1].id, limit=2) == ("SUCCEEDED", newest, events[2:4])
+    assert (
+        store.events.tail(study, after=newest, limit=2)
+        == store.events.tail(study, after=2**62, limit=2)
+        == ("SUCCEEDED", newest, [])
+    )
+
+
+def test_an_event_id_is_never_given_twice(store: Store) -> None:
+    study, attempt, trials = driven(store, 1)
+    newest = store.events.read(study)[-1].id
+    store.trials.start_pack(study, attempt, "p1", trials)  # takes the place of the newest event
+    assert store.events.read(study)[-1].id > newest
+
+
+PLAN = StudyPlan(generation=8, width=4, confirmation_width=2)
+
+
+def logged(store: Store, study: str) -> list[str]:
+    return [str(event.data["message"]) for event in store.events.read(study) if event.kind == "log"]
+
+
+def test_a_study_has_no_plan_until_its_driver_stores_one(store: Store) -> None:
+    study = make(store)
+    assert store.studies.get(study).plan is None
+    attempt = store.leases.acquire(study, "host/1").attempt
+    assert store.plans.put(study, attempt, PLAN) == PLAN
+    record = store.studies.get(study)
+    assert record.plan == PLAN
+    assert store.plans.put(study, attempt, PLAN) == PLAN  # sent twice
+    assert store.studies.get(study).version == record.version
+    assert logged(store, study) == []
+
+
+def test_a_changed_plan_is_an_event_and_keeps_what_was_said_before(store: Store) -> None:
+    study = make(store)
+    attempt = store.leases.acquire(study, "host/1").attempt
+    first = store.plans.put(study, attempt, PLAN.model_copy(update={"exceptions": ["one"]}))
+    narrower = PLAN.model_copy(update={"width": 2})
+    for _ in range(2):
+        changed = store.plans.put(study, attempt, narrower, "out of memory")
+    assert changed == first.model_copy(update={"width": 2, "exceptions": ["one", "out of memory"]})
+    assert store.studies.get(study).plan == changed
+    assert logged(store, study) == ["out of memory"]

@@ -33,6 +33,7 @@ def test_a_good_study_passes():
     assert Study.from_yaml(TEXT).check() == []
 
 
+ENTRY = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
 BAD = [  # a place, what is written there, and what is said of it or of a place below
     ("batch_size", 0, "must be at least 1, got batch_size=0"),
     ("clients_per_round", 21, "must be at most 20, the clients of the task"),
@@ -42,6 +43,13 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
         {"name": "maml", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1, "clip_norm": 1}},
         ".space.clip_norm: must be left out for maml: the adaptation steps are differentiated",
     ),
+    ("methods[0]", {**ENTRY, "name": "fednova", "client": "adam"}, ".client.name: method fednova takes linear client "),
+    (
+        "methods[0]",
+        {**ENTRY, "merge": "sgd"},
+        ".merge.name: method fedavg takes no merge optimizer, got merge.name=sgd",
+    ),
+    ("methods[0].client.name", "adan", 'no optimizer "adan"'),
     ("methods[0].name", "fedavgg", 'no method "fedavgg": did you mean fedavg?'),
     ("methods[0].schedule.name", "plateu", 'no schedule "plateu": did you mean plateau?'),
     ("methods[0].schedule.space.client_decay", {"choice": [0.1, 0]}, "must be in (0, 1], got client_decay=0"),
@@ -49,7 +57,6 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
     ("methods[0].schedule.space.windw", 3, "unknown hyperparameter of plateau: did you mean window?"),
     ("methods[0].server.name", "sdg", 'no optimizer "sdg": did you mean sgd?'),
     ("methods[0].server.space.moment", 3, "unknown hyperparameter of sgd: did you mean momentum?"),
-    ("methods[0].server.space.momentum", {"choice": [0.0, 1.0]}, "must be in [0, 1), got momentum=1"),
     (
         "methods[0].space",
         {"client_lr": {"choice": [0, 0.1]}, "delta_lr": 1, "local_steps": 1},
@@ -57,10 +64,8 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
     ),
     ("methods[0].space.clent_lr", 3, "unknown hyperparameter of fedavg: did you mean client_lr?"),
     ("methods[0].space.client_lr", {"float": [-1, 1]}, "must be at least 0, got client_lr=-1"),
-    ("methods[0].space.client_lr", {"float": [0.001, 1.0], "also": [-1]}, "must be at least 0, got client_lr=-1"),
     ("methods[0].space.delta_lr", 1, "must not be given beside server_lr"),
     ("methods[0].space.local_steps", {"choice": [5, 0]}, "must be at least 1, got local_steps=0"),
-    ("methods[0].space.local_steps", {"choice": [5, 2.5]}, "must be a whole number, got local_steps=2.5"),
     ("methods[0].space.server_lr", 0, "must be above 0, got server_lr=0"),
     ("methods[0].space.server_lr", ..., "must be given"),
     (
@@ -70,7 +75,6 @@ BAD = [  # a place, what is written there, and what is said of it or of a place 
     ),
     ("objective.quality", "los", "must be a metric of task quadratic (loss, "),
     ("objective.quality", "test_accuracy", "must be a metric of task quadratic"),
-    ("task.clients", 0, "must be in [1, 10000000], got clients=0"),
     ("task.clints", 20, "unknown key: did you mean clients?"),
     ("task.name", "quadric", 'no task "quadric": did you mean quadratic?'),
     ("weighting", "size", 'must be one of uniform, examples, got weighting="size"'),
@@ -142,7 +146,6 @@ def test_errors_in_several_entries_are_reported_together():
         "  - {name: fedavgg, space: {a: 1}}\n  - {label: other, name: fedavg, space: {local_steps: 0}}\nbudget:",
     )
     text = text.replace("budget:", "objective: {quality: los}\nbudget:")
-    missing = ["methods[2].space.client_lr", "methods[2].space.server_lr"]
     with pytest.raises(InvalidSpec) as error:
         Study.from_yaml(text).check()
     assert [path for path, _ in error.value.errors] == [
@@ -152,13 +155,9 @@ def test_errors_in_several_entries_are_reported_together():
         "methods[1].name",
         "methods[2].space.local_steps",
         "objective.quality",
-        *missing,
+        "methods[2].space.client_lr",
+        "methods[2].space.server_lr",
     ]
-    right = text.replace("clent_lr", "client_lr").replace("moment:", "momentum:").replace("plateu", "plateau")
-    with pytest.raises(InvalidSpec) as error:
-        Study.from_yaml(right).check()
-    paths = [path for path, _ in error.value.errors]
-    assert paths == ["methods[1].name", "methods[2].space.local_steps", "objective.quality", *missing]
 
 
 def test_an_error_of_the_task_is_reported_once():
@@ -168,47 +167,27 @@ def test_an_error_of_the_task_is_reported_once():
     assert error.value.errors == (("task.clients", "must be in [1, 10000000], got clients=0"),)
 
 
-def test_the_second_entry_is_named():
-    text = TEXT.replace(
-        "budget:", "  - {label: b, name: fedavg, space: {client_lr: -1, server_lr: 1, local_steps: 1}}\nbudget:"
-    )
-    with pytest.raises(InvalidSpec, match=r"^methods\[1\]\.space\.client_lr: must be at least 0"):
-        Study.from_yaml(text).check()
-
-
 @pytest.mark.parametrize(
-    ("quality", "scale", "message"),
+    ("quality", "start", "best", "rule"),
     [
-        ("test_accuracy", {"start": 0.1, "best": 0.9}, ""),
-        ("test_loss", {"start": 2.3, "best": 0.05}, ""),
-        (
-            "test_accuracy",
-            {"start": 0.9, "best": 0.1},
-            "must be above start, because test_accuracy rises as models get better, got start=0.9 and best=0.1",
-        ),
-        (
-            "test_loss",
-            {"start": 0.05, "best": 2.3},
-            "must be below start, because test_loss falls as models get better, got start=0.05 and best=2.3",
-        ),
-        (
-            "test_loss",
-            {"start": 2.3, "best": 0},
-            "must be above 0, because test_loss is compared on a logarithm, got best=0",
-        ),
+        ("test_accuracy", 0.1, 0.9, ""),
+        ("test_loss", 2.3, 0.05, ""),
+        ("test_accuracy", 0.9, 0.1, "above start, because test_accuracy rises as models get better"),
+        ("test_loss", 0.05, 2.3, "below start, because test_loss falls as models get better"),
+        ("test_loss", 2.3, 0, "above 0, because test_loss is compared on a logarithm"),
     ],
 )
-def test_a_scale_leads_from_worse_to_better(quality: str, scale: dict[str, float], message: str) -> None:
-    objective = {"quality": quality, "scale": scale}
-    study = Study(
-        name="s", task="digits", methods=["fedavg"], objective=objective, budget={"trials_per_method": 2, "rounds": 9}
-    )
-    if not message:
+def test_a_scale_leads_from_worse_to_better(quality: str, start: float, best: float, rule: str) -> None:
+    document = {"name": "s", "task": "digits", "methods": ["fedavg"], "budget": {"trials_per_method": 2, "rounds": 9}}
+    study = Study(**document, objective={"quality": quality, "scale": {"start": start, "best": best}})
+    if not rule:
         study.check()
         return
     with pytest.raises(InvalidSpec) as error:
         study.check()
-    assert str(error.value) == f"objective.scale.best: {message}"
+    said, _, got = str(error.value).partition(", got ")
+    assert said == f"objective.scale.best: must be {rule}"
+    assert got == (f"start={start} and best={best}" if "start" in rule else f"best={best}")
 
 
 def test_what_would_merely_diverge_is_fine():
@@ -314,49 +293,10 @@ def test_what_cannot_be_read_alone_cannot_be_read_among_others():
     assert tried - refused > 20
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        (
-            {"name": "fednova", "client": {"name": "adam"}},
-            "methods[0].client.name: method fednova takes linear client optimizers (momentum, nesterov, sgd), got cli",
-        ),
-        (
-            {"name": "fedavg", "merge": {"name": "sgd"}},
-            "methods[0].merge.name: method fedavg takes no merge optimizer, got merge.name=sgd: it has no branches",
-        ),
-        (
-            {"name": "fedavg", "client": {"name": "adam", "space": {"beta": 0.5}}},
-            "methods[0].client.space.beta: unknown hyperparameter of adam: did you mean beta1?",
-        ),
-        (
-            {"name": "fedavg", "client": {"name": "adam", "space": {"beta1": {"choice": [0.5, 1.0]}}}},
-            "methods[0].client.space.beta1: must be in [0, 1), got beta1=1",
-        ),
-        ({"name": "fedavg", "client": {"name": "adan"}}, 'methods[0].client.name: no optimizer "adan"'),
-    ],
-)
-def test_optimizers_that_an_entry_cannot_have_are_refused(entry, message):
-    rates = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
-    study = Study.from_json(
-        {
-            "name": "roles",
-            "task": {"name": "quadratic", "problem": "two_clients"},
-            "methods": [{"space": rates, **entry}],
-            "objective": {"quality": "loss", "cost": "rounds"},
-            "budget": {"trials_per_method": 2, "rounds": 2, "seeds": 0},
-        }
-    )
-    with pytest.raises(InvalidSpec) as caught:
-        study.check()
-    assert str(caught.value).startswith(message)
-
-
 def test_a_study_that_names_no_quality_compares_one_that_its_task_reports() -> None:
-    entry = {"name": "fedavg", "space": {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}}
     budget = {"trials_per_method": 4, "rounds": 5}
     assert Study(name="a", task="linear_regression", methods=["fedavg"], budget=budget).check() == []
     for name, task in tasks().items():
-        study = Study(name="a", task=name, methods=[entry], budget=budget)
+        study = Study(name="a", task=name, methods=[ENTRY], budget=budget)
         assert study.objective.quality == task.QUALITY
         assert study.objective.quality in task.METRICS

@@ -125,6 +125,14 @@ WRITERS = {
 }
 
 
+ENTRY = {"name": "fedsgd", "space": {"server_lr": 0.5}}
+
+
+def digits(*methods, **changes):
+    """A study of these entries on digits of three clients."""
+    return Study.from_json(WRITERS | {"task": {"name": "digits", "clients": 3}, "methods": list(methods)} | changes)
+
+
 def test_only_search_trials_measure_a_sample_of_the_held_out_clients():
     study, plain = Study.from_json(WRITERS | {"evaluation": {"clients": 2}}), Study.from_json(WRITERS)
     assert "evaluation" not in plain.to_json()
@@ -153,9 +161,7 @@ def test_validate_says_that_the_search_is_noisy():
 
 def test_an_entry_with_a_weighting_of_its_own_keeps_the_studys_metrics_and_validate_says_so():
     def weighted(own, **study):
-        entry = {"name": "fedsgd", "space": {"server_lr": 0.5}, "weighting": own}
-        task = {"name": "digits", "clients": 3}
-        return Study.from_json(WRITERS | {"task": task, "methods": [entry]} | study)
+        return digits(ENTRY | {"weighting": own}, **study)
 
     study = weighted("uniform", weighting="examples")
     assert Study.from_json(study.to_json()) == study
@@ -175,9 +181,7 @@ def test_an_entry_with_a_weighting_of_its_own_keeps_the_studys_metrics_and_valid
 
 def test_an_entry_trains_with_its_own_settings_and_others_with_the_studys():
     own = {"clients_per_round": 2, "batch_size": 8, "eval_every": 5}
-    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}}
-    whole = {"task": {"name": "digits", "clients": 3}, "clients_per_round": 3, "batch_size": 20}
-    study = Study.from_json(WRITERS | whole | {"methods": [entry, entry | own | {"label": "own"}]})
+    study = digits(ENTRY, ENTRY | own | {"label": "own"}, clients_per_round=3, batch_size=20)
     assert Study.from_json(study.to_json()) == study
     assert {key: study.to_json()["methods"][1][key] for key in own} == own
     assert not own.keys() & study.to_json()["methods"][0].keys()
@@ -215,8 +219,7 @@ def test_what_clients_send_may_be_an_entrys_own(setting, value, other, said):
 
 def test_sizes_in_a_space_are_those_of_each_configurations_trial():
     entry = {"name": "fedsgd", "space": SIZED, "start": [{"clients_per_round": 1}], "constraints": ["batch_size <= 8"]}
-    whole = {"task": {"name": "digits", "clients": 3}, "clients_per_round": 3, "batch_size": 20}
-    study = Study.from_json(WRITERS | whole | {"methods": [entry, {"name": "fedsgd", "label": "studys"}]})
+    study = digits(entry, {"name": "fedsgd", "label": "studys"}, clients_per_round=3, batch_size=20)
     study.check()
     assert Study.from_json(study.to_json()) == study
     assert own_settings(study) == {}
@@ -257,18 +260,15 @@ def test_sizes_in_a_space_are_those_of_each_configurations_trial():
 def test_sizes_in_a_space_are_checked_where_they_are_given(space, own, problem):
     entry = {"name": "fedsgd", "space": {"server_lr": 0.5} | space} | own
     with pytest.raises(InvalidSpec, match=r"^methods\[0\]\." + re.escape(problem)):
-        Study.from_json(WRITERS | {"task": {"name": "digits", "clients": 3}, "methods": [entry]}).check()
+        digits(entry).check()
 
 
 def test_an_entry_has_rounds_of_its_own():
-    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}, "schedule": "cosine"}
+    entry = ENTRY | {"schedule": "cosine"}
     budget = {"trials_per_method": 2, "rounds": 20, "rungs": {"at": [5, 10], "rule": "extrapolation"}}
 
     def study(rounds, **own):
-        methods = [entry, entry | {"label": "own", "rounds": rounds} | own]
-        return Study.from_json(
-            WRITERS | {"task": {"name": "digits", "clients": 3}, "budget": budget, "methods": methods}
-        )
+        return digits(entry, entry | {"label": "own", "rounds": rounds} | own, budget=budget)
 
     one = study(1000)
     assert Study.from_json(one.to_json()) == one
@@ -318,23 +318,18 @@ def test_the_largest_cohort_of_a_space_decides_whether_packs_fit():
     ],
 )
 def test_each_entry_is_checked_with_its_own_settings(own, problem):
-    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}}
-    whole = {"task": {"name": "digits", "clients": 3}, "clients_per_round": 3}
     budget = {"trials_per_method": 4, "rounds": 20, "rungs": [2, 8]}
-    document = WRITERS | whole | {"methods": [entry, entry | own | {"label": "own"}], "budget": budget}
     with pytest.raises(InvalidSpec, match="^" + re.escape(problem)):
-        Study.from_json(document).check()
+        digits(ENTRY, ENTRY | own | {"label": "own"}, clients_per_round=3, budget=budget).check()
 
 
 def test_a_batch_size_that_is_too_large_is_named_where_it_is_given():
-    entry = {"name": "fedsgd", "space": {"server_lr": 0.5}}
-    task = {"name": "digits", "clients": 3}
     for first, second, places in ((None, 5000, ["methods[1].batch_size"]), (5000, None, ["methods[0].batch_size"])):
-        methods = [entry | {"batch_size": first}, entry | {"batch_size": second, "label": "own"}]
-        remarks = Study.from_json(WRITERS | {"task": task, "methods": methods, "batch_size": 9}).check()
+        methods = [ENTRY | {"batch_size": first}, ENTRY | {"batch_size": second, "label": "own"}]
+        remarks = digits(*methods, batch_size=9).check()
         assert [line.partition(" is ")[0] for line in remarks if "more than most clients have" in line] == places
     space = {"server_lr": 0.5, "batch_size": {"choice": [9, 5000, 10]}}
-    remarks = Study.from_json(WRITERS | {"task": task, "methods": [entry | {"space": space}]}).check()
+    remarks = digits(ENTRY | {"space": space}).check()
     assert [line.partition(", more")[0] for line in remarks if "more than most" in line] == [
         "methods[0].space.batch_size is 5000"
     ]
@@ -400,10 +395,9 @@ def test_members_of_a_pack_leave_out_the_same_values():
 
 
 def test_a_pack_of_epochs_has_equally_many_batches_in_a_round():
-    changes = {"batching": "epochs", "task": {"name": "digits", "clients": 3}, "batch_size": 20, "clients_per_round": 3}
     entries = [{"name": name, "label": name} for name in ("fedavg", "minibatch_sgd")]
     study, usual = (
-        Study.from_json(WRITERS | own | {"methods": entries}) for own in (changes, changes | {"batching": None})
+        digits(*entries, batching=batching, batch_size=20, clients_per_round=3) for batching in ("epochs", None)
     )
     assert Study.from_json(study.to_json()) == study
     five, six = ({"client_lr": 0.1, "server_lr": 0.1, "local_steps": steps} for steps in (5, 6))

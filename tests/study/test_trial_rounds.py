@@ -120,10 +120,6 @@ def test_what_knows_labels_only_takes_the_mean_over_random_configurations() -> N
             "budget.rungs: must be at least a round apart in every trial of fedavg, got [10, 20] of 60,000 examples",
         ),
         (
-            {"budget": {**BUDGET, "rungs": [20, 10]}},
-            "budget.rungs: must be auto or a list of increasing examples from 1 to examples=60000, got [20, 10]",
-        ),
-        (
             {"budget": {**BUDGET, "rungs": "auto"}, "eval_every": 5},
             "budget.rungs: must not begin before the first evaluation, after round 5, got round 4 of fedavg",
         ),
