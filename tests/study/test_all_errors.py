@@ -12,7 +12,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.all_errors import read_study, study_of
 from driftline.study.spec import Study
 
-from . import test_spec
+from . import test_program, test_spec
 from .documents import changed
 from .test_check import BAD, DOCUMENT
 
@@ -146,9 +146,11 @@ def test_if_no_entry_can_be_read_the_task_is_checked_all_the_same(tmp_path: Path
     assert (first, set(others)) == ("methods[0].space.client_lr", {"objective.quality", *missing})
 
 
+ALONE = [(test_spec.DOCUMENT, test_spec.BAD), (test_program.DOCUMENT, test_program.WRONG), (DOCUMENT, BAD)]
+
+
 @pytest.mark.parametrize(
-    ("document", "place", "value"),
-    [(document, *row[:2]) for document, rows in ((test_spec.DOCUMENT, test_spec.BAD), (DOCUMENT, BAD)) for row in rows],
+    ("document", "place", "value"), [(document, *row[:2]) for document, rows in ALONE for row in rows]
 )
 def test_one_mistake_is_named_once_and_alone(document: Any, place: str, value: Any) -> None:
     wrong = changed(document, place, value)
