@@ -61,7 +61,8 @@ class Postgresql:
         """URL of a migrated database without rows, the same every time."""
         engine = sa.create_engine(self._shared)
         with engine.begin() as connection:
-            connection.execute(sa.text(f"TRUNCATE {', '.join(METADATA.tables)}"))
+            tables = reversed(METADATA.sorted_tables)  # TRUNCATE takes several times as long for a few rows
+            connection.execute(sa.text("; ".join(f"DELETE FROM {table.name}" for table in tables)))
         engine.dispose()
         return self._shared
 
