@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-SIZE = 20 * 2**20  # bytes
+SIZE = 12 * 2**20  # bytes
 BUFFERS = 8 * 2**20  # bytes of blocks and of pages that allocators keep, whatever the size of the file
 OPEN_QUOTE = 64 * 2**20  # bytes that the search for its end takes, at most
 CHILD = """
@@ -77,7 +77,6 @@ def labels(rows: int) -> str:
 
 
 KINDS: dict[str, tuple[str, str, Callable[[int], str], str | Callable[[int], str], str]] = {
-    "floats": ("own.csv", ",".join(f"x{place}" for place in range(10)) + ",y,client\n", floats, "", '",{'),
     "digits": ("own.csv", ",".join(f"x{place}" for place in range(40)) + ",y,client\n", digits, "", '",{'),
     "strings": ("own.csv", "a,b,city,y,client\n", strings, "", ',"'),
     "gzipped": ("own.csv.gz", ",".join(f"x{place}" for place in range(10)) + ",y,client\n", floats, "", ',"'),

@@ -1,4 +1,7 @@
-"""Schedules at work: automatic decay keeps the early speed and removes the bias of local work; rates of the theory."""
+"""Schedules at work: automatic decay keeps the early speed and removes the bias of local work.
+
+The bound of theory_1_over_t is that of its rates (test_schedules.py), in tests/theory/test_stochastic_rates.py.
+"""
 
 from __future__ import annotations
 
@@ -70,37 +73,6 @@ def test_sampled_clients_in_short() -> None:
     assert np.array_equal(models(decayed)[: first + 1], models(fixed)[: first + 1])
     assert models(fixed)[-400:].mean() == pytest.approx(BIASED, abs=0.03)
     assert models(decayed)[-400:].mean() == pytest.approx(OPTIMUM, abs=0.03)
-
-
-def test_rates_of_the_theory_keep_its_bound() -> None:
-    curvature, center, steps = np.array([1.0, 2.0]), np.array([1.0, 0.5]), 5
-    constants = {"strong_convexity": 1.0, "smoothness": 2.0, "local_steps": steps}
-    lines = list(
-        run(
-            {
-                "task": {"name": "quadratic", "problem": "two_clients"},
-                "method": {"name": "fedavg", "client_lr": 0.0, "server_lr": 1.0, "local_steps": steps},
-                "schedule": {"name": "theory_1_over_t", **constants},
-                "init": [30.0],
-                "rounds": 400,
-                "eval_every": 1,
-                "report": ["params"],
-            }
-        )
-    )
-    optimum = (curvature * center).sum() / curvature.sum()
-    distances = [line["distance"] for line in lines]
-    assert distances == pytest.approx([abs(line["params"][0] - optimum) for line in lines], abs=1e-12)
-    later = 3 * 2.0**2
-    first = lines[0]["client_lr"]
-    weights = np.array([sum((1 - first * a) ** k for k in range(steps)) for a in curvature]) * curvature
-    first_distance = abs(30.0 - (weights * center).sum() / weights.sum())
-    bound = 2 * (later + 1) * first_distance**2 + 16 * center.var() * 2.0**2 * (steps - 1) ** 2
-    for number, line in enumerate(
-        lines[:-1], start=1
-    ):  # the model of round r starts round r + 1, which the theorem calls t
-        assert line["distance"] ** 2 <= bound / (later + number)
-    assert distances[-1] < 1e-2 * distances[0]
 
 
 def test_the_theorys_local_steps_are_the_methods() -> None:

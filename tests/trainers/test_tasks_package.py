@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from trainers import SpecError, parse
+
 ROOT = Path(__file__).parents[2]
 TRIAL = {
     "task": {"name": "compass", "clients": 10, "turn": 0.1, "model": {"name": "smoothed_softmax", "smoothing": 0.2}},
@@ -63,6 +65,5 @@ def test_its_mistakes_and_settings_are_shown_like_ours(installed: dict[str, str]
 
 
 def test_without_the_package_there_is_no_such_task() -> None:
-    done = run(dict(os.environ), "-m", "trainers.run", "-", stdin=json.dumps(TRIAL))
-    assert done.returncode == 2
-    assert 'task.name: no task "compass"' in done.stderr
+    with pytest.raises(SpecError, match=r'task\.name: no task "compass"'):
+        parse(TRIAL)
