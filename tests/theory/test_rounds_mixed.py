@@ -1,10 +1,12 @@
-"""Closed-form round maps of methods that mix clients and server: where they settle, and where they diverge."""
+"""Where round maps of methods that mix clients and server settle.
+
+Where they diverge is in tests/trainers/methods/test_stability.py.
+"""
 
 import numpy as np
 import pytest
 
 from trainers.theory.clients import client_quadratics
-from trainers.theory.rounds.central import central_quadratic
 from trainers.theory.rounds.methods import MIXED, fixed_point, optimum, round_map
 
 LR, STEPS = 0.05, 6
@@ -48,16 +50,6 @@ def test_parallel_training_closed_form_and_its_unbiased_cases(central):
     first = 1e-5 * 19 / 2 * np.linalg.solve(clients.hessian + central.hessian, turned)
     bias = fixed_point(slow, clients, central) - optimum(slow, clients, central)
     assert bias == pytest.approx(first, rel=1e-3)
-
-
-@pytest.mark.parametrize(("client_lr", "steps", "stable"), [(0.3, 1, True), (0.3, 2, False), (0.05, 10, True)])
-def test_one_way_transfer_diverges_where_the_scalar_condition_says(client_lr, steps, stable):
-    """Unstable when (1 + c / a) (1 - (1 - lr a)^K) > 2; a = 1, c = 3."""
-    clients, central = client_quadratics([[[1.0]]], [[1.0]]), central_quadratic([[3.0]], [0.0])
-    method = {"name": "one_way_transfer", "client_lr": client_lr, "delta_lr": 1.0, "local_steps": steps}
-    found = round_map(method, clients, central=central)
-    assert found.rate == pytest.approx(abs(1 - 4 * (1 - (1 - client_lr) ** steps)))
-    assert (found.rate < 1) == stable
 
 
 def test_loss_weights_scale_both_losses(clients, central):

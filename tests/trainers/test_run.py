@@ -196,7 +196,6 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("document", "message"),
         [
-            ({**TRIAL, "rouds": 3}, 'unknown key "rouds": did you mean rounds?'),
             (
                 {**TRIAL, "method": {**TRIAL["method"], "client_lr": -1}},
                 "method.client_lr must be at least 0, got client_lr=-1",

@@ -231,8 +231,6 @@ WRONG: list[tuple[str | bytes, dict[str, Any], str]] = [
     (leaf({"a": ANN}, num_samples=[3, 4]), {}, '"users" and "num_samples" must be lists of one length'),
     ('{"a": ' + "[" * 100_000, {}, "task.path: train/a.json: RecursionError: "),
     (leaf({"a": ANN}), {"inputs": "z"}, 'task.inputs: no array "z" in own: known are '),
-    (leaf({"a": {"x": ANN["x"], "y": [0.5] * 12}}), {}, 'array "y" must hold whole numbers or strings, one for each'),
-    (leaf({"a": ANN}), {"test_fraction": 0.2}, "task.test_fraction must not be given beside test, got both"),
     (leaf({"a": ANN}), {"format": "lead"}, 'task.format: no format "lead": did you mean leaf?'),
     (leaf({"a": ANN}), {"path": "none"}, 'task.path: no file or folder "none" in the current directory'),
     (leaf({"a": ANN}), {"path": "."}, "task.path must be data that a format recognises ("),

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftline.errors import InvalidSpec
 from driftline.study.check import check
 from driftline.study.spec import Study
 from trainers.data import table_cache
@@ -96,6 +95,7 @@ def test_a_column_says_what_is_held_out(folder: Path) -> None:
     assert sorted(np.concatenate(settings.test).tolist()) == np.flatnonzero(mine["is_test"]).tolist()
     assert sorted(np.concatenate(settings.parts).tolist()) == np.flatnonzero(~mine["is_test"]).tolist()
     assert settings.metrics == ("test_loss", "test_accuracy")
+    assert parsed(test="is_test", model="linear", targets="value").metrics == ("test_loss",)
 
 
 def test_arrays_of_their_own_for_testing(folder: Path) -> None:
@@ -166,24 +166,6 @@ def test_the_filled_document_means_the_same(folder: Path, document: dict[str, An
     assert again.document == settings.document
     for ours, theirs in ((settings.parts, again.parts), (settings.test, again.test)):
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def test_a_study_may_only_choose_metrics_of_its_task(folder: Path) -> None:
-    def study(task: dict[str, Any], quality: str) -> Study:
-        return Study(
-            name="mine",
-            task={"name": "npz", "path": "mine.npz", **task},
-            methods=[{"label": "fedavg", "name": "fedavg", "space": "default"}],
-            objective={"quality": quality, "cost": "rounds"},
-            budget={"trials_per_method": 4, "rounds": 10, "seeds": 0},
-        )
-
-    check(study({}, "test_accuracy"))
-    check(study({"test_fraction": 0}, "train_loss"))
-    with pytest.raises(InvalidSpec, match=r"metric of task npz \(test_loss, train_loss\), got"):
-        check(study({"model": "linear", "targets": "value"}, "test_accuracy"))
-    with pytest.raises(InvalidSpec, match=r"metric of task npz \(train_loss\), got"):
-        check(study({"test_fraction": 0}, "test_loss"))
 
 
 def test_where_the_file_is_looked_for(folder: Path) -> None:

@@ -203,9 +203,6 @@ WRONG: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
         {},
         "task.partition must not be natural for a single file: use iid",
     ),
-    "clients": (lambda folder: folder / "a.txt", {"partition": "iid"}, "task.clients must be given (at least 1)"),
-    "many_clients": (no_change, {"partition": "iid", "clients": 200}, "task.clients must be in [1, 71], one training"),
-    "by_label": (no_change, {"partition": "by_label"}, "task.partition must be natural, iid, {\"sizes\": ..} without"),
     "short": (
         with_file("d.txt", b"tiny", alone=True),
         {"partition": "iid", "clients": 1},
