@@ -101,3 +101,15 @@ def test_every_task_trains_and_reports_the_same_in_a_pack(task: str, model: str 
     assert set(parse({**trial, "members": [{"client_lr": 0.1}]}).metrics) <= set(alone[-1])
     for one, other in zip(alone, together[0.1], strict=True):
         assert other == near(one)
+
+
+@pytest.mark.parametrize("name", ["logistic_regression", "tag_prediction"])
+def test_a_drawn_client_depends_on_its_number_and_the_seed_alone(name: str) -> None:
+    task = tasks()[name]
+    one, more, other = (
+        task.build(task.parse({"name": name, "clients": clients, "data_seed": seed}, "task"), "float64").train
+        for clients, seed in ((3, 1), (5, 1), (3, 2))
+    )
+    assert one.inputs.tolist() == more.inputs[: len(one.inputs)].tolist()
+    assert one.targets.tolist() == more.targets[: len(one.targets)].tolist()
+    assert one.inputs.tolist() != other.inputs.tolist()

@@ -63,13 +63,6 @@ def _scores(x: Any, y: Any, at: Any) -> Any:
     return (at_with_ones @ weights).argmax(1)
 
 
-def test_a_client_depends_on_its_number_and_the_seed_alone() -> None:
-    (_, one), (_, more), (_, other) = (built(clients=n, data_seed=s, **ALIKE) for n, s in ((3, 1), (5, 1), (3, 2)))
-    assert one.train.inputs.tolist() == more.train.inputs[: len(one.train.inputs)].tolist()
-    assert one.train.targets.tolist() == more.train.targets[: len(one.train.targets)].tolist()
-    assert one.train.inputs.tolist() != other.train.inputs.tolist()
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [
