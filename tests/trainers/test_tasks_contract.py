@@ -48,7 +48,7 @@ PICTURES = ("cifar", "digits", "fashion", "mnist_by_writer")
 
 
 def cases() -> list[Any]:
-    """Every model on every task of images, and every other task; servers take turns, as a task does not know its server."""
+    """Every model on every task of images, and every other task; a task does not know which server it has."""
     pairs = [(task, model) for task in PICTURES for model in MODELS]
     pairs += [(task, None) for task in tasks() if task not in ("data", "npz", *PICTURES)]
     marks = {task: [pytest.mark.data, needs(file)] for task, file in FILES.items()}
