@@ -23,16 +23,11 @@ from .datasets import bag, check_shape, needs
 SETS = {"fashion": images.FASHION, "cifar": images.CIFAR, "mnist_by_writer": images.MNIST}
 MARKS = {name: [pytest.mark.data, needs(pictures.file)] for name, pictures in SETS.items()}
 PICTURES = [pytest.param(name, marks=MARKS[name]) for name in SETS]
-SMALL = [pytest.param(name, marks=MARKS[name]) for name in ("fashion", "cifar")]
 
 
 def with_data(name: str) -> Any:
-    def decorate(test: Any) -> Any:
-        for mark in MARKS[name]:
-            test = mark(test)
-        return test
-
-    return decorate
+    data, there = MARKS[name]
+    return lambda test: data(there(test))
 
 
 def parsed(name: str, **document: Any) -> Any:
@@ -122,18 +117,12 @@ def test_writers_can_be_mixed() -> None:
     assert [part.tolist() for part in mixed.test] == [part.tolist() for part in natural.test]
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_problem_holds_every_picture_once(name: str) -> None:
-    partition = {"dirichlet": 0.3}
-    settings = parsed(name, clients=23, partition=partition, central={"fraction": 0.1})
-    rows = np.concatenate([*settings.parts, *settings.test, settings.central])
-    assert np.array_equal(np.sort(rows), np.arange(len(SETS[name].labels())))
-    assert min(settings.examples) >= 1
-    if name == "fashion":
-        problem = built(name, "float64", clients=23, partition=partition, central={"fraction": 0.1})
-        whole = SETS[name].scaled(np.arange(900), "float64")
-        expected = sorted(np.append(x, y).tobytes() for x, y in zip(whole, SETS[name].labels(), strict=True))
-        assert bag(problem.train, problem.test, problem.central) == expected
+@with_data("fashion")
+def test_a_problem_holds_every_picture_once() -> None:
+    problem = built("fashion", "float64", clients=23, partition={"dirichlet": 0.3}, central={"fraction": 0.1})
+    whole = images.FASHION.scaled(np.arange(900), "float64")
+    expected = sorted(np.append(x, y).tobytes() for x, y in zip(whole, images.FASHION.labels(), strict=True))
+    assert bag(problem.train, problem.test, problem.central) == expected
 
 
 @pytest.mark.parametrize("name", PICTURES)
