@@ -57,7 +57,7 @@ def of_parts() -> dict[str, dict[str, Any]]:
     stored = with_method(pack("scaffold", mlp), variates="stored")
     diverging = pack("feddyn", softmax)
     diverging["members"] = [{}, {"client_lr": 100.0, "server_lr": 1e12}, {"server_lr": 0.02}]
-    elsewhere = ("displacement_ratio", "overhead", "lyapunov")
+    elsewhere = ("displacement_ratio", "overhead", "lyapunov", "item_rows")
     seen = ["params", *(name for name in reports() if name not in elsewhere)]
     return found | {
         "accuracy watched": plateau,

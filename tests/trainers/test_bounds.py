@@ -252,7 +252,7 @@ def test_memory_that_really_runs_out(tmp_path: Any) -> None:
     code = (
         "import resource, sys, torch; from trainers.engine.packs.pack import Pack; from trainers.run import main; "
         "held = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (200 << 20); "
-        "resource.setrlimit(resource.R34359738368_AS, (held, held)); sys.exit(main(sys.argv[1:]))"
+        "resource.setrlimit(resource.RLIMIT_AS, (held, held)); sys.exit(main(sys.argv[1:]))"
     )
     arguments = [sys.executable, "-c", code, str(file), "--device", "cpu"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
