@@ -69,7 +69,7 @@ class Run:
 
     def __init__(self, study: Study, together: Families) -> None:
         self.study = study
-        width = decided(study.budget, study.resources, study.sampler, 0, len(study.labels), largest(together))
+        width = decided(study.budget, study.resources, study.leading_sampler, 0, len(study.labels), largest(together))
         self.plan = SearchPlan.of(study.labels, study.budget, width, study.seed, families=together)
         self.rows = TrialRows()
         self.packs, self.seconds = 0, 0.0

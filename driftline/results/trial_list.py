@@ -10,8 +10,9 @@ from typing import Any
 
 from driftline.study.budget import Budget
 from driftline.study.sampler import learns
+from driftline.study.stages import stage_of
 from driftline.wire.ids import trial_id
-from driftline.wire.records import TRIAL_FINISHED, StudyRecord, TrialRecord
+from driftline.wire.records import TRIAL_FINISHED, StudyPlan, StudyRecord, TrialRecord
 from trainers import shown
 
 
@@ -31,12 +32,11 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
     """
     whole, plan = study.study, study.plan
     lines = [] if plan is None else list(plan.exceptions)
-    if whole.budget.asking == "asynchronous" and learns(whole.sampler):
+    if whole.budget.asking == "asynchronous" and learns(whole.leading_sampler):
         lines.append("asked asynchronously: what is tried depends on the order in which trials end")
     if whole.budget.asking == "asynchronous" and whole.budget.rungs is not None:
         lines.append("compared asynchronously: which trials stop at a rung depends on the order in which they arrive")
-    generation = 0 if plan is None else plan.generation
-    lines += [line for trial in trials if trial.state == "FAILED" and (line := missed(trial, trials, generation))]
+    lines += [line for trial in trials if trial.state == "FAILED" and (line := missed(trial, trials, plan))]
     lines += _extended(trials, whole.budget)
     return {
         "digest": hashlib.sha256(json.dumps([_facts(trial) for trial in _ordered(trials)]).encode()).hexdigest(),
@@ -49,25 +49,29 @@ def trial_list(study: StudyRecord, trials: Sequence[TrialRecord]) -> dict[str, A
     }
 
 
-def missed(failed: Any, trials: Iterable[Any], generation: int) -> str | None:
+def missed(failed: Any, trials: Iterable[Any], plan: StudyPlan | None) -> str | None:
     """What was decided without the result of a failed trial; None if nothing was.
 
     Args:
         failed: The trial, or anything with its label, phase, number and state.
         trials: All trials of the study, the same way.
-        generation: As in `StudyPlan`.
+        plan: The study's plan.
     """
     if failed.phase != "search":
         return None
     without = f"without the result of {name(failed)}, which had failed"
     own = [trial for trial in trials if trial.label == failed.label]
-    first = (failed.number // generation + 2) * generation if generation else 0
-    if generation and any(trial.phase == "search" and trial.number >= first for trial in own):
+    generation = 0 if plan is None else plan.generation
+    own_first = failed.number // generation * generation if generation else 0
+    first = own_first + 2 * generation  # of the generations that were asked for without it
+    if plan is not None and (sizes := plan.stages.get(failed.label)):
+        _, own_first, first = stage_of(sizes, failed.number)
+    if first and any(trial.phase == "search" and trial.number >= first for trial in own):
         return f"{failed.label}.s{first:05d} and later trials were asked for {without}"
     if any(trial.phase == "confirmation" for trial in own):
         return f"the configurations of {failed.label} to confirm were chosen {without}"
     compared = (trial for trial in own if trial.state == "STOPPED")
-    if generation and any(trial.number // generation >= failed.number // generation for trial in compared):
+    if first and any(trial.number >= own_first for trial in compared):
         return f"trials of {failed.label} were stopped at rungs {without}"
     return None
 

@@ -43,9 +43,10 @@ def independent_draws(study: Study) -> tuple[str, ...]:
     make configurations depend on each other.
     """
     budget = study.budget
-    if name_of(study.sampler) not in ("random", "quasi_random") or budget.rungs is not None or budget.branches > 1:
+    if budget.rungs is not None or budget.branches > 1:
         return ()
-    return tuple(entry.label for entry in study.methods if not entry.start)
+    entries = (entry for entry in study.methods if name_of(study.sampler_of(entry)) in ("random", "quasi_random"))
+    return tuple(entry.label for entry in entries if not entry.start)
 
 
 def efforts(count: int, searches: int) -> list[int]:

@@ -88,7 +88,7 @@ def _checked(study: Study) -> list[str]:
             remarks += [*_rates(study, index), *_step_sizes(read[:2], path), *_weighting(read[0], path)]
             check_constraints(study, index)
             remarks += [*check_start(study, index), *check_grid(study, index)]
-            check_sampler(study, index)
+            remarks += check_sampler(study, index)
     if not trials:  # no entry could be read: the task and the quality are checked with one that fits every task
         with errors.collected():
             plain = study.model_copy(update={"methods": [MethodEntry.from_json({"name": STAND_IN_METHODS[0]})]})
@@ -152,7 +152,7 @@ def _checked_entries(study: Study, errors: Errors) -> list[str]:
         with errors.collected():
             check_constraints(study, index)
             remarks += [*repeated(study, index), *check_grid(study, index)]
-            check_sampler(study, index)
+            remarks += check_sampler(study, index)
     with errors.collected():
         _check_scale(study)
     return remarks

@@ -11,6 +11,7 @@ from pydantic import Field as Key
 
 from driftline.errors import InvalidSpec
 from driftline.study import starting_points as points
+from driftline.study.sampler import OwnSamplerField
 from driftline.study.trial_settings import MOST_ROUNDS, SIZES, EntrySettings
 from driftline.study.validation import Errors, Section, Whole, from_spec_error
 from search_spaces import parameters, presets, spaces
@@ -232,6 +233,7 @@ class MethodEntry(EntrySettings):
         constraints: What every configuration satisfies, see `search_spaces.constraints`; nothing by default.
         start: Configurations to try first, see `driftline.study.starting_points`; none by default.
         prior: Configurations near which good ones are believed to be; none by default.
+        sampler: Proposes its configurations, in place of the study's.
         rounds: Server updates of its trials, in place of the budget's; rungs are at the same fractions of them.
         theory: Where the spaces come from if they were given as "theory"; never written by hand.
 
@@ -249,6 +251,7 @@ class MethodEntry(EntrySettings):
     constraints: list[ConstraintField] = Key(default_factory=list, max_length=MOST_CONSTRAINTS)
     start: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
     prior: list[Any] = Key(default_factory=list, max_length=MOST_STARTS)
+    sampler: OwnSamplerField = None
     rounds: Annotated[Whole, Key(ge=1, le=MOST_ROUNDS)] | None = None
     theory: TheoryOrigin | None = None
 

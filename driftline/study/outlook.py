@@ -13,8 +13,9 @@ from driftline.study.budget import LEAST_PAIRS, unit_text
 from driftline.study.chance import independent_draws, judged_effort, nothing_random
 from driftline.study.entries import MethodEntry
 from driftline.study.rung_rounds import FACTOR
-from driftline.study.sampler import name_of
+from driftline.study.sampler import STAGED, name_of, settings_of
 from driftline.study.spec import Study
+from driftline.study.stages import entry_sizes, stage_names, stage_of
 from driftline.study.theory_spaces import theory_facts
 from driftline.study.trial_document import trial_document
 from driftline.study.trial_rounds import rounds_range, usual_budget
@@ -38,13 +39,19 @@ def outlook(study: Study, *, data: bool = True) -> list[str]:
     """
     if study.program is not None:
         command = " ".join(study.program.command)
-        return [f"Each trial is a run of: {command}", *_constraints(study), *_rungs(study), *_claims(study)]
+        return [
+            f"Each trial is a run of: {command}",
+            *_constraints(study),
+            *_stages(study),
+            *_rungs(study),
+            *_claims(study),
+        ]
     if not data:
         rungs = _rungs(study) if study.budget.unit == "rounds" else []
-        return [*_constraints(study), *rungs, *_branches(study), *_claims(study)]
+        return [*_constraints(study), *_stages(study), *rungs, *_branches(study), *_claims(study)]
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
-    said = [*_constraints(study), *_rungs(study), *_branches(study), *_claims(study)]
+    said = [*_constraints(study), *_stages(study), *_rungs(study), *_branches(study), *_claims(study)]
     return [*theory_facts(study), *_spent(study), evaluated, *said]
 
 
@@ -144,12 +151,12 @@ def share_left(study: Study, entry: MethodEntry, point: Mapping[str, Any] | None
     """Share of the configurations of an entry that its constraints leave: of its grid, or of random ones.
 
     Args:
-        study: The study, for its sampler.
+        study: The study, for the entry's sampler.
         entry: The entry.
         point: Values that are fixed.
     """
     space = entry.parameters() | {name: fixed(value) for name, value in (point or {}).items()}
-    share = allowed_on_grid if name_of(study.sampler) == "grid" else allowed_share
+    share = allowed_on_grid if name_of(study.sampler_of(entry)) in ("grid", STAGED) else allowed_share
     return share(space, entry.constraints)
 
 
@@ -157,6 +164,26 @@ def _constraints(study: Study) -> list[str]:
     """How much of the space of each entry its constraints leave."""
     shares = [(entry.label, share_left(study, entry)) for entry in study.methods if entry.constraints]
     return [f"Constraints of {label} leave about {100 * share:.2g} % of its space." for label, share in shares]
+
+
+def _stages(study: Study) -> list[str]:
+    """The stages of each entry that is tuned in stages, as far as its searches come."""
+    said = []
+    for entry in study.methods:
+        if not (sizes := entry_sizes(study, entry)):
+            continue
+        names = stage_names(entry.parameters(), settings_of(study.sampler_of(entry)).get("stages"))
+        ahead = int(len(entry.start) > 1)
+        begin, trials = 0, study.budget.trials_per_search
+        told: list[str] = []
+        while begin < trials and len(told) <= len(sizes):
+            stage, _, end = stage_of(sizes, begin)
+            group = ", ".join(names[(stage - ahead) % len(names)]) if stage >= ahead else "start"
+            told.append(f"{group} ({min(end, trials) - begin} trials)")
+            begin = end
+        rest = f"; and so on for {trials - begin} trials" if begin < trials else ""
+        said.append(f"Stages of {entry.label}: {'; '.join(told)}{rest}.")
+    return said
 
 
 def _rungs(study: Study) -> list[str]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.study.budget import Budget
+from driftline.study.sampler import STAGED, name_of
 
 Families = tuple[tuple[str, ...], ...]
 """All labels of a study in order, those of a family together."""
 
-_OF_ITS_CONFIGURATIONS = ("label", "space", "constraints", "start", "prior", "theory")
+_OF_ITS_CONFIGURATIONS = ("label", "space", "constraints", "start", "prior", "sampler", "theory")
 
 
 def families(document: Mapping[str, Any], budget: Budget) -> Families:
@@ -19,7 +20,8 @@ def families(document: Mapping[str, Any], budget: Budget) -> Families:
 
     They have the same method, optimizers, schedule and settings, and the same names in their spaces; which of their
     trials share a pack is up to `driftline.study.trial_document.structure`. With rungs or branches every trial of a
-    pack is computed alone, which a wider pack does not make cheaper, so every label is a family then.
+    pack is computed alone, which a wider pack does not make cheaper, so every label is a family then. So is a label
+    that is tuned in stages, which has generations of its own.
 
     Args:
         document: A study in canonical form, from `Study.to_json`.
@@ -28,7 +30,8 @@ def families(document: Mapping[str, Any], budget: Budget) -> Families:
     apart = "program" in document or len(budget.rung_amounts) > 1 or budget.branches > 1
     by_kind: dict[str, list[str]] = {}
     for entry in document.get("methods", ()):
-        alone = apart or budget.asking != "generations"
+        staged = name_of(entry.get("sampler", document.get("sampler", ""))) == STAGED
+        alone = apart or staged or budget.asking != "generations"
         kind = str(entry["label"]) if alone else json.dumps(_kind(entry), sort_keys=True)
         by_kind.setdefault(kind, []).append(str(entry["label"]))
     return tuple(map(tuple, by_kind.values()))

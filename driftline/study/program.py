@@ -48,7 +48,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _OURS = ("DRIFTLINE_", "RAY_")
 _COUNTED = ("rounds", "seconds")
 _RESERVED = ("round", "rounds", "seconds", "time", "wall_seconds", "diverged")
-_ENTRY_KEYS = ("label", "fixed", "space", "constraints", "start", "prior")
+_ENTRY_KEYS = ("label", "fixed", "space", "constraints", "start", "prior", "sampler")
 _REFUSED = (*SHARED, "evaluation")
 
 
@@ -259,5 +259,5 @@ def program_entry(document: Mapping[str, Any], space: Mapping[str, Any]) -> dict
         if isinstance(parameter.options[0], bool | int | float | str)
     }
     free = {name: form for name, form in document["space"].items() if name not in fixed}
-    kept = {key: document[key] for key in ("constraints", "start", "prior") if document.get(key)}
+    kept = {key: document[key] for key in ("constraints", "start", "prior", "sampler") if document.get(key)}
     return {"label": document["label"], **({"fixed": fixed} if fixed else {}), "space": free, **kept}

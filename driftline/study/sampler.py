@@ -1,22 +1,24 @@
-"""The `sampler` of a study: a name, or a mapping of the name and the sampler's settings.
+"""The `sampler` of a study or of an entry: a name, or a mapping of the name and the sampler's settings.
 
     sampler: tpe
     sampler: {name: tpe, startup: 20}             # quasi-random configurations before TPE begins
     sampler: {name: nsga2, population_size: 24}   # trials in a generation
     sampler: {name: gp, cap: 100}                 # most finished trials on which the processes are fitted
     sampler: {name: cmaes, population_size: 8}    # trials of an update; one objective, continuous spaces
+    sampler: {name: staged, stages: [[client_lr, local_steps], displacement]}  # `driftline.study.stages`; one objective
 
 Omitted settings keep the sampler's defaults; a mapping without settings is the same as the plain name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Protocol
+from itertools import chain
+from typing import Annotated, Any, Protocol, Self
 
+from pydantic import BeforeValidator, PlainValidator, WithJsonSchema, model_validator
 from pydantic import Field as Key
-from pydantic import PlainValidator, WithJsonSchema
 
 from driftline.errors import InvalidSpec
 from driftline.study.validation import Section, Whole, from_spec_error
@@ -26,6 +28,10 @@ from trainers import Hyperparameter, Registry, SpecError, hint, shown, step
 
 MOST = 1_000_000
 """The largest number in a sampler's settings: the most trials that an entry may have."""
+
+
+STAGED = "staged"
+"""The sampler that tunes in stages; see `driftline.study.stages`."""
 
 
 class _Plain(Section):
@@ -50,6 +56,28 @@ class _Gp(_Plain):
     cap: Whole | None = Key(default=None, ge=16, le=MOST)
 
 
+def _groups(value: Any) -> Any:
+    """A list of lists of names, in which a name alone may stand for a list of one."""
+    return [[group] if isinstance(group, str) else group for group in value] if isinstance(value, list) else value
+
+
+class _Staged(_Plain):
+    stages: Annotated[list[Annotated[list[str], Key(min_length=1)]], BeforeValidator(_groups)] | None = Key(
+        default=None, min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        names = list(chain(*(self.stages or ())))
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                problem = (
+                    f"must name {name} once, got it {names.count(name)} times: the stages come again by themselves"
+                )
+                raise InvalidSpec("stages", problem)
+        return self
+
+
 _SECTIONS: dict[str, type[_Plain]] = {
     "tpe": _Tpe,
     "random": _Plain,
@@ -58,9 +86,10 @@ _SECTIONS: dict[str, type[_Plain]] = {
     "nsga2": _Nsga2,
     "gp": _Gp,
     "cmaes": _Cmaes,
+    STAGED: _Staged,
 }
 NAMES = tuple(_SECTIONS)
-_LEARNERS = ("tpe", "nsga2", "gp", "cmaes")
+_LEARNERS = ("tpe", "nsga2", "gp", "cmaes", STAGED)
 
 
 class _Settable(Protocol):
@@ -126,8 +155,18 @@ def learns(chosen: Chosen) -> bool:
     return name in _LEARNERS if name in NAMES else registry()[name].LEARNS
 
 
+def takes_prior(chosen: Chosen) -> bool:
+    """Whether a sampler from `read` draws some of its proposals around a prior."""
+    return learns(chosen) and name_of(chosen) != STAGED
+
+
+def leading(samplers: Iterable[Chosen]) -> Chosen:
+    """The sampler of a study's entries that decides its plan: the first that learns, otherwise the first."""
+    return min(samplers, key=lambda chosen: not learns(chosen))
+
+
 def check_suits(name: str, space: Space, objectives: Sequence[str]) -> None:
-    """Refuses a study that a sampler cannot search: cmaes needs one objective and a continuous space.
+    """Refuses a study that a sampler cannot search: cmaes and staged need one objective, cmaes a continuous space.
 
     Args:
         name: Name of the sampler.
@@ -137,11 +176,11 @@ def check_suits(name: str, space: Space, objectives: Sequence[str]) -> None:
     Raises:
         InvalidSpec: It cannot; the path is a key of the study, or begins below ``space``.
     """
+    if name in ("cmaes", STAGED) and len(objectives) > 1:
+        problem = f"must be quality or speed for sampler {name}, which has one objective, got both"
+        raise InvalidSpec("objective.optimize", problem)
     if name != "cmaes":
         return
-    if len(objectives) > 1:
-        problem = "must be quality or speed for sampler cmaes, which has one objective, got both"
-        raise InvalidSpec("objective.optimize", problem)
     free = {key: parameter for key, parameter in space.items() if not is_fixed(parameter)}
     if len(free) == 1:
         raise InvalidSpec(
@@ -189,9 +228,15 @@ _SCHEMA = {
                 "name": {"type": "string", "enum": list(NAMES)},
                 "startup": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "tpe"},
                 "population_size": {"type": "integer", "minimum": 4, "maximum": MOST, "description": "nsga2, cmaes"},
+                "stages": {"type": "array", "items": {"type": ["string", "array"]}, "description": "staged"},
                 "cap": {"type": "integer", "minimum": 16, "maximum": MOST, "description": "gp"},
             },
         },
     ]
 }
 SamplerField = Annotated[Chosen, PlainValidator(read), WithJsonSchema(_SCHEMA)]
+OwnSamplerField = Annotated[
+    Chosen | None,
+    PlainValidator(lambda value: None if value is None else read(value)),
+    WithJsonSchema({"anyOf": [*_SCHEMA["anyOf"], {"type": "null"}]}),
+]

@@ -11,8 +11,9 @@ import trainers
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MOST_CHOICES, MethodEntry, PartEntry
 from driftline.study.outlook import share_left
-from driftline.study.sampler import check_suits, learns, name_of
+from driftline.study.sampler import STAGED, check_suits, learns, name_of, takes_prior
 from driftline.study.spec import Study
+from driftline.study.stages import entry_sizes
 from driftline.study.trial_document import trial_document
 from driftline.study.trial_settings import SIZES
 from driftline.study.validation import Errors, from_spec_error
@@ -141,7 +142,7 @@ def check_constraints(study: Study, index: int) -> None:
     entry, path = study.methods[index], f"methods[{index}]"
     if not entry.constraints:
         return
-    if name_of(study.sampler) == "grid" and (size := grid_size(entry.parameters())) > LARGEST_GRID:
+    if name_of(study.sampler_of(entry)) in ("grid", STAGED) and (size := grid_size(entry.parameters())) > LARGEST_GRID:
         raise InvalidSpec(f"{path}.space", f"must have at most {LARGEST_GRID} configurations on its grid, got {size}")
     places = [(f"{path}.constraints", None), *((f"{path}.start[{at}]", point) for at, point in enumerate(entry.start))]
     for place, point in places:
@@ -154,10 +155,10 @@ def check_constraints(study: Study, index: int) -> None:
 
 
 def check_grid(study: Study, index: int) -> list[str]:
-    """For the grid sampler: refuses a budget beyond the grid, and returns a warning if it is smaller."""
-    if name_of(study.sampler) != "grid":
-        return []
+    """For samplers on a grid: refuses a budget beyond the grid, and returns a warning about what will not be tried."""
     entry, searches, trials = study.methods[index], study.budget.searches, study.budget.trials_per_search
+    if name_of(study.sampler_of(entry)) not in ("grid", STAGED):
+        return []
     space = entry.parameters()
     points = {name: parameter.grid() for name, parameter in space.items()}
     off = sum(any(not _among(value, points[name]) for name, value in point.items()) for point in entry.start)
@@ -170,7 +171,7 @@ def check_grid(study: Study, index: int) -> list[str]:
             f"got trials_per_method={study.budget.trials_per_method}: take fewer, or give methods[{index}].space more "
             "points or choices",
         )
-    if trials < size:
+    if trials < size and name_of(study.sampler_of(entry)) == "grid":
         by = " by each search" if searches > 1 else ""
         of = f"{trials} of the {size} configurations on the grid of {entry.label}"
         return [f"methods[{index}]: {of} will be tried{by}"]
@@ -181,13 +182,34 @@ def _among(value: Any, points: Iterable[Any]) -> bool:
     return any(same(value, point) for point in points)
 
 
-def check_sampler(study: Study, index: int) -> None:
-    """Refuses an entry that the sampler cannot search, or a prior that it would not read."""
+def check_sampler(study: Study, index: int) -> list[str]:
+    """Refuses an entry that the sampler cannot search, or a prior that it would not read; returns warnings."""
     entry, path = study.methods[index], f"methods[{index}]"
+    sampler = study.sampler_of(entry)
     try:
-        check_suits(name_of(study.sampler), entry.parameters(), study.objective.objectives)
+        check_suits(name_of(sampler), entry.parameters(), study.objective.objectives)
     except InvalidSpec as error:
         raise error.moved(lambda key: key if key.startswith("objective") else f"{path}.{key}") from error
-    if entry.prior and not learns(study.sampler):
-        problem = f"must be left out for sampler {name_of(study.sampler)}, which learns nothing"
+    if entry.prior and not takes_prior(sampler):
+        why = "tries all values of a stage" if learns(sampler) else "learns nothing"
+        problem = f"must be left out for sampler {name_of(sampler)}, which {why}"
         raise InvalidSpec(f"{path}.prior", problem)
+    return _check_stages(study, entry, path) if name_of(sampler) == STAGED else []
+
+
+def _check_stages(study: Study, entry: MethodEntry, path: str) -> list[str]:
+    """Refuses an entry that cannot be tuned in stages; returns a warning if trials end before the last stage does."""
+    if study.budget.asking != "generations":
+        problem = "must be generations for sampler staged, which waits for all trials of a stage"
+        raise InvalidSpec("budget.asking", f"{problem}, got {study.budget.asking}")
+    if study.budget.branches > 1 and entry.branching:
+        problem = f"must be 1 for sampler staged, whose stages {entry.label} shares with no trunk"
+        raise InvalidSpec("budget.branches", f"{problem}, got {study.budget.branches}")
+    try:
+        sizes = entry_sizes(study, entry)
+    except InvalidSpec as error:
+        raise error.moved(lambda key: key if entry.sampler is None else f"{path}.{key}") from error
+    needed = sum(sizes if len(entry.start) > 1 else sizes[:-1] or sizes)
+    trials = study.budget.trials_per_search
+    said = f"{path}: the last stage needs {needed} trials of a search, and there are {trials}: give more"
+    return [said] if trials < needed else []

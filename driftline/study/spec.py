@@ -48,7 +48,7 @@ from driftline.study.directions import Metric
 from driftline.study.entries import MethodEntry
 from driftline.study.notebook import study_html
 from driftline.study.program import Program, ProgramCost, placed, program_entry, program_study
-from driftline.study.sampler import SamplerField, name_of
+from driftline.study.sampler import Chosen, SamplerField, leading, name_of
 from driftline.study.task_facts import default_quality, pinned
 from driftline.study.trial_settings import LARGEST, OWN, SHARED, TrialSettings
 from driftline.study.validation import Errors, Real, Section, Whole, auto_or_number
@@ -149,7 +149,8 @@ class Study(TrialSettings):
         objective: What is traded against what; by default the quality of the task against rounds.
         budget: Trials, rounds and seeds of every entry.
         resources: GPUs and CPU cores of each pack, and its size.
-        sampler: "tpe", "nsga2", "gp", "cmaes", "random", "grid" or "quasi_random"; or its name and settings.
+        sampler: "tpe", "nsga2", "gp", "cmaes", "random", "grid", "quasi_random" or "staged"; or its name and settings.
+            An entry may have its own.
         seed: Seed of the search: of cohorts, batches and initial models of all its trials, and of the sampler.
         evaluation: Sample of held-out clients that evaluations of search trials measure, as in a trial; confirmation
             trials measure all of them.
@@ -299,7 +300,7 @@ class Study(TrialSettings):
             raise InvalidSpec("budget.branches", "needs an entry whose schedule has a space with more than one value")
         for entry in branching:
             tuned = [name for name in free(entry.parameters()) if not name.startswith("schedule.")]
-            if name_of(self.sampler) == "grid" and tuned:
+            if name_of(self.sampler_of(entry)) == "grid" and tuned:
                 rule = "with the sampler grid, needs a fixed value for all that is not of the schedule"
                 raise InvalidSpec("budget.branches", f"{rule}, got a range for {tuned[0]} of {entry.label}")
 
@@ -333,6 +334,15 @@ class Study(TrialSettings):
     def budget_of(self, entry: MethodEntry) -> Budget:
         """The budget of an entry, with the rounds and rungs of its trials; the study's if that is in another unit."""
         return self.budget.of_rounds(entry.rounds)
+
+    def sampler_of(self, entry: MethodEntry) -> Chosen:
+        """The sampler of an entry: its own, otherwise the study's."""
+        return self.sampler if entry.sampler is None else entry.sampler
+
+    @property
+    def leading_sampler(self) -> Chosen:
+        """The sampler that decides the study's plan."""
+        return leading(map(self.sampler_of, self.methods))
 
     @property
     def rungs(self) -> dict[str, tuple[int, ...]]:
@@ -398,8 +408,9 @@ class Study(TrialSettings):
             if document["budget"][name] == default:
                 del document["budget"][name]
         document["methods"] = [_settings_last(entry) for entry in document["methods"]]
+        unset = ("sampler", "rounds", "constraints", "start", "prior", "client", "central", "merge", "theory")
         for entry in document["methods"]:
-            for key in (*OWN, "rounds", "constraints", "start", "prior", "client", "central", "merge", "theory"):
+            for key in (*OWN, *unset):
                 if entry[key] in (None, []):
                     del entry[key]
         if self.program is not None:

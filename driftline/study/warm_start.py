@@ -21,7 +21,7 @@ from typing import Any
 
 from driftline.errors import InvalidSpec
 from driftline.study.entries import MethodEntry
-from driftline.study.sampler import learns
+from driftline.study.sampler import takes_prior
 from driftline.study.spec import Study
 from driftline.study.starting_points import broken_by
 from search_spaces.from_theory import closed_form, pseudo_gradient
@@ -61,7 +61,7 @@ def warm_started(
                 room, taken = room - 1, taken + 1
         if start:
             form["start"] = start
-        if good and not entry.prior and learns(study.sampler):
+        if good and not entry.prior and takes_prior(study.sampler_of(entry)):
             prior: list[dict[str, Any]] = []
             for point in _points(entry, earlier, good, factor):
                 if point not in prior and len(prior) < MOST_PRIOR:

@@ -119,6 +119,8 @@ class StudyPlan(Record):
     Attributes:
         generation: Configurations of a label that its samplers propose at once; the results of a generation are told
             two generations later. 0 tells every result at the next proposal.
+        stages: Label -> sizes of its generations where it is tuned in stages (`driftline.study.stages`), the results of
+            which are told at once.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
         engine: How the first pack was computed (oracle, threads, ...), and so all others; None before that.
@@ -131,7 +133,8 @@ class StudyPlan(Record):
     confirmation_width: int = Field(ge=1)
     engine: dict[str, JsonValue] | None = None
     exceptions: list[str] = []
-    data: str | None = Field(default=None, exclude_if=lambda data: data is None)  # 0.3.0 does not know the key
+    data: str | None = Field(default=None, exclude_if=lambda data: data is None)  # 0.3.0 does not know these keys
+    stages: dict[str, list[int]] = Field(default={}, exclude_if=lambda stages: not stages)
 
 
 class StudyRecord(Record):

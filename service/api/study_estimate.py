@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.study.pack_families import families, largest
+from driftline.study.sampler import STAGED, leading, name_of
+from driftline.study.spec import Study
+from driftline.study.stages import study_sizes
 from driftline.wire.budgets import StudyEstimate
 from service.driver.search.actions import SearchPlan
 from service.driver.search.policy import packs
@@ -23,7 +26,9 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     methods, budget, resources = stored.methods, stored.budget, stored.resources
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
     together = families(spec, budget)
-    plan = decided(budget, resources, stored.sampler, gpus, len(methods), largest(together))
+    plan = decided(budget, resources, leading(stored.samplers), gpus, len(methods), largest(together))
+    if STAGED in map(name_of, stored.samplers):
+        plan = plan.model_copy(update={"stages": study_sizes(Study.from_json(dict(spec)))})
     budgets = {label: stored.budget_of(label) for label in methods}
     rungs = {label: own.rung_amounts for label, own in budgets.items()}
     rounds, counted = None, "trials"

@@ -21,6 +21,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.pack_families import families, largest
 from driftline.study.rung_rounds import arriving_at
 from driftline.study.spec import Study
+from driftline.study.stages import study_sizes
 from driftline.study.trial_rounds import usual_budget
 from driftline.study.validation import Errors
 from driftline.wire.budgets import StudyEstimate
@@ -152,7 +153,8 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     """
     budget, labels = study.budget, study.labels
     together = families(study.to_json(), budget)
-    decision = decided(budget, study.resources, study.sampler, labels=len(labels), together=largest(together))
+    decision = decided(budget, study.resources, study.leading_sampler, labels=len(labels), together=largest(together))
+    decision = decision.model_copy(update={"stages": study_sizes(study)})
     plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs, families=together)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)

@@ -83,7 +83,7 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
     """
     budget, entry = study.budget, study.entry(label)
     groups = families(study.to_json(), budget)
-    plan = decided(budget, study.resources, study.sampler, labels=len(study.labels), together=largest(groups))
+    plan = decided(budget, study.resources, study.leading_sampler, labels=len(study.labels), together=largest(groups))
     together = next(len(family) for family in groups if label in family)
     width = min(plan.width, budget.trials_per_method * together)
     if phase == "confirmation":

@@ -18,7 +18,7 @@ from driftline.results.recorded_table import Grid, RecordedTable
 from driftline.results.scale import Axis, axis_of
 from driftline.study.budget import Budget
 from driftline.study.rung_rounds import rungs_of
-from driftline.study.sampler import Chosen
+from driftline.study.sampler import STAGED, Chosen, name_of
 from driftline.study.spec import Resources, Study
 from search_spaces.spaces import dimensions
 from service.driver.search.actions import SearchPlan
@@ -50,7 +50,7 @@ class Replay:
     Raises:
         NotFound: The table has no such label.
         InvalidSpec: The table is too small for the budget, a rung lies beyond its rounds or between those that were
-            recorded, or there are branches.
+            recorded, there are branches, or the sampler is staged.
     """
 
     def __init__(
@@ -66,6 +66,11 @@ class Replay:
         require_replayable(table.study.budget)
         _require_common_rounds(table.study, labels)
         require_replayable(budget)
+        if name_of(sampler) == STAGED:
+            problem = (
+                "must propose values anywhere in their ranges, got staged: a table's rows are on no grid, take tpe"
+            )
+            raise InvalidSpec("sampler", problem)
         self.study = table.study
         self.budget = budget
         self.sampler = sampler

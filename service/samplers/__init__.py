@@ -3,6 +3,7 @@
     random, quasi_random, grid   learn nothing: independent draws, a Sobol sequence, all grid points
     tpe, nsga2, gp               Optuna's Parzen estimator, genetic algorithm and Gaussian processes
     cmaes                        CMA-ES
+    staged                       one group of hyperparameters after the other, on grids
 
     sampler, build               the contract of samplers; makes one by its name
     by_rung                      one sampler for each rung, for trials that may stop early

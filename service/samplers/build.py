@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
+from driftline.study.sampler import STAGED
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Space
-from service.samplers import finite_spaces, grid, quasi_random
+from service.samplers import finite_spaces, grid, quasi_random, staged
 from service.samplers.allowed import Distinct, Filtered, Replaced, first_allowed, reserve
 from service.samplers.given_points import Started
 from service.samplers.informed import Informed
@@ -40,7 +41,7 @@ def build(
         seed: Seed of all random draws.
         start: Configurations inside the space that are tried first, as trials 0, 1, ... Values that one leaves out come
             from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
-            one. A grid then proposes every other configuration once.
+            one, and in stages from the first values of the space. A grid then proposes every other configuration once.
         constraints: What every configuration satisfies.
         dimensions: Names in the order of the dimensions of quasi-random points; see `service.samplers.quasi_random`.
         prior: Configurations around which a sampler that learns draws some of its proposals.
@@ -70,18 +71,19 @@ def build(
     if start:
         filler = made if name in ("grid", "random") else spread
         spare = reserve(filler, part=2)  # each is used once at most
-        points = [
-            first_allowed((draw | dict(point) for draw in chain([filler.ask(number)], spare)), constraints)
-            for number, point in enumerate(start)
-        ]
+        for number, point in enumerate(start):
+            draws = made.grid() if isinstance(made, staged.Sampler) else chain([filler.ask(number)], spare)
+            points.append(first_allowed((draw | dict(point) for draw in draws), constraints))
+    if name == STAGED:
+        made = staged.Sampler(space, objectives, seed, **settings, start=points, constraints=constraints)
     if name == "grid":
         made = grid.Sampler(space, objectives, seed, without=points) if points else made
     finite = not samplers.learns(chosen) and name != "grid" and isfinite(finite_spaces.count(space))
     if finite:
         made = Distinct(made, space, constraints, without=points)
-    elif constraints:
+    elif constraints and name != STAGED:
         made = _constrained(made, constraints, chosen, spread)
-    if prior and samplers.learns(chosen):
+    if prior and samplers.takes_prior(chosen):
         made = Informed(made, space, seed, prior, constraints)
     return Started(made, points, ahead=len(points) if finite or name == "grid" else 0) if points else made
 

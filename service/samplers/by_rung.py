@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.study.sampler import Chosen, settings_of
+from driftline.study.sampler import STAGED, Chosen, name_of, settings_of
 from search_spaces.parameters import Space
 from search_spaces.spaces import free
 from service.samplers.optuna_base import STARTUP
@@ -26,6 +26,8 @@ def enough(sampler: Chosen, space: Space) -> int:
         sampler: From `driftline.study.sampler.read`.
         space: Parameters by dotted name.
     """
+    if name_of(sampler) == STAGED:
+        return 1  # one result is enough for the best so far
     settings = settings_of(sampler)
     startup = settings.get("startup", max(STARTUP, len(free(space)) + 2))
     return max(int(startup), int(settings.get("population_size", 0)))  # nsga2 breeds from half a population, or draws

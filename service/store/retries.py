@@ -96,10 +96,9 @@ class Retries:
     def _missed(self, connection: sa.Connection, study: sa.Row[Any], failed: Sequence[sa.Row[Any]]) -> list[str]:
         """What the driver has decided without the results of these trials, which it will now have."""
         plan = of(study.plan)
-        generation = 0 if plan is None else plan.generation
         columns = (TRIALS.c.label, TRIALS.c.phase, TRIALS.c.number, TRIALS.c.state)
         trials = connection.execute(sa.select(*columns).where(TRIALS.c.study_id == study.id)).all()
-        return [line for row in failed if (line := missed(row, trials, generation))]
+        return [line for row in failed if (line := missed(row, trials, plan))]
 
     def _failed(self, connection: sa.Connection, study_id: str, trials: Sequence[str]) -> list[sa.Row[Any]]:
         """The rows of these trials, which must be FAILED; by default of all FAILED ones."""

@@ -44,9 +44,9 @@ class StoredSpec:
         return (self.document.get("program") or {}).get("archive")
 
     @property
-    def sampler(self) -> Any:
-        """The sampler's name, or its document."""
-        return self.document.get("sampler", "tpe")
+    def samplers(self) -> list[Any]:
+        """Of each entry, the name or the document of its sampler."""
+        return [entry.get("sampler", self.document.get("sampler", "tpe")) for entry in self.entries]
 
     @cached_property
     def budget(self) -> Budget:

@@ -217,7 +217,21 @@ def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() ->
 
 def test_a_generation_that_was_cut_off_is_completed_first() -> None:
     plan = SearchPlan(labels=("a",), budget=budget(12), width=4, generation=4)
-    assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 2)]
+    assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 1)]
+
+
+def test_a_stage_is_asked_for_when_all_trials_of_the_one_before_have_ended() -> None:
+    for generation in (0, 4):
+        plan = SearchPlan(labels=("a",), budget=budget(8), width=2, generation=generation, stages={"a": [3, 1, 2]})
+        assert decide(plan, [], {}, slots=1) == [Ask("a", 0, 3)]
+        assert decide(plan, generations("a", 3, 2), {}, slots=1) == []
+        assert decide(plan, generations("a", 3, 3), {}, slots=1) == [Ask("a", 3, 1)]
+        assert decide(plan, generations("a", 5, 4), {}, slots=1) == [Ask("a", 5, 1)], "the rest of a stage at once"
+        assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 1)]
+        assert [plan.learned_from(first, "a") for first in (0, 2, 3, 5, 6)] == [0, 0, 3, 4, 6]
+        assert decide(plan, searched("a", 6), {}, slots=1) == [LaunchPack(("a0", "a1"))]
+        packed = [action for action in decide(plan, searched("a", 6), {}, slots=9) if isinstance(action, LaunchPack)]
+        assert packed[1:] == [LaunchPack(("a2",)), LaunchPack(("a3",)), LaunchPack(("a4", "a5"))], "of one stage"
 
 
 def test_without_generations_no_result_is_waited_for() -> None:
@@ -230,6 +244,9 @@ def test_packs_of_a_whole_study() -> None:
     assert packs(plan) == 2 * (2 + 2 + 1 + 2 * 2)
     several = replace(plan, budget=budget(33, confirm=9, seeds=2, searches=3), generation=12)
     assert packs(several) == 3 * packs(plan)
+    staged = replace(plan, stages={"b": [3, 1, 2]})  # stages of 3, 1, 2, 1, 2, 1, 1
+    assert packs(staged) == (2 + 2 + 1 + 2 * 2) + (7 + 2 * 2)
+    assert packs(replace(several, stages={"b": [9, 3, 6]})) == 3 * packs(staged)
 
 
 def test_a_trial_has_failed_after_the_third_death_without_progress() -> None:
@@ -312,9 +329,11 @@ class Simulation:
             case Ask(label, first, count):
                 before = {row.id for row in self.rows.values() if row.label == label and row.phase == "search"}
                 learned = {
-                    row.id for row in self.rows.values() if row.id in before and row.number < plan.learned_from(first)
+                    row.id
+                    for row in self.rows.values()
+                    if row.id in before and row.number < plan.learned_from(first, label)
                 }
-                if plan.generation:
+                if plan.waits(label):
                     assert all(self.rows[trial].state in ENDED for trial in learned)
                 self.asked[f"{label}.s{first}"] = learned
                 for number in range(first, first + count):
@@ -414,6 +433,7 @@ class Simulation:
     seed=st.integers(0, 10**6),
     rungs=st.booleans(),
     family=st.integers(1, 3),
+    staged=st.booleans(),
 )
 def test_every_study_comes_to_its_end_with_exact_numbers(
     labels: int,
@@ -428,11 +448,15 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     seed: int,
     rungs: bool,
     family: int,
+    staged: bool,
 ) -> None:
     stopping = {"rungs": RUNGS} if rungs and generation and family == 1 else {}
     whole = budget(searches * trials, confirm=searches * confirm, seeds=seeds, searches=searches, **stopping)
     plan = SearchPlan(tuple("abc"[:labels]), whole, 7, searches * generation, width, width)
-    plan = replace(plan, families=(plan.labels[:family],))
+    together = plan.labels[:-1] if staged else plan.labels
+    plan = replace(plan, families=(together[:family],))
+    if staged:
+        plan = replace(plan, stages={plan.labels[-1]: [3 * searches, searches, 2 * searches]})
     simulation = Simulation(plan, random.Random(seed), deadliness)
     simulation.run(slots)
     rows = list(simulation.rows.values())
@@ -461,17 +485,19 @@ def test_every_study_comes_to_its_end_with_exact_numbers(
     seed=st.integers(0, 10**6),
     rule=st.sampled_from([None, *RULES]),
     family=st.booleans(),
+    staged=st.booleans(),
 )
 @example(
-    trials=2, width=3, generation=2, slots=2, seed=0, rule="halving", family=False
+    trials=2, width=3, generation=2, slots=2, seed=0, rule="halving", family=False, staged=False
 )  # died after a report of a divergence
-@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="extrapolation", family=False)
+@example(trials=2, width=3, generation=2, slots=2, seed=0, rule="extrapolation", family=False, staged=False)
 def test_neither_workers_nor_interruptions_change_packs_or_what_samplers_learn_from(
-    trials: int, width: int, generation: int, slots: int, seed: int, rule: str | None, family: bool
+    trials: int, width: int, generation: int, slots: int, seed: int, rule: str | None, family: bool, staged: bool
 ) -> None:
     whole = budget(trials, confirm=3, seeds=2, **({"rungs": {"at": RUNGS, "rule": rule}} if rule else {}))
     plan = SearchPlan(("a", "b", "c"), whole, 7, generation, width, width, RULES[whole.rung_rule]())
     plan = replace(plan, families=(("a", "c"),) if family and rule is None else ())
+    plan = replace(plan, stages={"b": [3, 1, 2]} if staged else {})
     runs = [Simulation(plan, random.Random(seed + index), 0.0) for index in range(2)]
     for simulation, workers in zip(runs, (1, slots), strict=True):
         simulation.run(workers)

@@ -132,6 +132,39 @@ def test_cmaes_keeps_a_study_reproducible(client: StoreClient, tmp_path: Path) -
     check_disturbed(client, study, tmp_path, whole, least=2)
 
 
+@pytest.mark.parametrize("rungs", [None, [2, 4]], ids=["whole", "rungs"])
+def test_tuning_in_stages_beside_another_sampler_is_reproducible(
+    client: StoreClient, tmp_path: Path, rungs: list[int] | None
+) -> None:
+    """Both labels have the same budget; each stage is around the best trial of the stages before it."""
+    rates = {"client_lr": {"choice": [0.01, 0.1, 0.3, 2.0]}, "server_lr": {"choice": [0.1, 1.0, 5.0]}}
+    entry = {"name": "fedavg", "space": {**rates, "local_steps": {"choice": [1, 2, 4]}}}
+    staged = {"name": "staged", "stages": [["client_lr"], ["server_lr"], ["local_steps"]]}
+    study = learning(
+        methods=[{**entry, "label": "joint"}, {**entry, "label": "staged", "sampler": staged}],
+        budget={"trials_per_method": 20, "rounds": 8, "seeds": 1, "confirm": 2, "searches": 2, "rungs": rungs},
+        objective={"quality": "loss", "optimize": "quality"},
+        sampler="random",
+    )
+    whole = client.submit(study)
+    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    trials = client.store.trials.find(whole, phase="search")
+    for search in range(2):
+        own = [trial for trial in trials if trial.label == "staged" and trial.number % 2 == search]
+        own.sort(key=lambda trial: trial.number)
+        assert len({json.dumps(trial.hyperparameters, sort_keys=True) for trial in own}) == 10
+        for begin, end, varied in ((0, 4, "client_lr"), (4, 6, "server_lr"), (6, 8, "local_steps")):
+            told = [(trial.values.quality, -trial.number) for trial in own[:begin] if trial.values is not None]
+            best = own[-max(told)[1] // 2 if told else 0].hyperparameters
+            fixed = {name: value for name, value in best.items() if name != varied}
+            assert all(trial.hyperparameters.items() >= fixed.items() for trial in own[begin:end])
+    plan = client.store.studies.get(whole).plan
+    assert plan is not None
+    assert plan.stages == {"staged": [8, 4, 4, 6]}
+    assert trial_list(client, whole)["reproducible"]
+    check_disturbed(client, study, tmp_path, whole, least=2)
+
+
 def test_a_driver_of_a_service_gives_the_same_trials(client: StoreClient, tmp_path: Path) -> None:
     """Its requests go over HTTP, and it trains one pack after the other."""
     study = learning(10, methods=[one()])

@@ -161,6 +161,13 @@ def test_too_small_tables_are_refused() -> None:
         Replay(table(seeds=3), LABELS, BUDGET)
 
 
+def test_tuning_in_stages_is_refused() -> None:
+    with pytest.raises(
+        InvalidSpec, match=r"^sampler: must propose values anywhere in their ranges, got staged: .* tpe$"
+    ):
+        Replay(table(), LABELS, BUDGET, {"name": "staged", "stages": [["client_lr"]]})
+
+
 def test_labels_of_unlike_rounds_are_refused() -> None:
     whole = table()
     spec = whole.study.to_json()

@@ -71,23 +71,26 @@ def test_a_study_without_a_plan_claims_nothing() -> None:
 def test_a_failed_trial_ends_reproducibility_two_generations_later() -> None:
     failed = trial("a", 5, state="FAILED")
     asked = [trial("a", number) for number in range(12)]
-    assert missed(failed, asked, 4) is None
+    assert missed(failed, asked, PLAN) is None
+    staged = PLAN.model_copy(update={"stages": {"a": [5, 2, 6]}})  # a.s00005 is in the stage of trials 5 and 6
+    assert missed(failed, asked[:7], staged) is None
+    assert str(missed(failed, asked[:8], staged)).startswith("a.s00007 and later trials were asked for")
     later = [*asked, trial("a", 12)]
-    assert missed(failed, later, 4) == (
+    assert missed(failed, later, PLAN) == (
         "a.s00012 and later trials were asked for without the result of a.s00005, which had failed"
     )
-    assert missed(failed, [*asked, trial("b", 12)], 4) is None
+    assert missed(failed, [*asked, trial("b", 12)], PLAN) is None
     chosen = [*asked, trial("a", 0, "confirmation")]
-    assert missed(failed, chosen, 4) == (
+    assert missed(failed, chosen, PLAN) == (
         "the configurations of a to confirm were chosen without the result of a.s00005, which had failed"
     )
     stopped = [*asked[:6], trial("a", 6, state="STOPPED"), *asked[7:]]
-    assert missed(failed, stopped, 4) == (
+    assert missed(failed, stopped, PLAN) == (
         "trials of a were stopped at rungs without the result of a.s00005, which had failed"
     )
-    assert missed(failed, [trial("a", 3, state="STOPPED"), *asked[4:]], 4) is None
-    assert missed(failed, later, 0) is None
-    assert missed(trial("a", 0, "confirmation", state="FAILED"), later, 4) is None
+    assert missed(failed, [trial("a", 3, state="STOPPED"), *asked[4:]], PLAN) is None
+    assert missed(failed, later, PLAN.model_copy(update={"generation": 0})) is None
+    assert missed(trial("a", 0, "confirmation", state="FAILED"), later, PLAN) is None
     found = trial_list(record(), [*later[:5], failed, *later[6:]])
     assert (found["reproducible"], len(found["exceptions"])) == (False, 1)
 

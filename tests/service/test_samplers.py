@@ -34,10 +34,14 @@ CONTINUOUS = {name: SPACE[name] for name in ("local_steps", "server.momentum", "
 }
 
 
+def objectives_of(name):
+    return OBJECTIVES[:1] if name in ("cmaes", "staged") else OBJECTIVES
+
+
 def made(name, space=SPACE, seed=7):
-    """A sampler; cmaes gets one objective, and in place of `SPACE` what is continuous in it."""
+    """A sampler; cmaes gets in place of `SPACE` what is continuous in it."""
     if name != "cmaes":
-        return build(name, space, OBJECTIVES, seed)
+        return build(name, space, objectives_of(name), seed)
     return build(name, {key: CONTINUOUS[key] for key in space if key in CONTINUOUS}, ("quality",), seed)
 
 
@@ -172,7 +176,7 @@ def test_default_spaces_suit_every_sampler():
     for name in spaces.names("methods"):
         space = spaces.default("methods", name)
         for kind in set(NAMES) - {"cmaes"}:
-            setting = build(kind, space, OBJECTIVES, 0).ask(0)
+            setting = build(kind, space, objectives_of(kind), 0).ask(0)
             assert all(space[key].contains(value) for key, value in setting.items())
 
 
@@ -188,7 +192,7 @@ def test_no_configuration_comes_twice_while_there_are_others(name, rows):
     start = [{"a": 2, "b": 3, "c": 0.5}, {"a": 1}] if rows == "start" else []
     constraints = [Constraint("a + b <= 5")] if rows == "constraint" else []
     count = 15 if rows != "constraint" else sum(a + b <= 5 for a in (1, 2, 3) for b in space["b"].grid(9))
-    objectives = OBJECTIVES[:1] if name in ("cmaes", "gp") else OBJECTIVES
+    objectives = OBJECTIVES[:1] if name == "gp" else objectives_of(name)
     sampler = build(name, space, objectives, 11, start=start, constraints=constraints)
     tried = []
     while len(tried) < count:
@@ -204,11 +208,11 @@ def test_no_configuration_comes_twice_while_there_are_others(name, rows):
 @settings(max_examples=15, deadline=None)
 @given(
     options=st.integers(1, 4), high=st.integers(2, 6), seed=st.integers(0, 2**31), limit=st.integers(2, 9),
-    name=st.sampled_from(["random", "quasi_random", "grid", "tpe", "nsga2"]),
+    name=st.sampled_from(["random", "quasi_random", "grid", "tpe", "nsga2", "staged"]),
 )  # fmt: skip
 def test_no_configuration_of_any_small_space_comes_twice(options, high, seed, limit, name):
     space = {"a": Choice(tuple(range(1, options + 1))), "b": Int(1, high, points=high)}
-    sampler = build(name, space, OBJECTIVES, seed, constraints=[Constraint(f"a + b <= {limit}")])
+    sampler = build(name, space, objectives_of(name), seed, constraints=[Constraint(f"a + b <= {limit}")])
     count = sum(a + b <= limit for a in range(1, options + 1) for b in range(1, high + 1))
     drawn = [tuple(sampler.ask(number).values()) for number in range(count)]
     assert len(set(drawn)) == count

@@ -21,9 +21,10 @@ START = [WHOLE, {"client_lr": 0.123}, {"server.momentum": 0.0}]
 
 
 def build(name, space, objectives, seed, **more):
-    """A sampler; cmaes gets a space without extra points, and one objective."""
+    """A sampler; cmaes gets a space without extra points, and cmaes and staged one objective."""
     if name == "cmaes":
-        space, objectives = {**space, "client_lr": Float(0, 10)}, objectives[:1]
+        space = {**space, "client_lr": Float(0, 10)}
+    objectives = objectives[:1] if name in ("cmaes", "staged") else objectives
     return samplers.build(name, space, objectives, seed, **more)
 
 
@@ -41,6 +42,10 @@ def test_they_come_first_and_what_they_leave_out_is_filled_in(name):
         assert setting.keys() == SPACE.keys()
         assert all(SPACE[key].contains(value) for key, value in setting.items())
     space = {**SPACE, "client_lr": Float(0, 10)} if name == "cmaes" else SPACE
+    if name == "staged":
+        first = {"client_lr": 0.0, "local_steps": 1, "server.momentum": 0.0}
+        assert found[1:3] == [first | START[1], first | START[2]]
+        return
     own = build("quasi_random" if name in ("tpe", "nsga2", "gp", "cmaes") else name, space, OBJECTIVES, 3)
     assert found[1] == own.ask(1) | START[1]
     assert found[2] == own.ask(2) | START[2]

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from driftline.study.budget import Budget
 from driftline.study.pack_families import Families
+from driftline.study.stages import Sizes, stage_of
 from driftline.wire.records import StudyPlan
 from service.driver.search.rules import RULES, Halving, Rule
 from service.driver.search.study_plan import data_seed, proposed_at_once
@@ -23,6 +24,7 @@ class SearchPlan:
         budget: Trials, seeds and searches of each label.
         seed: Seed of the study.
         generation: Configurations that a label's samplers are asked for at once; 0 waits for no results.
+        stages: Label -> its generations where it is tuned in stages; see `StudyPlan`.
         families: All labels, those together whose trials may share packs; without any, each label has its own packs.
         asked: Configurations that they are asked for at once without generations; 0 is a pack of each search.
         width: Most search trials in a pack.
@@ -41,6 +43,7 @@ class SearchPlan:
     rungs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     asked: int = 0
     families: Families = ()
+    stages: Mapping[str, Sizes] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -55,7 +58,7 @@ class SearchPlan:
         """What a study with these labels, this budget, this plan, these rungs and these families asks for."""
         rule, asked = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
         widths = plan.width, plan.confirmation_width
-        return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, asked, families)
+        return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, asked, families, plan.stages)
 
     @cached_property
     def family_of(self) -> Mapping[str, tuple[str, ...]]:
@@ -80,7 +83,19 @@ class SearchPlan:
         """Seed of a search trial; confirmation counts on from it."""
         return data_seed(self.seed, self.budget.search_of(configuration))
 
-    def learned_from(self, first: int) -> int:
+    def generation_of(self, label: str, number: int) -> tuple[int, int]:
+        """The generation of a search trial, counted from 0, and the first trial after it."""
+        if label in self.stages:
+            generation, _, end = stage_of(self.stages[label], number)
+            return generation, end
+        generation = number // self.asked_at_once
+        return generation, (generation + 1) * self.asked_at_once
+
+    def waits(self, label: str) -> bool:
+        """Whether a label's samplers are asked when trials of earlier generations have ended."""
+        return self.generation > 0 or label in self.stages
+
+    def learned_from(self, first: int, label: str = "") -> int:
         """How many of a label's trials its samplers learn from when asked for trial `first` and those after it.
 
         Examples:
@@ -88,6 +103,8 @@ class SearchPlan:
             >>> [plan.learned_from(first) for first in (0, 8, 16, 24)]
             [0, 0, 8, 16]
         """
+        if label in self.stages:
+            return stage_of(self.stages[label], first)[1]
         if not self.generation:
             return first
         return max(0, first // self.generation - 1) * self.generation

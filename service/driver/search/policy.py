@@ -8,7 +8,8 @@ that its checkpoint fits.
 
 A label's samplers are asked for one generation of configurations after the other. Generation g waits until generation
 g-2 is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in
-which trials end changes a proposal. The labels of a family are asked in turns, and their trials of a generation, or of
+which trials end changes a proposal. A stage, the generation of a label that is tuned in stages, waits for the one
+before it. The labels of a family are asked in turns, and their trials of a generation, or of
 confirmation, are packed once all labels have theirs, so that it changes no pack either.
 
 With rungs, a pack of the search ends at the next rung. Trials that are not promoted there end as STOPPED; the others
@@ -93,9 +94,19 @@ def search_packs(plan: SearchPlan) -> int:
     """Number of these packs that belong to the search."""
     at_once = plan.asked_at_once // plan.budget.searches
     generations, rest = divmod(plan.budget.trials_per_search, at_once)
-    families = set(plan.family_of.values())
+    families = {family for family in plan.family_of.values() if family[0] not in plan.stages}
+    staged = sum(_passing(plan, (label,), size) for label in plan.stages for size in _stage_sizes(plan, label))
     searched = (generations * _passing(plan, family, at_once) + _passing(plan, family, rest) for family in families)
-    return plan.budget.searches * sum(searched)
+    return plan.budget.searches * (sum(searched) + staged)
+
+
+def _stage_sizes(plan: SearchPlan, label: str) -> Iterator[int]:
+    """Trials of each stage of a search of a label."""
+    begin = 0
+    while begin < plan.budget.trials_per_method:
+        end = min(plan.generation_of(label, begin)[1], plan.budget.trials_per_method)
+        yield (end - begin) // plan.budget.searches
+        begin = end
 
 
 def confirmation_packs(plan: SearchPlan) -> int:
@@ -156,7 +167,7 @@ def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
 def _climb(plan: SearchPlan, row: Row) -> Climb:
     ended = row.state in TRIAL_FINISHED - {"COMPLETE", "STOPPED"}
     passed = sum(row.rounds_done > rung for rung in plan.rungs_of_trial(row)[:-1])
-    generation = row.number // plan.asked_at_once
+    generation, _ = plan.generation_of(row.label, row.number)
     return Climb(row.number, generation, row.arrivals, ended, passed, row.state == "STOPPED")
 
 
@@ -274,7 +285,7 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
         if row.pack is not None and begun and _whole(members[row.pack], width(plan, row.phase), rungs):
             packs[row.pack] = members[row.pack]
         else:
-            generation = row.number // plan.asked_at_once if row.phase == "search" else 0
+            generation = plan.generation_of(row.label, row.number)[0] if row.phase == "search" else 0
             family = plan.family_of[row.label]
             if family not in wholly_asked or generation < wholly_asked[family][row.phase]:
                 fresh[family, row.phase, row.seed, row.structure, generation, rung].append(row)
@@ -347,9 +358,9 @@ def _questions(plan: SearchPlan, rows: TrialRows) -> list[tuple[_Key, Action]]:
     for label in plan.labels:
         asked = len(rows.of(label, "search"))
         left = plan.budget.trials_per_method - asked
-        needed = plan.learned_from(asked) if plan.generation else 0
+        needed = plan.learned_from(asked, label) if plan.waits(label) else 0
         next_in_turn = all(asked <= len(rows.of(other, "search")) for other in plan.family_of[label])
         if left > 0 and next_in_turn and all(row.number >= needed for row in _searching(rows, label)):
-            ask = Ask(label, asked, min(plan.asked_at_once - asked % plan.asked_at_once, left))
+            ask = Ask(label, asked, min(plan.generation_of(label, asked)[1] - asked, left))
             questions.append((order.key((label,), 1, 1, asked), ask))
     return questions

@@ -35,7 +35,7 @@ class Proposals:
         names, self._rungs = study.objective.objectives, study.rungs
         shared = dimensions(entry.parameters() for entry in study.methods)
         for entry in study.methods:
-            space = entry.parameters()
+            space, sampler = entry.parameters(), study.sampler_of(entry)
             for search in range(study.budget.searches):
                 seed = sampler_seed(study.seed, search)
                 given: dict[str, Any] = {
@@ -44,12 +44,12 @@ class Proposals:
                     "constraints": entry.constraints,
                     "dimensions": shared,
                 }
-                made = [build_sampler(study.sampler, space, names, seed, **given) for _ in self._rungs[entry.label]]
-                self._samplers[entry.label, search] = ByRung(made, enough(study.sampler, space))
+                made = [build_sampler(sampler, space, names, seed, **given) for _ in self._rungs[entry.label]]
+                self._samplers[entry.label, search] = ByRung(made, enough(sampler, space))
 
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
         """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
-        self._tell(ask.label, before=plan.learned_from(ask.first))
+        self._tell(ask.label, before=plan.learned_from(ask.first, ask.label))
         tried = self._table.configurations(ask.label, range(ask.first))
         for number in range(ask.first, ask.first + ask.count):
             sampler, own = self._sampler(ask.label, number)

@@ -15,6 +15,7 @@ from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
 from driftline.study.pack_families import families, largest
 from driftline.study.spec import Study
+from driftline.study.stages import study_sizes
 from driftline.study.trial_document import structure, trial_document
 from driftline.study.trial_rounds import trial_budget
 from driftline.wire.curve_codec import Columns, decode, upsert
@@ -269,7 +270,8 @@ class Search:
     def _first_plan(self) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
         study, labels, together = self._study, len(self._study.labels), largest(self._families)
-        plan = decided(study.budget, study.resources, study.sampler, self._gpus, labels, together)
+        plan = decided(study.budget, study.resources, study.leading_sampler, self._gpus, labels, together)
+        plan = plan.model_copy(update={"stages": study_sizes(study)})
         if urls_of(study.task):
             plan = plan.model_copy(update={"data": study.task.get("sha256")})
         return self._client.store_plan(self._study_id, self._attempt, plan)
