@@ -5,7 +5,8 @@
     program_sources            the files of such a program, and how they travel to a service
     program, program_function  a training program in place of a task; a Python function as such a program
     task_facts                 what the plug-ins of a task's document say of themselves
-    sampler, starting_points   the keys ``sampler`` of a study and ``start`` of an entry
+    sampler, starting_points   the keys ``sampler`` of a study or an entry and ``start`` of an entry
+    stages                     tuning in stages: which hyperparameters, values and trials each stage has
     validation                 base of the parts of a study: errors name the keys as the user wrote them
     yaml_files, all_errors     reads YAML files; all errors of a study's file at once
     stand_ins                  what stands in for a wrong value while a study is read again
