@@ -217,7 +217,7 @@ def test_a_generation_is_asked_for_when_the_one_before_the_last_is_complete() ->
 
 def test_a_generation_that_was_cut_off_is_completed_first() -> None:
     plan = SearchPlan(labels=("a",), budget=budget(12), width=4, generation=4)
-    assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 1)]
+    assert decide(plan, generations("a", 6, 6), {}, slots=1) == [Ask("a", 6, 2)]
 
 
 def test_a_stage_is_asked_for_when_all_trials_of_the_one_before_have_ended() -> None:
