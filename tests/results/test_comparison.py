@@ -30,9 +30,12 @@ def label(name: str, ends: Sequence[float], **changes: Any) -> list[TrialCurve]:
     return confirmed([[0.0, end, end] for end in (1.0, *ends)], label=name, **changes)
 
 
-def compared(*trials: list[TrialCurve], cost: str = "rounds", **more: Any) -> dict[str, Any]:
-    curves = [one for part in trials for one in part]
-    return compare(frontier_document("s", curves, Chosen(cost=cost), 2, **more), "a", "b")
+def frontier(*trials: list[TrialCurve], cost: str = "rounds", **more: Any) -> dict[str, Any]:
+    return frontier_document("s", [one for part in trials for one in part], Chosen(cost=cost), 2, **more)
+
+
+def compared(*trials: list[TrialCurve], **more: Any) -> dict[str, Any]:
+    return compare(frontier(*trials, **more), "a", "b")
 
 
 def searches(name: str, ends: Sequence[float]) -> list[TrialCurve]:
@@ -62,8 +65,7 @@ def test_the_configurations_found() -> None:
 
 
 def test_a_study_that_was_extended_counts_the_looks() -> None:
-    curves = [*label("a", HIGH), *label("b", LOW)]
-    result = frontier_document("s", curves, Chosen(), 2)
+    result = frontier(label("a", HIGH), label("b", LOW))
     whole = {**result, "trial_list": {"looks": 3}}
     said = " The study was extended: this is look 3 at its results, and 95 % is for one look."
     assert compare(whole, "a", "b")["why"] == compare(result, "a", "b")["why"] + said
@@ -93,7 +95,7 @@ def test_the_search_alone_chooses_for_the_claim_about_configurations() -> None:
     """Fresh seeds prefer the second configuration, and the frontier shows it; the search has found the first."""
     first, second = label("a", [0.5] * 3), label("a", [0.9] * 3, configuration=1)
     second[0].columns["test_accuracy"][:] *= 0.9
-    result = frontier_document("s", [*first, *second], Chosen(), 2)
+    result = frontier(first, second)
     method = result["methods"]["a"]
     assert method["area"] == 1.0
     assert [row["area"] for row in method["claims"]["configurations"]] == pytest.approx([0.5 / 0.9] * 3)
@@ -155,7 +157,7 @@ def test_without_randomness_areas_are_compared_as_they_are() -> None:
     trials = {
         name: confirmed([[0.0, end, end] for end in (ends[0], *ends)], label=name) for name, ends in equal.items()
     }
-    result = frontier_document("s", [one for part in trials.values() for one in part], Chosen(), 2)
+    result = frontier(*trials.values())
     found = compare(result, "a", "b")
     assert (found["verdict"], found["claims"]["configurations"]["verdict"]) == (None, "a")
     assert found["why"] == (
@@ -252,7 +254,7 @@ def test_seconds_have_no_verdict() -> None:
 
 
 def test_unknown_labels_are_named() -> None:
-    result = frontier_document("s", label("fedavg", [0.9]), Chosen(), 2)
+    result = frontier(label("fedavg", [0.9]))
     with pytest.raises(NotFound, match=r'no label "fedavgg" in this study \(have: fedavg\); did you mean "fedavg"'):
         compare(result, "fedavg", "fedavgg")
     with pytest.raises(InvalidSpec, match=r'^labels: must be two different ones of the study, got "fedavg" twice$'):
@@ -273,7 +275,7 @@ def test_the_winner_need_not_win_everywhere() -> None:
 
 @given(ENDS, ENDS)
 def test_comparison_is_antisymmetric(left: list[float], right: list[float]) -> None:
-    result = frontier_document("s", label("a", left) + label("b", right), Chosen(), 2)
+    result = frontier(label("a", left), label("b", right))
     there, back = compare(result, "a", "b"), compare(result, "b", "a")
     assert (there["verdict"], there["ranges_of"]) == (back["verdict"], back["ranges_of"])
     assert there["ranges"] == back["ranges"]
@@ -312,28 +314,23 @@ def test_search_trials_alone_give_neither_a_verdict_nor_a_band() -> None:
 
 def test_a_headline_of_several_labels_has_the_methods_first_and_few_names() -> None:
     trials = [label(name, [end * (1 - 0.1 * number) for end in HIGH]) for number, name in enumerate("abcd")]
-    found = study_headline(frontier_document("s", [one for part in trials for one in part], Chosen(), 2))
+    found = study_headline(frontier(*trials))
     assert found.startswith("a, b, c or d? Not decided: one search each (needs 6). In this search, of the ")
     assert found.count("did better than") == 3
     assert found.endswith("and 3 more (see Comparisons).")
     decided = [searches(name, [end * (1 - 0.1 * number) for end in HIGH]) for number, name in enumerate("abc")]
-    found = study_headline(frontier_document("s", [one for part in decided for one in part], Chosen(), 2))
+    found = study_headline(frontier(*decided))
     assert [word in found for word in ("a beats b: by", "a beats c: by", "b beats c: by")] == [True] * 3
     assert "more pair" not in found
     four = [*decided, searches("d", [end * 0.7 for end in HIGH])]
-    found = study_headline(frontier_document("s", [one for part in four for one in part], Chosen(), 2))
+    found = study_headline(frontier(*four))
     assert ". 3 more pairs are decided (see Comparisons). In these 6 searches" in found
     mixed = [*decided[:2], searches("c", [end + 0.03 * (-1) ** number for number, end in enumerate(HIGH)])]
-    found = study_headline(frontier_document("s", [one for part in mixed for one in part], Chosen(), 2))
+    found = study_headline(frontier(*mixed))
     assert "The other pair of methods: not decided. In these 6 searches" in found
-    assert study_headline(frontier_document("s", decided[0], Chosen(), 2)) == ""
-    extended = {
-        **frontier_document("s", [one for part in decided for one in part], Chosen(), 2),
-        "trial_list": {"looks": 2},
-    }
-    assert study_headline(extended).endswith(
-        " The study was extended: this is look 2 at its results, and 95 % is for one look."
-    )
+    assert study_headline(frontier(decided[0])) == ""
+    said = study_headline({**frontier(*decided), "trial_list": {"looks": 2}})
+    assert said.endswith(" The study was extended: this is look 2 at its results, and 95 % is for one look.")
 
 
 def drawn(name: str, lift: float, *, seed: int = 0, kept: int = 96) -> list[TrialCurve]:
@@ -385,7 +382,7 @@ def test_draws_that_cannot_be_used_leave_the_comparison_to_whole_searches(change
 
 
 def test_searches_that_share_starting_points_are_not_independent() -> None:
-    result = frontier_document("s", [*searches("a", HIGH), *searches("b", LOW)], Chosen(), 2)
+    result = frontier(searches("a", HIGH), searches("b", LOW))
     assert compare(result, "a", "b")["verdict"] == "a"
     for key, words in (("start", "starting points"), ("prior", "a prior")):
         for label in ("a", "b"):

@@ -27,6 +27,15 @@ def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
     return study, attempt, [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", count))]
 
 
+def bring(store: Store, study: str, state: Any) -> None:
+    """Brings a study that the driver of its first attempt holds to this state."""
+    wishes = {"PAUSED": "pause", "PAUSING": "pause", "CANCELLED": "cancel", "CANCELLING": "cancel"}
+    if state in wishes:
+        store.studies.intend(study, wishes[state])
+    if state in ("PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"):
+        store.leases.release(study, 1, state, "so it is")
+
+
 def reach(store: Store, study: str, rounds: int) -> None:
     """Lets trials report in any order: as if they had reported this round before."""
     with store.session.write() as connection:

@@ -24,6 +24,7 @@ from tests.waiting import until
 
 from .conftest import Clock
 from .scheduler_setup import FakeLauncher, make
+from .store_setup import bring
 
 DAY = 24 * 3600.0
 
@@ -58,9 +59,7 @@ class Place:
         """A study whose first driver ended and left a checkpoint and a draft."""
         study = make(self.store, self.clock)
         self.store.leases.acquire(study, "elsewhere/1")
-        if state in ("PAUSED", "CANCELLED"):
-            self.store.studies.intend(study, "pause" if state == "PAUSED" else "cancel")
-        self.store.leases.release(study, 1, state)
+        bring(self.store, study, state)
         self.write(study)
         return study
 

@@ -18,7 +18,7 @@ from service.store.store import Store
 from tests.waiting import together
 
 from .conftest import SPEC, Clock, new_trials
-from .store_setup import complete, driven, make, report
+from .store_setup import bring, complete, driven, make, report
 from .test_store_migrations import rows
 
 DAY = 24 * 3600.0
@@ -96,8 +96,7 @@ def test_a_study_that_runs_or_waits_is_not_deleted(store: Store, state: StudySta
         store.leases.settle(study, "QUEUED")
     elif state != "PENDING":
         store.leases.acquire(study, "elsewhere/1")
-        if state != "RUNNING":
-            store.studies.intend(study, {"PAUSING": "pause", "CANCELLING": "cancel"}[state])
+        bring(store, study, state)
     with pytest.raises(Conflict, match=f"a study that is {state.lower()} cannot be deleted: {study}; cancel it first"):
         store.deletions.request(study)
     assert store.studies.get(study).state == state

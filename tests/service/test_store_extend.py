@@ -12,7 +12,7 @@ from service.store.session import Actor
 from service.store.store import Store
 
 from .conftest import SPEC, Clock
-from .store_setup import complete, driven, make, report
+from .store_setup import bring, complete, driven, make, report
 
 LARGER: dict[str, Any] = {**SPEC["budget"], "trials_per_method": 8}  # type: ignore[dict-item]
 
@@ -26,10 +26,7 @@ def test_what_becomes_of_an_extended_study(store: Store, state: Any) -> None:
     study = make(store)
     if state != "PENDING":
         store.leases.acquire(study, "h/1")
-    if state in ("PAUSED", "PAUSING"):
-        store.studies.intend(study, "pause")
-    if state in ("PAUSED", "SUCCEEDED", "FAILED"):
-        store.leases.release(study, 1, state, "so it is")
+        bring(store, study, state)
     before = store.studies.get(study)
     assert before.state == state
     after = extend(store, study)

@@ -10,7 +10,7 @@ from driftline.wire.driver_messages import TrialResult
 from service.store.session import Actor
 from service.store.store import Store
 
-from .store_setup import complete, driven, make, report
+from .store_setup import bring, complete, driven, make, report
 
 ANN = Actor("t1", "ann")
 DEAD = "its worker died"
@@ -97,13 +97,8 @@ def test_trials_that_are_named(store: Store) -> None:
 
 @pytest.mark.parametrize("state", ["RUNNING", "PAUSING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLING", "CANCELLED"])
 def test_what_becomes_of_the_study(store: Store, state: Any) -> None:
-    study, attempt, _ = mixed(store)
-    if state in ("PAUSED", "PAUSING"):
-        store.studies.intend(study, "pause")
-    if state in ("CANCELLED", "CANCELLING"):
-        store.studies.intend(study, "cancel")
-    if state in ("PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"):
-        store.leases.release(study, attempt, state)
+    study, _, _ = mixed(store)
+    bring(store, study, state)
     before = store.studies.get(study)
     assert before.state == state
     if state in ("CANCELLED", "CANCELLING"):

@@ -7,6 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from driftline.errors import InvalidSpec
+from driftline.study.all_errors import study_of
+from driftline.study.spec import Study
+
 
 def changed(document: Any, place: str | Sequence[Any], value: Any) -> Any:
     """A copy with a value at a place, such as methods[0].space.client_lr or its steps; Ellipsis takes the key out."""
@@ -21,6 +27,16 @@ def changed(document: Any, place: str | Sequence[Any], value: Any) -> Any:
     else:
         held[key] = value
     return whole
+
+
+def mistake(document: Any) -> InvalidSpec:
+    """The error of a wrong document, which is the same where all errors are searched for."""
+    with pytest.raises(InvalidSpec) as alone:
+        Study.from_json(document).check()
+    with pytest.raises(InvalidSpec) as found:
+        study_of(document).check()
+    assert found.value.errors == alone.value.errors
+    return alone.value
 
 
 def at(place: str, said: str) -> str:

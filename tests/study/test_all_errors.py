@@ -1,4 +1,4 @@
-"""A study's file with many mistakes: all are named at once."""
+"""A study's file with many mistakes: all are named at once. Files with one are in the tests of what may be wrong."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import pytest
 import yaml
 
 from driftline.errors import InvalidSpec
-from driftline.study.all_errors import read_study, study_of
-from driftline.study.spec import Study
+from driftline.study.all_errors import read_study
 
-from . import test_program, test_spec
 from .documents import changed
-from .test_check import BAD, DOCUMENT
 
 VALID: dict[str, Any] = {
     "name": "small",
@@ -144,18 +141,3 @@ def test_if_no_entry_can_be_read_the_task_is_checked_all_the_same(tmp_path: Path
     first, *others = (path for path, _ in found.value.errors)
     missing = {"methods[0].space.local_steps", "methods[0].space.server_lr"}
     assert (first, set(others)) == ("methods[0].space.client_lr", {"objective.quality", *missing})
-
-
-ALONE = [(test_spec.DOCUMENT, test_spec.BAD), (test_program.DOCUMENT, test_program.WRONG), (DOCUMENT, BAD)]
-
-
-@pytest.mark.parametrize(
-    ("document", "place", "value"), [(document, *row[:2]) for document, rows in ALONE for row in rows]
-)
-def test_one_mistake_is_named_once_and_alone(document: Any, place: str, value: Any) -> None:
-    wrong = changed(document, place, value)
-    with pytest.raises(InvalidSpec) as alone:
-        Study.from_json(wrong).check()
-    with pytest.raises(InvalidSpec) as found:
-        study_of(wrong).check()
-    assert found.value.errors == alone.value.errors
