@@ -32,7 +32,6 @@ def around(folder: str, **variables: str) -> None:
 
 if __name__ == "__main__":
     os.environ.pop("RAY_AUTH_MODE", None)
-    own()
     around(sys.argv[1], RAY_AUTH_MODE="disabled")
     del os.environ["RAY_AUTH_MODE"]
     own()

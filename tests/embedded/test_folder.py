@@ -5,7 +5,6 @@ import errno
 import json
 import logging
 import os
-import re
 import threading
 import time
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from service.api.study_checks import check, extended
 from service.cli.main import app
 from service.embedded import folder as folder_module
 from service.embedded import folder_results
+from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.folder import CHECKPOINTS, DATABASE, LOCK, LOG, Folder, put_all
 from service.embedded.folder_results import stored_log, stored_study
 from service.embedded.local_studies import WatchedJob
@@ -56,12 +56,8 @@ def changed(**keys: Any) -> Study:
 
 
 def refusal(place: Path, study: Study) -> str:
-    opened = Folder(place)
-    try:
-        with pytest.raises(InvalidSpec) as refused:
-            opened.claim(study)
-    finally:
-        opened.close()
+    with contextlib.closing(Folder(place)) as opened, pytest.raises(InvalidSpec) as refused:
+        opened.claim(study)
     return refused.value.message
 
 
@@ -115,8 +111,7 @@ def test_an_extended_study_may_be_run_by_its_file_with_either_budget(folder: Pat
 
 def test_a_study_with_a_space_from_theory_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = changed(methods=[{"name": "fedavg", "space": "theory"}])
-    opened = Folder(tmp_path / "out")
-    try:
+    with contextlib.closing(Folder(tmp_path / "out")) as opened:
         opened.claim(written)
         stored = opened.store.studies.create(check(written.to_json()).spec, "f" * 64)
         assert stored.spec["methods"][0]["theory"]["measured"]["smoothness"] > 0
@@ -129,8 +124,6 @@ def test_a_study_with_a_space_from_theory_is_measured_once(tmp_path: Path, monke
         other = changed(methods=[{"name": "fedavg", "space": "theory", "start": [{"client_lr": 0.5}]}])
         with pytest.raises(InvalidSpec, match=r"but methods\.fedavg\.start is"):
             opened.claim(other)
-    finally:
-        opened.close()
 
 
 def test_watching_an_interrupted_study_says_how_to_resume_it(folder: Path) -> None:
@@ -140,9 +133,8 @@ def test_watching_an_interrupted_study_says_how_to_resume_it(folder: Path) -> No
 
 
 def test_watching_a_study_that_another_process_runs(folder: Path) -> None:
-    opened = open_folder(folder)
-    (record,) = opened.store.studies.find()
-    try:
+    with contextlib.closing(open_folder(folder)) as opened:
+        (record,) = opened.store.studies.find()
         with pytest.raises(TimeoutError, match="still pending"):
             WatchedJob(folder).wait(timeout_s=0)
         ended = threading.Event()
@@ -154,22 +146,16 @@ def test_watching_a_study_that_another_process_runs(folder: Path) -> None:
         assert WatchedJob(folder).state == "CANCELLED"
         with pytest.raises(Conflict, match="another client of this process works in it"):  # the watch unlocked nothing
             Folder(folder)
-    finally:
-        opened.close()
 
 
 def test_a_client_reads_a_study_that_another_process_runs(folder: Path) -> None:
-    opened = open_folder(folder)
-    try:
-        with Client(out=folder.parent) as client:
-            job = client.job(folder.name)
-            assert [record.id for record in client.records()] == [job.id]
-            assert (job.state, job.trials(), job.curves()) == ("PENDING", [], {})
-            assert job.frontier().labels == tuple(job.record().study.labels)
-            with pytest.raises(Conflict, match="must be free to change its study: wait until the process that runs it"):
-                job.pause()
-    finally:
-        opened.close()
+    with contextlib.closing(open_folder(folder)), Client(out=folder.parent) as client:
+        job = client.job(folder.name)
+        assert [record.id for record in client.records()] == [job.id]
+        assert (job.state, job.trials(), job.curves()) == ("PENDING", [], {})
+        assert job.frontier().labels == tuple(job.record().study.labels)
+        with pytest.raises(Conflict, match="must be free to change its study: wait until the process that runs it"):
+            job.pause()
 
 
 def test_each_change_of_a_watched_study_is_a_line_of_json(folder: Path) -> None:
@@ -235,13 +221,9 @@ def test_a_link_in_the_folder_empties_no_other_file(folder: Path, tmp_path: Path
     keys.write_text("two keys\n")
     (folder / name).unlink(missing_ok=True)
     (folder / name).hardlink_to(keys) if hard else (folder / name).symlink_to(keys)
-    runner = CliRunner()
-    for command in ("run", "resume"):
-        study = [str(tmp_path / "study.yaml"), "--out"] if command == "run" else []
-        (tmp_path / "study.yaml").write_text(json.dumps(quadratic().to_json()))
-        outcome = runner.invoke(app, [command, *study, str(folder)])
-        assert isinstance(outcome.exception, InvalidSpec), outcome.output
-        assert re.search(f"{name} .*link", str(outcome.exception))
+    for study in (quadratic(), None):  # it is run, or resumed
+        with pytest.raises(InvalidSpec, match=f"{name} .*link"):
+            EmbeddedRun(folder, study)
     assert keys.read_text() == "two keys\n"
 
 

@@ -33,6 +33,7 @@ from tests.driver.store_client import StoreClient
 from tests.faults import components
 from tests.faults.fuse import Fuse
 from tests.service.conftest import SPEC, Clock, new_trials
+from tests.service.scheduler_setup import FakeLauncher
 from tests.waiting import until
 
 HOUR = 3600.0
@@ -45,26 +46,25 @@ def client(tmp_path: Path) -> Iterator[StoreClient]:
     store.close()
 
 
-@pytest.fixture
-def no_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Packs are trained in this process, with a checkpoint at every step."""
-    monkeypatch.setattr(cluster, "connect", cluster.connect)  # put back afterwards
-    monkeypatch.setattr(tune, "fit", tune.fit)
-    components.without_ray(Fuse("driver", tmp_path, []), tmp_path)
-
-
-def curves(store: Store, study_id: str) -> dict[str, Any]:
+def driven(client: StoreClient, folder: Path, scratch: Path) -> dict[str, Any]:
+    """The curves of a study whose packs were trained in this process, with a checkpoint at every step."""
+    study_id = client.submit(components.study())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "connect", cluster.connect)  # put back afterwards
+        patch.setattr(tune, "fit", tune.fit)
+        components.without_ray(Fuse("driver", scratch, []), scratch)
+        assert run_driver(client, study_id, threading.Event(), DriverOptions(folder)) == "SUCCEEDED"
     return {
         trial.partition(".")[2]: {name: column for name, column in columns.items() if name != "wall_seconds"}
-        for trial, columns in store.curves.columns(study_id).items()
+        for trial, columns in client.store.curves.columns(study_id).items()
     }
 
 
-def drive(client: StoreClient, folder: Path) -> str:
-    """A study driven to its end; its id."""
-    study_id = client.submit(components.study())
-    assert run_driver(client, study_id, threading.Event(), DriverOptions(folder)) == "SUCCEEDED"
-    return study_id
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with closing(Store(folder / "driftline.db")) as store:
+        return driven(StoreClient(store), folder / "checkpoints", folder)
 
 
 class Disk:
@@ -116,13 +116,12 @@ def test_a_disk_that_takes_no_writes_costs_checkpoints_but_no_result(
     client: StoreClient,
     tmp_path: Path,
     disk: Disk,
-    no_ray: None,
+    undisturbed: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     number: int,
     lasts: bool,
 ) -> None:
-    undisturbed = curves(client.store, drive(client, tmp_path / "room"))
     put = checkpoints._put
     tried: list[str] = []
     written: list[str] = []
@@ -140,8 +139,7 @@ def test_a_disk_that_takes_no_writes_costs_checkpoints_but_no_result(
 
     monkeypatch.setattr(checkpoints, "_put", disturbed)
     with caplog.at_level(logging.WARNING):
-        study_id = drive(client, disk.folder / "below")
-    assert curves(client.store, study_id) == undisturbed
+        assert driven(client, disk.folder / "below", tmp_path) == undisturbed
     assert "no checkpoint could be written" in caplog.text
     assert os.strerror(number) in caplog.text
     assert written == ([] if lasts else [*tried[:2], *tried[4:]])
@@ -234,44 +232,12 @@ def test_a_database_on_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_pa
     store.close()
 
 
-class NoLauncher:
-    """Counts what it is asked to start; its drivers live as long as it says."""
-
-    def __init__(self) -> None:
-        self.started = 0
-        self.stopped = 0
-        self.alive = False
-
-    def kill(self, study_id: str) -> None:
-        self.stopped += 1
-        self.alive = False
-
-    def start(self, launch: Any) -> None:
-        self.started += 1
-        self.alive = True
-
-    def seen(self, study_id: str) -> Any:
-        from service.launchers.base import Seen
-
-        return Seen(self.alive)
-
-    def stop(self, study_id: str) -> None:
-        self.stopped += 1
-        self.alive = False
-
-    def collect(self, known: Any) -> None:
-        """Nothing runs that should not."""
-
-    def close(self) -> None:
-        """Holds nothing."""
-
-
 @pytest.fixture
-def leased(tmp_path: Path) -> Iterator[tuple[Store, Clock, Scheduler, NoLauncher, str]]:
+def leased(tmp_path: Path) -> Iterator[tuple[Store, Clock, Scheduler, FakeLauncher, str]]:
     """A study that a driver on another machine holds, and the scheduler that has started it."""
     clock = Clock()
     store = Store(tmp_path / "driftline.db", clock=clock, lease_seconds=0.3)
-    launcher = NoLauncher()
+    launcher = FakeLauncher()
     scheduler = Scheduler(store, launcher, lambda study, project: "token")
     study = store.studies.create(SPEC, "f" * 64).id
     scheduler.step()
@@ -284,28 +250,27 @@ def leased(tmp_path: Path) -> Iterator[tuple[Store, Clock, Scheduler, NoLauncher
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("step", [HOUR, -HOUR, 100.0, -100.0, 31.0, -31.0, 11.0])
 def test_a_clock_that_is_set_takes_no_study_from_a_driver_that_lives(
-    leased: tuple[Store, Clock, Scheduler, NoLauncher, str], step: float, alive: bool
+    leased: tuple[Store, Clock, Scheduler, FakeLauncher, str], step: float, alive: bool
 ) -> None:
     store, clock, scheduler, launcher, study = leased
     if not alive:  # a scheduler that has just begun, whose launcher sees nothing of the driver
         scheduler._started.clear()
-        launcher.alive = False
+        launcher.running.clear()
     clock.now += step
     assert scheduler.step() == []
     assert store.leases.heartbeat(study, 1) == "run"
     time.sleep(0.35)
     assert scheduler.step() == []
-    assert (launcher.started, launcher.stopped) == (1, 0)
+    assert (launcher.started, launcher.stopped, launcher.killed) == ([study], [], [])
     assert store.studies.get(study).state == "RUNNING"
     assert store.leases.driven()[0].held
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
 def test_a_driver_that_is_silent_after_the_clock_was_set_is_replaced(
-    leased: tuple[Store, Clock, Scheduler, NoLauncher, str], step: float
+    leased: tuple[Store, Clock, Scheduler, FakeLauncher, str], step: float
 ) -> None:
     store, clock, scheduler, launcher, study = leased
-    launcher.alive = True
     clock.now += step
     assert scheduler.step() == []
     time.sleep(0.35)
@@ -316,8 +281,8 @@ def test_a_driver_that_is_silent_after_the_clock_was_set_is_replaced(
         clock.now += 9  # time that passes, for all that the scheduler can tell
         assert scheduler.step() == []
     clock.now += 9
-    until(lambda: bool(scheduler.step()) and launcher.stopped > 0)
-    until(lambda: scheduler.step() is not None and launcher.started > 1)
+    until(lambda: bool(scheduler.step()) and (launcher.stopped or launcher.killed))
+    until(lambda: scheduler.step() is not None and len(launcher.started) > 1)
     assert store.leases.acquire(study, "elsewhere/2").attempt == 2
 
 
