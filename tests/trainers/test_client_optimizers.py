@@ -13,13 +13,14 @@ from trainers.engine.local.work import LocalWork
 from trainers.engine.oracles.oracle import example_weights
 from trainers.engine.packs.pack import Pack
 from trainers.engine.rounds.role_optimizer import RoleOptimizer
-from trainers.hyperparameters import describe
 from trainers.models import linear
 from trainers.problem import Examples, Problem
 from trainers.registry import methods, optimizers
 from trainers.trial.document import parse
 from trainers.trial.parts import offered
 from trainers.trial.roles import lacks, settings
+
+from .methods import trials
 
 SIZES = np.array([7, 20, 1, 12])
 COLUMNS = 4
@@ -176,21 +177,9 @@ WITH_CLIPPING = [name for name in methods() if "clip_norm" in {item.name for ite
 TASK = {"name": "digits", "clients": 6, "partition": {"dirichlet": 0.3}}
 
 
-def document(method, task=TASK, client=None, **settings):
-    central = {"central": {"fraction": 0.1}} if methods()[method].CENTRAL else {}
-    given = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3, "prox": 0.2, "displacement": 0.05}
-    given["gradient_weights"] = [1.0, 2.0]
-    known = {item.name: item for item in describe(methods()[method].Hyper)}
-    needed = {name: value for name, value in given.items() if name in known and known[name].required}
-    return {
-        "task": {**task, **central},
-        "method": {"name": method, **needed, **settings},
-        "client": client,
-        "clients_per_round": (methods()[method].CLIENTS_PER_ROUND or 3),
-        "batch_size": 4,
-        "rounds": 2,
-        "dtype": "float64",
-    }
+def document(method, client=None, **settings):
+    given = trials.document(method, task=TASK, batch_size=4, rounds=2, client=client)
+    return {**given, "method": given["method"] | settings}
 
 
 def curve(given, **changes):
@@ -217,11 +206,10 @@ def test_methods_with_local_work_offer_client_optimizers():
 
 @pytest.mark.parametrize("method", WITH_CLIPPING)
 def test_clipping_bounds_every_methods_update(method):
-    steps = {"local_update": 2}.get(method, 3)
     plain, clipped = plain_curve(method), curve(document(method, clip_norm=1e-3))
     assert plain[1][2] > 0.02
-    factor = 3.0 if "scaling" in method else 1.0  # linear scaling steps along the sum over its clients
-    assert clipped[1][2] <= 1e-3 * factor * (3.0 if method == "local_update" else steps) * (1 + 1e-9)
+    most = 4.0 if "scaling" in method else 3.5 if method == "local_update" else 3.0  # clients summed, weights, steps
+    assert clipped[1][2] <= 1e-3 * most * (1 + 1e-9)
     near(curve(document(method, clip_norm=1e9)), plain)
 
 

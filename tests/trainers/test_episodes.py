@@ -61,19 +61,12 @@ def letters_of(problem: Problem, side: str) -> list[list[str]]:
     for first, size in zip(part.offsets.tolist(), part.sizes.tolist(), strict=True):
         rows = [tuple(row) for row in part.inputs[first : first + size].tolist()]
         assert size == len(set(rows)) == WAYS * (SHOTS + QUERIES)  # no example twice
-        own = [
-            {names[row] for row, label in zip(rows, labels_of(part, first, size), strict=True) if label == way}
-            for way in range(WAYS)
-        ]
-        assert np.bincount(part.targets[first : first + size]).tolist() == [SHOTS + QUERIES] * WAYS
+        labels = part.targets[first : first + size]
+        own = [{names[row] for row, label in zip(rows, labels, strict=True) if label == way} for way in range(WAYS)]
+        assert np.bincount(labels).tolist() == [SHOTS + QUERIES] * WAYS
         assert [len(letters) for letters in own] == [1] * WAYS
         found.append([letters.pop() for letters in own])
     return found
-
-
-def labels_of(part: Any, first: int, size: int) -> list[int]:
-    labels: list[int] = part.targets[first : first + size].tolist()
-    return labels
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainers.engine import randomness
@@ -46,7 +46,6 @@ def rows_of(sizes, batch_size, steps, rounds, seed=0, skipped=()):
     return drawn
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     batch_size=st.integers(1, 45),

@@ -89,7 +89,7 @@ GOLDEN = {
 )
 def test_golden_matrix_case(method, minimizer, distance):
     server_lr = 0.1 if method["name"] in ("fomaml", "fedsgd") else 0.05
-    line = train({**method, "server_lr": server_lr}, 250, GOLDEN, init=None, eval_every=250)[-1]
+    line = train({**method, "server_lr": server_lr}, 100, GOLDEN, init=None, eval_every=100)[-1]
     assert line["params"] == pytest.approx(minimizer, abs=1e-6)
     assert line["distance"] == pytest.approx(distance, abs=1e-6)
 

@@ -7,26 +7,17 @@ from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.setting import PopulationWeights
 from trainers.errors import SpecError
-from trainers.hyperparameters import describe
 from trainers.registry import methods
 from trainers.trial.document import parse
 
+from . import trials
+
 TASK = {"name": "digits", "clients": 6, "partition": {"classes_per_client": 2}}
-USUAL = {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 3, "prox": 0.5, "gradient_weights": [1.0, 0.0, 2.0]}
 
 
 def document(method, **changes):
-    needed = {item.name: USUAL.get(item.name, 1) for item in describe(methods()[method].Hyper) if item.required}
-    central = {"fraction": 0.1} if methods()[method].CENTRAL else None
-    return {
-        "task": {**TASK, "central": central},
-        "method": {"name": method, **needed},
-        "batch_size": 8,
-        "rounds": 1,
-        "dtype": "float64",
-        "report": ["params"],
-        **changes,
-    }
+    own = {"seed": 0, "batch_size": 8, "rounds": 1, "clients_per_round": None, "report": ["params"]}
+    return trials.document(method, **{"task": TASK, **own, **changes})
 
 
 def moved(given, weights=None):
