@@ -33,5 +33,10 @@ def of(lines, member):
     return [line for line in lines if line["member"] == member]
 
 
+def as_if_alone(lines, member):
+    """The member's lines without its number and the time."""
+    return [{name: line[name] for name in line.keys() - {"member", "wall_seconds"}} for line in of(lines, member)]
+
+
 def timeless(lines):
     return [{**line, "wall_seconds": 0} for line in lines]

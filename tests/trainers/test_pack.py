@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trainers.engine.packs.pack import Pack
 from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
 from trainers.trial.document import parse
+
+from .members import as_if_alone as of
 
 DIGITS = {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}}
 
@@ -36,42 +36,8 @@ def train(given, **more):
     return Pack.from_spec(parse(given), **more).advance()
 
 
-def of(lines, member):
-    return [{name: value for name, value in line.items() if name not in ("member", "wall_seconds")}
-            for line in lines if line["member"] == member]  # fmt: skip
-
-
 def columns(lines, name):
     return np.array([line[name] for line in lines], dtype=float)
-
-
-MEMBERS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "client_lr": st.sampled_from([0.0, 0.01, 0.3]),
-            "server_lr": st.sampled_from([0.02, 0.2]),
-            "local_steps": st.integers(1, 4),
-            "server.momentum": st.sampled_from([0.0, 0.9]),
-        }
-    ),
-    min_size=2,
-    max_size=6,
-)
-
-
-@settings(max_examples=12, deadline=None)
-@given(members=MEMBERS, data=st.data())
-def test_the_order_of_members_does_not_matter(members, data):
-    order = data.draw(st.permutations(range(len(members))))
-    base = document(dtype="float64", rounds=3)
-    lines = train({**base, "members": members})
-    moved = train({**base, "members": [members[place] for place in order]})
-    for place, member in enumerate(order):
-        for line, other in zip(of(lines, member), of(moved, place), strict=True):
-            for name in ("train_loss", "test_loss", "update_norm"):
-                assert line[name] is other[name] is None or line[name] == pytest.approx(other[name], rel=1e-10)
-            for name in ("client_gradients", "exchanges", "client_lr", "server_lr", "diverged"):
-                assert line[name] == other[name]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -92,14 +58,14 @@ def test_a_diverging_member_disturbs_no_bit_of_the_others(dtype, count, batch_si
             assert of(disturbed, member) == of(lines, member)
 
 
+def descent(server_lr, rounds=100, curvatures=(1.0,), center=1.0, **changes):
+    """Gradient descent on one quadratic."""
+    task = {"name": "quadratic", "hessians": [np.diag(curvatures).tolist()], "centers": [[center] * len(curvatures)]}
+    return {"task": task, "method": {"name": "fedsgd", "server_lr": server_lr}, "rounds": rounds, **changes}
+
+
 def test_a_diverged_trial_is_reported_once_and_ends_the_run():
-    given = {
-        "task": {"name": "quadratic", "hessians": [[[1.0]]], "centers": [[1.0]]},
-        "method": {"name": "fedsgd", "server_lr": 30.0},
-        "rounds": 100,
-        "eval_every": 1,
-    }
-    pack = Pack.from_spec(parse(given))
+    pack = Pack.from_spec(parse(descent(30.0, eval_every=1)))
     lines = pack.advance()
     # The training loss of round r is 0.5 * 29^(2 (r - 1)); it exceeds 0.5 + 1e6 at r = 4.
     assert [line["round"] for line in lines] == [0, 1, 2, 3, 4]
@@ -109,29 +75,16 @@ def test_a_diverged_trial_is_reported_once_and_ends_the_run():
 
 
 def test_what_overflows_is_none():
-    given = {
-        "task": {"name": "quadratic", "hessians": [[[1.0]]], "centers": [[1.0]]},
-        "method": {"name": "fedsgd", "server_lr": 1e300},
-        "rounds": 100,
-        "eval_every": 1,
-        "report": ["params"],
-    }
-    lines = train(given)
+    lines = train(descent(1e300, report=["params"]))
     assert lines[-1]["diverged"] is True
     assert lines[-1]["loss"] is None
     assert json.loads(json.dumps(lines, allow_nan=False)) == lines
 
 
 def test_momentum_that_overshoots_has_not_diverged():
-    given = {
-        "task": {"name": "quadratic", "hessians": [[[1.0, 0.0], [0.0, 1000.0]]], "centers": [[0.0, 0.0]]},
-        "method": {"name": "fedsgd", "server_lr": 4 / (1000**0.5 + 1) ** 2},
-        "server": {"name": "sgd", "momentum": ((1000**0.5 - 1) / (1000**0.5 + 1)) ** 2},
-        "init": [0.0, 1e-3],
-        "rounds": 500,
-        "eval_every": 1,
-    }
-    lines = train(given)
+    rate, momentum = 4 / (1000**0.5 + 1) ** 2, ((1000**0.5 - 1) / (1000**0.5 + 1)) ** 2
+    given = descent(rate, 500, (1.0, 1000.0), 0.0, server={"name": "sgd", "momentum": momentum}, init=[0.0, 1e-3])
+    lines = train(given | {"eval_every": 1})
     assert len(lines) == 501
     assert max(columns(lines, "loss")) > 10 * lines[0]["loss"]
     assert lines[-1]["loss"] < 1e-9 * lines[0]["loss"]
@@ -165,12 +118,6 @@ def test_evaluations_come_at_the_interval_and_at_both_ends():
     lines = train(document(eval_every=3, rounds=8))
     assert [line["round"] for line in lines if "test_loss" in line] == [0, 3, 6, 8]
     assert [line["round"] for line in lines if "test_accuracy" in line] == [0, 3, 6, 8]
-
-
-def test_automatic_evaluation_follows_the_grid():
-    lines = train(document(eval_every="auto", rounds=45))
-    assert [line["round"] for line in lines if "test_loss" in line] == [*range(41), 42, 44, 45]
-    assert Pack.from_spec(parse(document(eval_every="auto"))).plan.eval_every == "auto"
 
 
 def test_train_loss_is_of_the_model_before_the_round():
@@ -207,45 +154,8 @@ def test_equal_weights_of_cohorts_are_made_once(weights, once):
         assert draw.share == own.sum() / setting.training.whole.sum()
 
 
-def test_clients_can_be_weighted_by_their_examples():
-    spec = parse(document(dtype="float64", clients_per_round=None, batch_size=None, weighting="examples", rounds=1))
-    line = Pack.from_spec(spec).advance()[-1]
-    # All full batches at the model 0 weighted by size: the gradient of the mean over all examples.
-    one = parse({**document(dtype="float64", clients_per_round=None, batch_size=None, rounds=1),
-                 "task": {**DIGITS, "clients": 1, "partition": "iid"},
-                 "method": {"name": "fedsgd", "server_lr": 0.1}})  # fmt: skip
-    fedsgd = {**spec.canonical, "method": {"name": "fedsgd", "server_lr": 0.1}, "client": None}
-    other = Pack.from_spec(parse(fedsgd)).advance()[-1]
-    assert other["update_norm"] == pytest.approx(Pack.from_spec(one).advance()[-1]["update_norm"], rel=1e-12)
-    assert line["train_loss"] == pytest.approx(np.log(10), rel=1e-12)
-
-
-def test_members_share_cohorts_and_batches_and_seeds_change_them():
-    # A learning rate of 0 everywhere but at the start: all members see the same first loss, whatever they do.
-    lines = train(document(dtype="float64", members=[{"client_lr": 0.0}, {"local_steps": 4}, {"server_lr": 0.3}]))
-    first = [line["train_loss"] for line in lines if line["round"] == 1]
-    assert first[0] == first[1] == first[2]
-    norms = {train(document(seed=seed, rounds=1))[-1]["update_norm"] for seed in (1, 2, 3)}
-    assert len(norms) == 3
-
-
-@pytest.mark.parametrize("batching", ["shuffled", "with_replacement"])
-def test_both_ways_of_batching_learn(batching):
-    lines = train(document(batching=batching, rounds=15, method={"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3,
-                                                                 "local_steps": 5}))  # fmt: skip
-    assert lines[-1]["test_accuracy"] > 0.6 > 0.2 > lines[0]["test_accuracy"]
-
-
-def test_local_epochs_count_each_clients_own_steps():
-    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
-    spec = parse(document(method=method, clients_per_round=None, rounds=2, members=[{}, {"client_lr": 0.0}]))
-    lines = Pack.from_spec(spec).advance()
-    wanted = sum(2 * -(-int(count) // 8) for count in spec.task.examples)
-    assert [line["client_gradients"] for line in lines if line["round"] == 2] == [2 * wanted] * 2
-
-
-@pytest.mark.parametrize("schedule", [{"name": "plateau", "window": 1, "patience": 1, "cooldown": 0}])
-def test_a_schedule_moves_each_members_own_rates(schedule):
+def test_a_schedule_moves_each_members_own_rates():
+    schedule = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0}
     members = [{"schedule.client_decay": 0.5, "schedule.min_delta": 10.0}, {"schedule.min_delta": 1e-9}]
     given = document(members=members, schedule=schedule, rounds=4, clients_per_round=None, dtype="float64")
     lines = train(given)
@@ -279,24 +189,6 @@ def test_a_schedule_may_watch_the_accuracy():
     schedule = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0, "monitor": "accuracy", "min_delta": 2.0}
     lines = train(document(schedule=schedule, rounds=3))
     assert columns(lines, "client_lr") == pytest.approx([0.1, 0.1, 0.1, 0.01])
-
-
-@pytest.mark.parametrize("batch_size", [6, None])
-def test_every_oracle_gives_the_same_curve(batch_size):
-    given = document(dtype="float64", batch_size=batch_size, members=[{}, {"local_steps": 2, "client_lr": 0.0}])
-    spec = parse({**given, "method": {**given["method"], "name": "fedprox", "prox": 0.5}})
-    names = list(Pack.from_spec(spec)._setting.model.oracles)
-    assert len(names) > 1
-    curves = {}
-    for name in names:
-        plan = Plan(name, 2, torch.get_num_threads(), "cpu", "float64", 1)
-        pack = Pack.from_spec(spec, plan=plan)
-        assert pack.plan.oracle == name
-        curves[name] = pack.advance()
-    for lines in curves.values():
-        for line, other in zip(lines, curves["autograd"], strict=True):
-            for name in ("train_loss", "test_loss", "update_norm"):
-                assert line[name] is other[name] is None or line[name] == pytest.approx(other[name], rel=1e-10)
 
 
 def test_the_engine_times_its_candidates_once(monkeypatch):
@@ -392,11 +284,3 @@ def test_plans_survive_json_and_unknown_oracles_are_refused():
 def test_a_start_of_the_wrong_length_is_refused():
     with pytest.raises(SpecError, match="init must have 650 numbers"):
         Pack.from_spec(parse(document(init=[0.0, 1.0])))
-
-
-def test_a_given_start_is_reported_back():
-    start = np.linspace(-1, 1, 650).tolist()
-    lines = train(document(init=start, report=["params"], dtype="float64", rounds=1))
-    assert lines[0]["params"] == start
-    assert len(lines[1]["params"]) == 650
-    assert lines[1]["params"] != start
