@@ -1,5 +1,6 @@
 """Presets: an entry of a study by the name that the literature has for it."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from search_spaces.parameters import Float
 from trainers.engine.packs.pack import Pack
 from trainers.registry import optimizers
 from trainers.trial.document import parse
+
+from ..trainers.plain_loops import workers
 
 PAPERS = {
     "fedavgm": {"momentum": 0.9},
@@ -52,17 +55,6 @@ def test_a_preset_is_fedavg_with_a_server_optimizer(name):
     assert Study.from_json(short.to_json()).fingerprint() == short.fingerprint()
     assert short.check() == long.check()
     assert {server} <= set(optimizers())
-
-
-@pytest.mark.parametrize("name", presets.SERVERS)
-def test_a_preset_trains(name):
-    made = study({"preset": name})
-    setting = {key: parameter.grid()[0] for key, parameter in made.methods[0].parameters().items()}
-    lines = Pack.from_spec(
-        parse(trial_document(made, name, [{**setting, "client_lr": 0.1, "server_lr": 0.1}], 0))
-    ).advance()
-    assert lines[-1]["round"] == 2
-    assert lines[-1]["train_loss"] is not None
 
 
 def test_what_the_entry_says_comes_first():
@@ -150,39 +142,21 @@ INNER = {
 """The optimizer of a worker in each preset of low-communication training but data-parallel AdamW, which has none."""
 
 
-def scheduled(step, steps):
-    """The cosine of the presets: a tenth of warm-up, then down to 5 %."""
-    rise = steps // 10
-    return (step + 1) / rise if step < rise else 0.05 + 0.95 * (1 + np.cos(np.pi * (step - rise) / (steps - rise))) / 2
-
-
 @pytest.mark.parametrize("name", INNER)
 def test_a_preset_of_few_exchanges_is_a_plain_loop_of_torch(name):
     """100 rounds of 6 local steps: an optimizer of torch a worker, kept over the rounds, and torch's SGD outside."""
     rate, steps, rounds, delta = 0.01 if name == "local_sgd" else 0.03, 6, 100, 1.0 if name == "local_sgd" else 0.6
-    outer, cosine = (0.9 if name in ("diloco", "snoo") else 0.0), name in ("diloco", "snoo")
-    workers = 1 if name in ("snoo", "lookahead") else 3
+    outer, scheduled = (0.9 if name in ("diloco", "snoo") else 0.0), name in ("diloco", "snoo")
+    clients = 1 if name in ("snoo", "lookahead") else 3
     generator = np.random.default_rng(3)
-    factors = generator.normal(size=(workers, 4, 4))
-    hessians, centers = factors @ factors.transpose(0, 2, 1) + np.eye(4), generator.normal(size=(workers, 4))
-    model = torch.full((4,), 2.0, dtype=torch.float64)
-    points = [torch.empty_like(model) for _ in range(workers)]
-    optimizers_of = [INNER[name][0]([point], lr=rate, **INNER[name][1]) for point in points]
-    average = torch.optim.SGD([model], lr=delta, momentum=outer, nesterov=outer > 0)
-    wanted = []
-    for number in range(rounds):
-        for point, optimizer, hessian, center in zip(points, optimizers_of, hessians, centers, strict=True):
-            point.copy_(model)
-            for step in range(steps):
-                if cosine:
-                    optimizer.param_groups[0]["lr"] = rate * scheduled(steps * number + step, steps * rounds)
-                point.grad = torch.tensor(hessian) @ (point - torch.tensor(center))
-                if cosine:
-                    point.grad *= (1 / point.grad.norm()).clamp(max=1)
-                optimizer.step()
-        model.grad = model - torch.stack(points).mean(0)
-        average.step()
-        wanted.append(model.tolist())
+    factors = generator.normal(size=(clients, 4, 4))
+    hessians, centers = factors @ factors.transpose(0, 2, 1) + np.eye(4), generator.normal(size=(clients, 4))
+    kind, settings = INNER[name]
+    wanted = workers(
+        hessians, centers, [2.0] * 4, rounds, steps, partial(kind, lr=rate, **settings),
+        partial(torch.optim.SGD, lr=delta, momentum=outer, nesterov=outer > 0),
+        warmup=0.1 if scheduled else None, clip=1 if scheduled else None,
+    )  # fmt: skip
     space = {"client_lr": rate, "local_steps": steps, **({} if name == "local_sgd" else {"delta_lr": delta})}
     server = {"server": {"space": {"momentum": outer}}} if name == "snoo" else {}
     made = study({"preset": name, "space": space, **server}).to_json()

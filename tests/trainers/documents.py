@@ -35,6 +35,20 @@ DESIGN = {
 }
 
 
+def fedavg(**changes: Any) -> dict[str, Any]:
+    """A short trial of FedAvg on digits."""
+    return {
+        "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}},
+        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
+        "clients_per_round": 4,
+        "batch_size": 6,
+        "rounds": 4,
+        "eval_every": 1,
+        "seed": 3,
+        **changes,
+    }
+
+
 def with_(path: str, value: Any) -> dict[str, Any]:
     """The design's document with one place changed; dots go down, Ellipsis takes the key out."""
     document = copy.deepcopy(DESIGN)

@@ -1,6 +1,7 @@
 """Rounds of several methods over unequal clients, as plain loops in numpy: client by client and batch by batch."""
 
 import numpy as np
+import torch
 
 from trainers.engine import randomness
 from trainers.engine.packs.pack import Pack
@@ -22,6 +23,47 @@ def trial(data, **changes):
 
 def lines(given, plan=None):
     return Pack.from_spec(parse(given), plan=plan).advance()
+
+
+def cosine(step, steps, warmup=0.05, floor=0.05):
+    """The factor of a rate that rises for a share of all steps, and falls along half a cosine."""
+    rise = warmup * steps
+    fall = floor + (1 - floor) * (1 + np.cos(np.pi * (step - rise) / (steps - rise))) / 2
+    return (step + 1) / rise if step + 1 <= rise else 1.0 if step < rise else fall
+
+
+def workers(hessians, centers, start, rounds, steps, inner, outer, cohort=None, warmup=None, clip=None, keep=True):
+    """Models after every round of torch optimizers on quadratics, one a client, whose mean change is a gradient.
+
+    Args:
+        inner: makes the optimizer of a client's model, whose memory the client keeps from round to round.
+        outer: makes the optimizer of the model.
+        cohort: gives the clients of a round; None are all.
+        warmup: the share of all steps in which the clients' rate rises, to fall along half a cosine; None: constant.
+        clip: the largest norm of a gradient.
+        keep: False if each round begins with a new optimizer.
+    """
+    model, kept, models = torch.tensor(start, dtype=torch.float64), {}, []
+    average, hessians, centers = outer([model]), torch.tensor(hessians), torch.tensor(centers)
+    for number in range(rounds):
+        clients, model.grad = range(len(centers)) if cohort is None else cohort(number), torch.zeros_like(model)
+        for client in clients:
+            if not keep or client not in kept:
+                point = torch.empty_like(model)
+                kept[client] = (point, own := inner([point]), own.param_groups[0]["lr"])
+            point, own, rate = kept[client]
+            point.copy_(model)
+            for step in range(steps):
+                if warmup is not None:
+                    own.param_groups[0]["lr"] = rate * cosine(steps * number + step, steps * rounds, warmup)
+                point.grad = hessians[client] @ (point - centers[client])
+                if clip is not None:
+                    point.grad *= (clip / point.grad.norm()).clamp(max=1)
+                own.step()
+            model.grad += (model - point) / len(clients)
+        average.step()
+        models.append(model.tolist())
+    return models
 
 
 class Plain:

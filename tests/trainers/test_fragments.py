@@ -14,6 +14,7 @@ from trainers.trial.document import parse
 from trainers.trial.inactive import inactive_rules
 
 from .methods.trials import document
+from .plain_loops import cosine
 
 HIDDEN, CLIENTS, STEPS, ROUNDS = 5, 4, 3, 100
 SHAPES = {"0": (HIDDEN, 64), "1": (HIDDEN,), "2": (10, HIDDEN), "3": (10,)}
@@ -53,13 +54,6 @@ def models(given):
     return np.array([line["params"] for line in Pack.from_spec(parse(given)).advance()])
 
 
-def factor(step, warmup=0.05, floor=0.05):
-    steps = ROUNDS * STEPS
-    rise = warmup * steps
-    fall = floor + (1 - floor) * (1 + np.cos(np.pi * (step - rise) / (steps - rise))) / 2
-    return (step + 1) / rise if step + 1 <= rise else 1.0 if step < rise else fall
-
-
 class Worker:
     """A client with a model and a torch.optim.AdamW of its own, which are never reset."""
 
@@ -77,7 +71,7 @@ class Worker:
         self.optimizer.zero_grad()
         torch.nn.functional.cross_entropy(scores, self.targets).backward()
         torch.nn.utils.clip_grad_norm_(self.params, METHOD["clip_norm"])
-        self.optimizer.param_groups[0]["lr"] = METHOD["client_lr"] * factor(number)
+        self.optimizer.param_groups[0]["lr"] = METHOD["client_lr"] * cosine(number, ROUNDS * STEPS)
         self.optimizer.step()
 
     def sent(self, number, change, quantiser):

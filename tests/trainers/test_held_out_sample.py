@@ -10,7 +10,7 @@ from trainers.errors import SpecError
 from trainers.trial.document import parse, structure_of
 
 from .documents import wrong
-from .members import contract
+from .members import contract, timeless
 
 CLIENTS = 12
 FEDAVG = {"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3, "local_steps": 3}
@@ -44,12 +44,8 @@ def document(task, clients, **changes):
     return {**known, "dtype": "float64", **sample, **changes}
 
 
-def lines_of(pack):
-    return [{name: value for name, value in line.items() if name != "wall_seconds"} for line in pack.advance()]
-
-
 def trained(task, clients, **changes):
-    return lines_of(Pack.from_spec(parse(document(task, clients, **changes))))
+    return timeless(Pack.from_spec(parse(document(task, clients, **changes))).advance())
 
 
 @pytest.mark.parametrize("model", MODELS, ids=["affine", "network"])
@@ -93,22 +89,6 @@ def test_a_sample_depends_on_seed_and_round_only(letters):
     assert [line["test_loss"] for line in often[::3]] == [line["test_loss"] for line in seldom if "test_loss" in line]
 
 
-def test_the_mean_over_many_draws_approaches_the_metric(letters):
-    """With equal clients the mean over samples is unbiased: the model hardly moves, and 300 rounds draw."""
-    with np.load(letters["path"]) as arrays:
-        held = dict(arrays)
-    held["client_test"] = np.arange(len(held["y_test"])) % 6  # 13 examples each
-    file = f"{letters['path']}.equal.npz"
-    np.savez(file, **held)
-    still = {"method": {**FEDAVG, "client_lr": 0.0, "server_lr": 1e-30, "local_steps": 1}, "rounds": 300}
-    still["init"] = np.random.default_rng(1).normal(size=32).tolist()
-    task = {**letters, "path": file}
-    whole = trained(task, None, **still, eval_every=300)[0]["test_loss"]
-    draws = np.array([line["test_loss"] for line in trained(task, 2, **still)])
-    assert draws.std() > 0.02 * whole
-    assert abs(draws.mean() - whole) < 4 * draws.std() / np.sqrt(len(draws))
-
-
 @pytest.mark.parametrize("model", MODELS, ids=["affine", "network"])
 def test_a_member_is_the_same_alone_packed_and_restored(letters, model):
     contract(document({**letters, "model": model}, 2), [{}, {"client_lr": 0.02, "local_steps": 5}])
@@ -118,7 +98,7 @@ def test_a_checkpoint_continues_with_all_held_out_clients(letters):
     """As rounds, reports and adaptation: what is measured may change, what is trained may not."""
     pack = Pack.from_spec(parse(document(letters, 2)))
     pack.advance(3)
-    rest = lines_of(Pack.restore(parse(document(letters, None)), pack.to_bytes()))
+    rest = timeless(Pack.restore(parse(document(letters, None)), pack.to_bytes()).advance())
     assert rest == trained(letters, None)[4:]
 
 

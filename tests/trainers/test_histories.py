@@ -16,7 +16,7 @@ from trainers import Pack, parse
 from trainers.data.histories import Histories, Log, numbered, sortable
 from trainers.errors import SpecError
 from trainers.models import dual_encoder, own_module
-from trainers.problem import Examples, Problem, Regulariser
+from trainers.problem import Examples, Problem
 from trainers.tasks import data
 from trainers.trial import sizes
 
@@ -39,6 +39,19 @@ def keys(folder: Path, **more: Any) -> dict[str, Any]:
     path.write_text("\n".join(map(json.dumps, ROWS)))
     task = {"name": "data", "path": str(path), "kind": "pairs", "inputs": "film", "client": "who", "order": "at"}
     return {**task, "context": CONTEXT, "model": MODEL, **more}
+
+
+def write(path: Path, columns: dict[str, Any]) -> None:
+    """A table in the format that its ending says."""
+    rows = list(zip(*columns.values(), strict=True))
+    if path.suffix == ".csv":
+        path.write_text("\n".join(",".join(map(str, row)) for row in (tuple(columns), *rows)))
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(dict(zip(columns, row, strict=True))) for row in rows))
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    else:
+        np.savez(path, **columns)
 
 
 def expected() -> list[tuple[list[int], int]]:
@@ -87,12 +100,9 @@ HELD_OUT = {"who": ["z", "z", "y", "z"], "film": ["film 1", "film 2", "film 3", 
 def test_histories_for_testing_are_in_their_own_order(tmp_path: Path, where: str) -> None:
     columns = {name: [row[name] for row in ROWS[:4]] for name in HELD_OUT}  # as many rows, in another order
     columns |= {"who": ["a"] * 4, "at": [1, 2, 3, 4]}
-    for name, held in (("train", columns), ("test", HELD_OUT)):
-        rows = (",".join(map(str, row)) for row in zip(*held.values(), strict=True))
-        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(held), *rows]))
-    both = {name: np.array(column) for name, column in columns.items()}
-    both |= {f"{name}_held": np.array(column) for name, column in HELD_OUT.items()}
-    np.savez(tmp_path / "own.npz", **both)
+    write(tmp_path / "train.csv", columns)
+    write(tmp_path / "test.csv", HELD_OUT)
+    np.savez(tmp_path / "own.npz", **columns, **{f"{name}_held": column for name, column in HELD_OUT.items()})
     changes: dict[str, Any] = {
         "file": {"path": str(tmp_path / "train.csv"), "test": {"path": str(tmp_path / "test.csv")}},
         "folder": {"path": str(tmp_path), "format": "csv"},
@@ -221,19 +231,6 @@ def test_recall_counts_the_first_of_equal_scores() -> None:
     assert float(model.evaluate(params)["test_recall_at_k"]) == 0.5
 
 
-def test_spreadout_is_least_for_orthogonal_items() -> None:
-    problem = Problem("", Regulariser("spreadout", 2.0), model_settings={"classes": 3, "embedding": 3})
-    model = dual_encoder.build(problem, torch.float64, CPU)
-    batch = model.source(0, None, "shuffled").round(0, np.zeros(1, np.int64)).full()
-    row = torch.zeros(1, 1, model.layout.size, dtype=torch.float64)
-    table = model.layout.views(row[0, 0])["items.weight"]
-    table[1:] = 5 * torch.eye(3)
-    orthogonal = float(model.oracles["autograd"].value_and_grad(row, batch)[0])
-    table[1:] = 1
-    assert orthogonal == pytest.approx(0, abs=1e-5)
-    assert float(model.oracles["autograd"].value_and_grad(row, batch)[0]) == pytest.approx(2 * 6**0.5)
-
-
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -310,19 +307,8 @@ DATES = {
 @pytest.mark.parametrize("name", DATES)
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "npz"])
 def test_dates_order_items(tmp_path: Path, ending: str, name: str) -> None:
-    dates, path = DATES[name], tmp_path / f"dates.{ending}"
-    columns = {"film": [5, 3, 4], "who": ["a"] * 3, "at": dates}
-    if ending == "csv":
-        path.write_text(
-            "film,who,at\n" + "".join(f"{film},a,{date}\n" for film, date in zip((5, 3, 4), dates, strict=True))
-        )
-    elif ending == "jsonl":
-        rows = zip(*columns.values(), strict=True)
-        path.write_text("\n".join(json.dumps(dict(zip(columns, row, strict=True))) for row in rows))
-    elif ending == "parquet":
-        pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    else:
-        np.savez(path, **columns)
+    path = tmp_path / f"dates.{ending}"
+    write(path, {"film": [5, 3, 4], "who": ["a"] * 3, "at": DATES[name]})
     task = data.parse(keys(tmp_path, path=str(path), test_fraction=0), "task")
     train = data.build(task, "float64").train
     assert isinstance(train, Examples)
@@ -359,10 +345,8 @@ def test_strings_of_one_length_that_sort_are_an_order(texts: tuple[str, ...]) ->
 
 def test_instants_of_libraries_order_items(tmp_path: Path) -> None:
     at = np.array(DATES["seconds"], "datetime64[ns]")
-    pyarrow.parquet.write_table(
-        pyarrow.table({"film": [5, 3, 4], "who": ["a"] * 3, "at": at}), tmp_path / "log.parquet"
-    )
-    np.savez(tmp_path / "log.npz", film=[5, 3, 4], who=["a"] * 3, at=at)
     for ending in ("parquet", "npz"):
-        task = data.parse(keys(tmp_path, path=str(tmp_path / f"log.{ending}"), test_fraction=0), "task")
+        path = tmp_path / f"log.{ending}"
+        write(path, {"film": [5, 3, 4], "who": ["a"] * 3, "at": at})
+        task = data.parse(keys(tmp_path, path=str(path), test_fraction=0), "task")
         assert data.build(task, "float64").train.targets.tolist() == [2, 1]

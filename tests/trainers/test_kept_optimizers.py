@@ -1,5 +1,7 @@
 """Client optimizers whose memory stays with each client: against torch's AdamW, in packs, in oracles, and refusals."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,9 @@ from trainers.trial.document import parse
 from trainers.trial.inactive import inactive, inactive_rules
 
 from .documents import wrong
+from .members import timeless
+from .methods.trials import same
+from .plain_loops import workers
 
 WORK = {"client_lr": 0.05, "server_lr": 0.02, "local_steps": 3}
 GENERATOR = np.random.default_rng(5)
@@ -33,63 +38,6 @@ def digits(name, state="keep", **changes):
     }
 
 
-def stripped(lines, member=None):
-    """The lines of all members, or of one as if it were alone."""
-    left = ("wall_seconds",) if member is None else ("wall_seconds", "member")
-    chosen = [line for line in lines if member is None or line["member"] == member]
-    return [{name: value for name, value in line.items() if name not in left} for line in chosen]
-
-
-def near(lines, others):
-    for line, other in zip(lines, others, strict=True):
-        for name, value in other.items():
-            assert line[name] == (value if value is None else pytest.approx(value, rel=1e-10, abs=1e-10)), name
-
-
-def factor(step, steps, warmup=0.05, floor=0.05):
-    """Of a rate that rises for a share of all steps, and falls along half a cosine."""
-    rise = warmup * steps
-    fall = floor + (1 - floor) * (1 + np.cos(np.pi * (step - rise) / (steps - rise))) / 2
-    return (step + 1) / rise if step + 1 <= rise else 1.0 if step < rise else fall
-
-
-def torch_loop(state, rounds, method, server, schedule):
-    """Models after every round of local torch.optim.AdamW, one for each client, and torch.optim.SGD on the server."""
-    model = torch.zeros(3, dtype=torch.float64)
-    outer = torch.optim.SGD([model], lr=method["server_lr"], **server)
-    kept, models = {}, []
-    hessians, centers = torch.tensor(HESSIANS), torch.tensor(CENTERS)
-    for number in range(rounds):
-        clients = randomness.cohort(7, number, 5, 2).tolist()
-        model.grad = torch.zeros_like(model)
-        for client in clients:
-            if state == "reset" or client not in kept:
-                point = torch.empty_like(model)
-                kept[client] = (
-                    point,
-                    torch.optim.AdamW(
-                        [point],
-                        lr=method["client_lr"],
-                        betas=(0.8, 0.95),
-                        eps=1e-3,
-                        weight_decay=method["weight_decay"],
-                    ),
-                )
-            point, inner = kept[client]
-            point.copy_(model)
-            for step in range(method["local_steps"]):
-                if schedule == "cosine":
-                    now, every = number * method["local_steps"] + step, rounds * method["local_steps"]
-                    inner.param_groups[0]["lr"] = method["client_lr"] * factor(now, every)
-                point.grad = hessians[client] @ (point - centers[client])
-                point.grad *= (method["clip_norm"] / point.grad.norm()).clamp(max=1)
-                inner.step()
-            model.grad += (model - point) / method["client_lr"] / len(clients)
-        outer.step()
-        models.append(model.tolist())
-    return models
-
-
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 @pytest.mark.parametrize("client_lr", [0.02, 5e-4])  # moves models, and sums of directions
 @pytest.mark.parametrize("state", ["keep", "reset"])
@@ -108,7 +56,13 @@ def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr, schedule):
         "report": ["params"],
         "dtype": "float64",
     }
-    wanted = torch_loop(state, 100, method, {"momentum": 0.9, "nesterov": True}, schedule)
+    wanted = workers(
+        HESSIANS, CENTERS, [0.0] * 3, 100, 4, clip=2, keep=state == "keep",
+        inner=partial(torch.optim.AdamW, lr=client_lr, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
+        outer=partial(torch.optim.SGD, lr=0.5, momentum=0.9, nesterov=True),
+        cohort=lambda number: randomness.cohort(7, number, 5, 2).tolist(),
+        warmup=0.05 if schedule == "cosine" else None,
+    )  # fmt: skip
     lines = Pack.from_spec(parse(given)).advance()[1:]
     np.testing.assert_allclose([line["params"] for line in lines], wanted, rtol=0, atol=1e-10)
 
@@ -129,11 +83,11 @@ def test_clients_with_unequal_steps_keep_counts_of_their_own(separate):
     lines, steps = [], []
     for oracle in ("stacked", "autograd"):
         pack = begun(spec, oracle, separate=separate)
-        lines.append(stripped(pack.advance()))
+        lines.append(timeless(pack.advance()))
         kept = pack._lanes[0].now.clients.gather(np.arange(19)).of("client")
         steps.append(kept["steps"][0].flatten().tolist())
         assert (kept["square"][0].sum(-1) > 0).all()
-    near(*lines)
+    same(*lines)
     assert steps[0] == steps[1] == [3 * -(-int(count) // 5) for count in spec.task.examples]
     assert set(steps[0]) == {3 * 15, 3 * 16}
 
@@ -147,7 +101,7 @@ def test_methods_with_more_than_local_steps_keep_the_optimizers_memory_too(metho
     whole = begun(spec).advance()
     pack = begun(spec)
     early = pack.advance(4)
-    assert stripped(early + Pack.restore(spec, pack.to_bytes()).advance()) == stripped(whole)
+    assert timeless(early + Pack.restore(spec, pack.to_bytes()).advance()) == timeless(whole)
     given["report"] = []  # measuring the drift runs the steps again, from the memory before them
     unmeasured = begun(parse(given)).advance()
     assert [line["train_loss"] for line in whole] == [line["train_loss"] for line in unmeasured]

@@ -20,25 +20,17 @@ from trainers.registry import models
 from trainers.target_kinds import STATISTICS
 from trainers.trial.document import parse
 
-from .documents import wrong
+from .documents import fedavg, wrong
+from .members import as_if_alone as of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 MLP = {"name": "mlp", "hidden": [12, 7], "dropout": 0.2}
 CNN = {"name": "cnn", "filters": [3, 4], "kernel": 3, "dense": 10, "dropout": 0.25, "crop": 1, "flip": True}
-IGNORED = {"wall_seconds", "member"}
 
 
 def document(model, **changes):
-    return {
-        "task": {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, "model": model},
-        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
-        "batch_size": 6,
-        "clients_per_round": 4,
-        "rounds": 4,
-        "eval_every": 1,
-        "seed": 3,
-        **changes,
-    }
+    task = {"name": "digits", "clients": 12, "partition": {"dirichlet": 0.3}, "model": model}
+    return fedavg(task=task, **changes)
 
 
 def problem(shape=(1, 28, 28), classes=62, rows=4, **settings):
@@ -55,18 +47,6 @@ def forced(spec, oracle):
     return Pack.from_spec(spec, plan=plan)
 
 
-def of(lines, member):
-    return [{name: value for name, value in line.items() if name not in IGNORED} for line in lines
-            if line["member"] == member]  # fmt: skip
-
-
-def close(lines, others, tolerance=1e-10):
-    assert len(lines) == len(others)
-    for line, other in zip(lines, others, strict=True):
-        for name in ("train_loss", "update_norm", "test_loss", "test_accuracy"):
-            assert line[name] is other[name] is None or line[name] == pytest.approx(other[name], rel=tolerance)
-
-
 @pytest.mark.parametrize("name", [name for name in models() if models()[name].Settings is not None])
 def test_settings_say_range_and_meaning(name):
     module = models()[name]
@@ -79,69 +59,51 @@ def test_settings_say_range_and_meaning(name):
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
+    ("model", "wanted"),
     [
-        ({"hiden": [3]}, 'unknown key "hiden" in task.model: did you mean hidden'),
-        ({"hidden": []}, "task.model.hidden must be a list of at least one number"),
-        ({"hidden": [3.5]}, "task.model.hidden.0 must be a whole number"),
-        ({"hidden": [0]}, "task.model.hidden.0 must be in [1, 100000000]"),
-        ({"dropout": 1.0}, "task.model.dropout must be in"),
+        ({"name": "mlp", "hiden": [3]}, 'unknown key "hiden" in task.model: did you mean hidden'),
+        ({"name": "mlp", "hidden": []}, "task.model.hidden must be a list of at least one number"),
+        ({"name": "mlp", "hidden": [3.5]}, "task.model.hidden.0 must be a whole number"),
+        ({"name": "mlp", "hidden": [0]}, "task.model.hidden.0 must be in [1, 100000000]"),
+        ({"name": "mlp", "dropout": 1.0}, "task.model.dropout must be in"),
+        ({"name": "cnn", "preset": "femnst"}, 'task.model.preset: no preset "femnst": did you mean femnist?'),
+        (
+            {"name": "cnn", "dropout": [0.1, 0.2, 0.3]},
+            "task.model.dropout must be a number, or 2 numbers, one for each",
+        ),
+        ({"name": "cnn", "groups": 3}, "task.model.groups must divide all filters, got groups=3 for 16"),
     ],
 )
-def test_wrong_settings_are_refused(changes, wanted):
-    assert wanted in str(wrong(document({"name": "mlp", **changes})))
-
-
-def test_parameter_counts():
-    def count(module, **settings):
-        return module.build(problem(**settings), torch.float32, CPU).layout.count
-
-    assert count(mlp) == 784 * 256 + 256 + 256 * 62 + 62
-    assert count(mlp, hidden=[10, 5], classes=3) == 7850 + 55 + 18
-    assert count(cnn) == 430_846
-    assert count(cnn, filters=[32, 64], dense=512) == 1_690_046
+def test_wrong_settings_are_refused(model, wanted):
+    assert wanted in str(wrong(document(model)))
 
 
 @pytest.mark.parametrize(
-    ("preset", "shape", "classes", "count"),
+    ("document", "shape", "classes", "count"),
     [
-        ("femnist", (1, 28, 28), 62, 1_690_046),
-        ("femnist", (1, 28, 28), 10, 1_663_370),
-        ("femnist_dropout", (1, 28, 28), 62, 1_206_590),
-        ("femnist_dropout", (1, 28, 28), 10, 1_199_882),
-        ("leaf", (1, 28, 28), 62, 6_603_710),
-        ("cifar10", (3, 24, 24), 10, 1_068_298),
-        ("niid_bench", (3, 32, 32), 10, 62_006),
-        ("niid_bench", (1, 28, 28), 10, 44_426),
-        ("omniglot", (1, 28, 28), 5, 112_261),
-        (None, (3, 32, 32), 10, 11_173_962),
-        (None, (3, 24, 24), 100, 11_220_132),
+        ("mlp", (1, 28, 28), 62, 784 * 256 + 256 + 256 * 62 + 62),
+        ({"name": "mlp", "hidden": [10, 5]}, (1, 28, 28), 3, 7850 + 55 + 18),
+        ("cnn", (1, 28, 28), 62, 430_846),
+        ({"name": "cnn", "filters": [32, 64], "dense": 512}, (1, 28, 28), 62, 1_690_046),
+        ({"name": "cnn", "preset": "femnist"}, (1, 28, 28), 62, 1_690_046),
+        ({"name": "cnn", "preset": "femnist"}, (1, 28, 28), 10, 1_663_370),
+        ({"name": "cnn", "preset": "femnist_dropout"}, (1, 28, 28), 62, 1_206_590),
+        ({"name": "cnn", "preset": "femnist_dropout"}, (1, 28, 28), 10, 1_199_882),
+        ({"name": "cnn", "preset": "leaf"}, (1, 28, 28), 62, 6_603_710),
+        ({"name": "cnn", "preset": "cifar10"}, (3, 24, 24), 10, 1_068_298),
+        ({"name": "cnn", "preset": "niid_bench"}, (3, 32, 32), 10, 62_006),
+        ({"name": "cnn", "preset": "niid_bench"}, (1, 28, 28), 10, 44_426),
+        ({"name": "cnn", "preset": "omniglot"}, (1, 28, 28), 5, 112_261),
+        ("resnet", (3, 32, 32), 10, 11_173_962),
+        ("resnet", (3, 24, 24), 100, 11_220_132),
     ],
 )
-def test_networks_of_papers_have_their_numbers_of_parameters(preset, shape, classes, count):
-    document = {"name": "cnn", "preset": preset} if preset else "resnet"
+def test_networks_of_papers_have_their_numbers_of_parameters(document, shape, classes, count):
     name, settings, named = choose_model(document, "task.model")
     assert choose_model(named, "task.model") == (name, settings, named)
     data = replace(problem(shape, classes=classes), model_settings={"classes": classes, **settings})
     with META:
         assert models()[name].build(data, torch.float32, META).layout.count == count
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"preset": "femnst"}, 'task.model.preset: no preset "femnst": did you mean femnist?'),
-        (
-            {"dropout": [0.1, 0.2, 0.3]},
-            "task.model.dropout must be a number, or 2 numbers, one for each dense layer and",
-        ),
-        ({"groups": 3}, "task.model.groups must divide all filters, got groups=3 for 16"),
-    ],
-)
-def test_settings_of_a_cnn_that_do_not_fit_are_refused(settings, message):
-    with pytest.raises(SpecError) as caught:
-        choose_model({"name": "cnn", **settings}, "task.model")
-    assert message in str(caught.value)
 
 
 def test_inputs_that_do_not_fit_are_refused():
@@ -177,23 +139,16 @@ def test_the_start_is_torchs_own_and_depends_on_the_seed_only():
         assert torch.equal(view, dict(module.named_parameters())[name])
 
 
-@pytest.mark.parametrize("model", [MLP, {"name": "cnn", "dropout": 0.1, "crop": 1}, "mlp", "cnn"])
-def test_networks_learn(model):
-    method = {"name": "fedavg", "client_lr": 0.3, "server_lr": 0.3, "local_steps": 8}
-    task = {"name": "digits", "clients": 10, "partition": "iid", "model": model}
-    given = document(model, task=task, method=method, rounds=12, batch_size=10, clients_per_round=8, eval_every=12)
-    lines = Pack.from_spec(parse(given)).advance()
-    assert lines[-1]["test_loss"] < 0.9 * lines[0]["test_loss"]
-    assert lines[-1]["test_accuracy"] > 0.3
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("model", "oracle"), [(MLP, "stacked"), (CNN, "by_hand"), (CNN, "loop")])
-def test_the_same_bits_alone_in_a_pack_and_beside_a_diverging_trial(model, oracle, dtype):
+def test_the_same_bits_alone_and_in_a_restored_pack_beside_a_diverging_trial(model, oracle, dtype):
     settings = [{"local_steps": 1}, {"client_lr": 100.0, "server_lr": 1e12}, {"local_steps": 4, "client_lr": 0.3}]
     given = document(model, rounds=6, dtype=dtype)
     spec = parse({**given, "members": settings})
-    lines = forced(spec, oracle).advance()
+    pack = forced(spec, oracle)
+    lines, restored = pack.advance(2), Pack.restore(spec, pack.to_bytes())
+    assert restored.plan == pack.plan
+    lines += restored.advance()
     assert of(lines, 1)[-1]["diverged"] is True
     assert of(lines, 1)[-1]["round"] < 6
     for number in (0, 2):
@@ -325,6 +280,7 @@ def test_full_loss_and_accuracies_of_clients_by_hand(model):
         wanted = np.percentile(shares, percent, axis=1)
         assert found[f"client_accuracy_p{percent}"].numpy() == pytest.approx(wanted)
     assert found["test_accuracy"].numpy() == pytest.approx(shares @ sizes / 15)
+    assert found["test_loss"].numpy() == pytest.approx(losses @ sizes / 15, rel=1e-12)
 
 
 @pytest.mark.parametrize("room", [0, 5000, 1 << 26])

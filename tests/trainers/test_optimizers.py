@@ -17,6 +17,7 @@ from trainers.trial.parts import Given, parse_part
 from trainers.trial.roles import ROLES, serving, settings
 
 from .documents import wrong
+from .methods.trials import document as usual
 
 SERVING = [(role, name) for role in ROLES for name in serving(role)]
 STEPPING = [(role, name) for role, name in SERVING if (role, name) != ("client", "sgd")]  # plain steps have no memory
@@ -48,24 +49,12 @@ RATE, STEPS = 0.05, 6
 
 def document(role, name, **own):
     """A trial in which an optimizer serves in a role."""
-    task = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3, "gradient_noise": 0.1}
-    method = {"name": "fedavg", "client_lr": 0.05, "server_lr": 0.05, "local_steps": 3}
-    if role in ("central", "merge"):
-        method |= {"name": "parallel_training", "central_lr": 0.02, "merge_lr": 0.3}
-        task["central"] = {"hessian": np.diag([1.0, 2.0, 3.0]).tolist(), "center": [0.0, 0.0, 0.0]}
-    return {
-        "task": task,
-        "method": method,
-        role: {"name": name, **own},
-        "clients_per_round": CLIENTS_PER_ROUND,
-        "batch_size": 2,
-        "dtype": "float64",
-        "rounds": 5,
-        "eval_every": 1,
-        "seed": 5,
-        "init": [1.0, -2.0, 0.5],
-        "report": ["params"],
-    }
+    method = "parallel_training" if role in ("central", "merge") else "fedavg"
+    given = usual(method, rounds=5, init=[1.0, -2.0, 0.5], report=["params"])
+    given["method"] |= {"client_lr": RATE, "server_lr": RATE}
+    if method == "parallel_training":
+        given["method"] |= {"central_lr": 0.02, "merge_lr": 0.3}
+    return given | {role: {"name": name, **own}}
 
 
 def others(role, name):
@@ -99,12 +88,12 @@ def gradients(clients=1):
     return found
 
 
-def walked(optimizer, clients=1):
-    """The directions of all steps on clients, (STEPS, T, M, P)."""
-    memory, found = optimizer.init(torch.zeros(TRIALS, clients, SIZE, dtype=torch.float64)), []
-    for step, gradient in enumerate(gradients(clients)):
+def walked(optimizer, given):
+    """The directions of all steps along given gradients, (STEPS, T, M, P)."""
+    memory, found = optimizer.init(torch.zeros_like(given[0])), []
+    for step, gradient in enumerate(given):
         total = torch.zeros_like(gradient)
-        optimizer.step_(total, memory, gradient, step)
+        optimizer.step_(total, memory, gradient.clone(), step)
         found.append(total)
     return torch.stack(found)
 
@@ -129,31 +118,16 @@ def test_every_role_has_its_settings_and_their_defaults():
 
 
 @pytest.mark.parametrize(("role", "name"), STEPPING)
-def test_steps_of_clients_are_each_client_s_own_and_padding_stays_zero(role, name):
-    optimizer = bound(role, name, ({}, others(role, name), {}))
-    whole = walked(optimizer, CLIENTS_PER_ROUND)
+def test_steps_are_those_of_each_client_and_each_trial_alone_and_padding_stays_zero(role, name):
+    optimizer, given = bound(role, name, ({}, others(role, name), {})), gradients(CLIENTS_PER_ROUND)
+    whole = walked(optimizer, given)
     assert whole.isfinite().all()
     assert (whole[..., NUMBERS:] == 0).all()
     assert (whole[..., :NUMBERS] != 0).all()
-    memory = optimizer.init(torch.zeros(TRIALS, 1, SIZE, dtype=torch.float64))
-    for step, gradient in enumerate(gradients(CLIENTS_PER_ROUND)):
-        total = torch.zeros_like(gradient[:, 2:3])
-        optimizer.step_(total, memory, gradient[:, 2:3].clone(), step)
-        assert torch.equal(total, whole[step, :, 2:3])
     assert not torch.equal(whole[-1, 0], whole[-1, 1])
-
-
-@pytest.mark.parametrize(("role", "name"), STEPPING)
-def test_rows_of_an_optimizer_are_the_trials_alone(role, name):
-    optimizer = bound(role, name, ({}, others(role, name), {}))
-    whole = walked(optimizer)
-    for trial in range(TRIALS):
-        one = optimizer.rows(slice(trial, trial + 1))
-        memory = one.init(torch.zeros(1, 1, SIZE, dtype=torch.float64))
-        for step, gradient in enumerate(gradients()):
-            total = torch.zeros(1, 1, SIZE, dtype=torch.float64)
-            one.step_(total, memory, gradient[trial : trial + 1].clone(), step)
-            torch.testing.assert_close(total, whole[step, trial : trial + 1], rtol=1e-12, atol=1e-14)
+    assert torch.equal(walked(optimizer, given[:, :, 2:3]), whole[:, :, 2:3])
+    for row in (slice(number, number + 1) for number in range(TRIALS)):
+        torch.testing.assert_close(walked(optimizer.rows(row), given[:, row]), whole[:, row], rtol=1e-12, atol=1e-14)
 
 
 FUSED = [name for name, module in optimizers().items() if module.descend_ is not None]
@@ -183,7 +157,7 @@ def test_fused_steps_move_models_along_the_same_directions(name, clients):
 @pytest.mark.parametrize(("role", "name"), STEPPING)
 def test_steps_of_the_server_leave_their_arguments_alone_and_are_those_of_clients(role, name):
     optimizer = bound(role, name, ({}, others(role, name), {}))
-    directions = walked(optimizer)
+    directions = walked(optimizer, gradients())
     params = torch.zeros(TRIALS, 1, SIZE, dtype=torch.float64)
     rate = torch.full((TRIALS, 1, 1), RATE, dtype=torch.float64)
     memory = optimizer.begin(params)
@@ -232,7 +206,7 @@ def test_directions_are_those_of_the_formulas(role, name):
             role, optimizers(), {"name": name, **fixed}, [parse_member(role, member) for member in members]
         )
         like = torch.empty(0, dtype=torch.float64)
-        found = walked(RoleOptimizer(module, hyper_of(part, np.arange(3), (1, 1), like)))[..., :NUMBERS]
+        found = walked(RoleOptimizer(module, hyper_of(part, np.arange(3), (1, 1), like)), gradients())[..., :NUMBERS]
         for trial, member in enumerate(members):
             own = {item.name: item.default for item in settings(module, role)} | fixed | member
             wanted = list(by_definition(name, own, gradients()[:, trial, 0, :NUMBERS].numpy()))
@@ -254,24 +228,9 @@ def test_linear_optimizers_are_declared():
     for name, module in optimizers().items():
         if name == "sgd":
             continue
-        role = "client"
-        optimizer = bound(role, name)
-        doubled, memory = [], optimizer.init(torch.zeros(TRIALS, 1, SIZE, dtype=torch.float64))
-        for step, gradient in enumerate(gradients()):
-            total = torch.zeros_like(gradient)
-            optimizer.step_(total, memory, 2 * gradient, step)
-            doubled.append(total)
-        linear = torch.allclose(torch.stack(doubled), 2 * walked(optimizer), rtol=1e-12, atol=1e-12)
-        assert linear == module.LINEAR, name
+        once, twice = (walked(bound("client", name), factor * gradients()) for factor in (1, 2))
+        assert torch.allclose(twice, 2 * once, rtol=1e-12, atol=1e-12) == module.LINEAR, name
     assert set(serving("client", "linear")) >= {"momentum", "nesterov", "sgd"}
-
-
-def test_momentum_and_nesterov_are_sgd_with_momentum_on_the_server():
-    for name in ("momentum", "nesterov"):
-        one = Pack.from_spec(parse(document("server", name, momentum=0.7))).advance()
-        given = document("server", "sgd", momentum=0.7, nesterov=name == "nesterov")
-        for line, other in zip(one, Pack.from_spec(parse(given)).advance(), strict=True):
-            np.testing.assert_allclose(line["params"], other["params"], rtol=0, atol=1e-14)
 
 
 def test_optimizers_and_their_structure_separate_packs_and_other_settings_do_not():

@@ -98,13 +98,6 @@ def test_operations_of_a_gradient_are_those_of_its_products(model, flops):
     method = {"name": "fedsgd", "server_lr": 0.1}
     pack = Pack.from_spec(parse({"task": {**DIGITS, "model": model}, "method": method, "rounds": 1}))
     assert gradient_flops(pack._setting.model) == flops
-    assert gradient_flops(pack._setting.model) == flops
-
-
-def test_full_batches_count_the_clients_own_examples():
-    spec = {"task": DIGITS, "method": {"name": "fedsgd", "server_lr": 0.1, "local_steps": 2}, "rounds": 3}
-    line = Pack.from_spec(parse({**spec, "report": ["overhead"]})).advance()[-1]
-    assert line["client_examples"] == 3 * 2 * parse(spec).task.examples.sum()
 
 
 def layers():
@@ -153,16 +146,6 @@ def test_operations_of_attention():
 
 def test_recurrent_layers_cannot_be_counted():
     assert math.isnan(counted(lambda: torch.nn.Linear(3, 1)(torch.nn.LSTM(4, 3)(torch.zeros(2, 6, 4))[0])))
-
-
-def test_a_pack_says_what_its_counters_cost():
-    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 2}
-    spec = parse({"task": DIGITS, "method": method, "rounds": 1, "clients_per_round": 3})
-    assert Pack.from_spec(spec).work == {
-        "clients_per_round": 3,
-        "flops_per_example": 4 * 65 * 10,
-        "model_bytes": 4 * 65 * 10,
-    }
 
 
 @pytest.mark.parametrize("flops", [RuntimeError("not with autograd"), math.nan, 0.0], ids=str)

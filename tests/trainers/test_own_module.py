@@ -17,7 +17,6 @@ from torch import nn
 from trainers import Pack, parse
 from trainers.errors import MissingDataError, SpecError
 from trainers.own_function import GROUP, located, require_declared
-from trainers.registry import models
 
 SIZES = (5, 9, 7)
 FORM = 'task.model.module must be "file.py:function" or "package.module:function", got '
@@ -314,7 +313,3 @@ def test_a_service_calls_declared_functions_only(folder: Path, monkeypatch: pyte
     )
     with pytest.raises(SpecError, match='has no function "system"'):  # which it only imports
         parse(trial("words", {"module": "ownpackage.net:system", "command": "true"}))
-
-
-def test_models_name_what_they_learn() -> None:
-    assert models()["own_module"].TARGETS == "any"

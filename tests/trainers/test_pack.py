@@ -14,22 +14,14 @@ from trainers.engine.packs.plan import Plan
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
+from .documents import fedavg
 from .members import as_if_alone as of
 
 DIGITS = {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}}
 
 
 def document(**changes):
-    return {
-        "task": DIGITS,
-        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
-        "batch_size": 8,
-        "clients_per_round": 5,
-        "rounds": 5,
-        "eval_every": 1,
-        "seed": 1,
-        **changes,
-    }
+    return fedavg(**{"task": DIGITS, "clients_per_round": 5, "batch_size": 8, "rounds": 5, "seed": 1, **changes})
 
 
 def train(given, **more):
@@ -199,7 +191,7 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     timed = []
 
     def measure(oracle, batches, params, steps):
-        name = next(one for one, other in model.oracles.items() if other is oracle)
+        name = next((one for one, other in model.oracles.items() if other is oracle), "of another type")
         timed.append(name)
         return spent.get(name, 0.3)
 
@@ -215,7 +207,8 @@ def test_the_engine_times_its_candidates_once(monkeypatch):
     spent["loop"] = 0.19  # not clearly faster
     assert Pack.from_spec(parse(document(batch_size=None, task=network, members=[{}, {}]))).plan.oracle == "stacked"
     assert Pack.from_spec(parse(document(task=network))).plan.oracle == "stacked"
-    assert len(timed) == 3 * count  # another width, another kind of batch
+    Pack.from_spec(parse(document(task=network, dtype="bfloat16")), device="cpu")
+    assert len(timed) == 4 * count  # another width, another kind of batch, another type
 
 
 def test_example_space_is_counted_and_not_timed(monkeypatch):

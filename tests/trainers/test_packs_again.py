@@ -18,6 +18,7 @@ from trainers.registry import methods, optimizers
 from trainers.trial.document import parse
 from trainers.trial.members import own_document
 
+from . import documents
 from .test_checkpoint import NETWORKS, document, required, stripped
 
 ROUNDS, RUNG, WIDTH = 4, 2, 4
@@ -34,17 +35,7 @@ MEMBERS = [
 
 
 def fedavg(task=DIGITS, **changes):
-    return {
-        "task": task,
-        "method": {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_steps": 3},
-        "clients_per_round": 4,
-        "batch_size": 6,
-        "rounds": ROUNDS,
-        "eval_every": 1,
-        "seed": 3,
-        "report": ["params"],
-        **changes,
-    }
+    return documents.fedavg(**{"task": task, "rounds": ROUNDS, "report": ["params"], **changes})
 
 
 def separate(given, oracle=None, width=WIDTH):
@@ -243,21 +234,6 @@ def test_a_padded_pack_is_done_when_all_its_members_have_diverged():
     assert pack.done
     assert lines[-1]["round"] < 50
     assert {line["member"] for line in lines} == {0, 1}
-
-
-@pytest.mark.parametrize("separately", [False, True])
-def test_members_of_packs_that_needed_more_room_are_packed_again(separately):
-    """A longer ring of the schedule, or momentum for others, does not stay with a member."""
-    trial = fedavg(QUADRATIC, schedule={**PLATEAU, "patience": None, "cooldown": None}, rounds=8)
-    small, large = {"schedule.window": 1}, {"schedule.window": 4, "server.momentum": 0.9}
-    plan = replace(separate(trial), separate=separately)
-    members = [small, large, small]
-    found = packed_again(trial, members, plan, ([0, 1], [2]), ([2, 0], [1]), rung=3)
-    for one, member in enumerate(members):
-        alone = curves(pack_of(trial, [member], [0], plan).advance(), [0])[0]
-        for line, other in zip(found[one], alone, strict=True):
-            assert line["client_lr"] == other["client_lr"]
-            assert line["loss"] == pytest.approx(other["loss"], rel=1e-9)
 
 
 def test_a_plan_with_fewer_places_than_members_is_refused():

