@@ -31,21 +31,8 @@ import torch
 from torch import nn
 
 
-class Lstm(nn.Module):
-    """The last state of two layers, and a constant that is a buffer."""
-
-    def __init__(self, width=5):
-        super().__init__()
-        self.layers = nn.LSTM(4, width, num_layers=2, batch_first=True)
-        self.head = nn.Linear(width, 3)
-        self.register_buffer("scale", torch.tensor(2.0))
-
-    def forward(self, rows):
-        return self.head(self.layers(rows)[0][:, -1]) * self.scale
-
-
 class Tied(nn.Module):
-    """Scores by the embedding that reads the words."""
+    """Scores by the embedding that reads the words, times a constant that is a buffer."""
 
     def __init__(self, vocabulary=12, width=4):
         super().__init__()
@@ -54,9 +41,10 @@ class Tied(nn.Module):
         self.back = nn.Linear(width, vocabulary, bias=False)
         self.back.weight = self.words.weight
         self.head = nn.Linear(vocabulary, 3)
+        self.register_buffer("scale", torch.tensor(2.0))
 
     def forward(self, words):
-        return self.head(self.back(self.mixed(self.words(words))[0]).mean(1))
+        return self.head(self.back(self.mixed(self.words(words))[0]).mean(1)) * self.scale
 
 
 class Adapted(nn.Module):
@@ -145,12 +133,11 @@ def plain_fedavg(module: nn.Module, inputs: np.ndarray[Any, Any], loss: Callable
 @pytest.mark.parametrize(
     ("data", "model", "task"),
     [
-        ("vectors", {"module": "net.py:Lstm", "width": 6}, {}),
-        ("words", {"module": "net.py:Tied"}, {}),
+        ("words", {"module": "net.py:Tied", "width": 6}, {}),
         ("vectors", {"module": "net.py:Adapted", "train": ["head.*", "lora_?.weight"]}, {}),
         ("vectors", {"module": "net.py:two_heads"}, {"kind": "numbers", "targets": "two"}),
     ],
-    ids=["lstm and buffer", "embedding, tied weights", "adapter", "two heads"],
+    ids=["tied weights and buffer", "adapter", "two heads"],
 )
 def test_a_module_trains_as_in_a_plain_loop(
     folder: Path, data: str, model: Any, task: Any, monkeypatch: pytest.MonkeyPatch
@@ -199,15 +186,15 @@ def test_what_is_frozen_is_not_in_a_checkpoint(folder: Path) -> None:
         ({"module": 3},  "task.model.module must be a string, got module=3"),
         ({"module": "nett.py:make"}, 'task.model.module: no file "nett.py" in the current directory or beside the'),
         ({"module": "nowhere.net:make"}, 'task.model.module must name a module that is installed here, got "nowhere'),
-        ({"module": "net.py:Lst"}, 'net.py has no function "Lst": did you mean Lstm?'),
-        ({"module": "net.py:Lstm", "widht": 3}, 'Lstm takes no argument "widht": did you mean width?'),
+        ({"module": "net.py:Tie"}, 'net.py has no function "Tie": did you mean Tied?'),
+        ({"module": "net.py:Tied", "widht": 3}, 'Tied takes no argument "widht": did you mean width?'),
         ({"module": "net.py:normalised"}, "task.model.width must be given: an argument of normalised"),
         (
             {"module": "net.py:normalised", "width": 64},
             "task.model: layer 2 (BatchNorm1d) mixes the examples of a batch, which no local update method can average: write nn.GroupNorm(4, 64) in its place",  # noqa: E501
         ),
-        ({"module": "net.py:Lstm", "arguments": 3}, "task.model.arguments must be an object of names and values, got"),
-        ({"module": "net.py:Lstm", "sha256": "0"}, "net.py, "),
+        ({"module": "net.py:Tied", "arguments": 3}, "task.model.arguments must be an object of names and values, got"),
+        ({"module": "net.py:Tied", "sha256": "0"}, "net.py, "),
         ({"module": "net.py:number"}, "net.py:number must return a torch.nn.Module, got "),
         ({"module": "net.py:broken"}, "net.py:broken fails: RuntimeError: no such width"),
         ({"module": "syntax.py:make"}, "syntax.py fails when it is imported in line 2: SyntaxError: "),

@@ -70,10 +70,8 @@ def test_a_batch_of_all_examples_or_more_is_a_full_batch(work, model, unequal_cl
     ],
 )
 def test_every_oracle_takes_the_same_incomplete_batches_alone_and_in_a_pack(
-    model, drop_last, unequal_clients, monkeypatch
+    model, drop_last, unequal_clients, small_examples
 ):
-    monkeypatch.setattr("trainers.models._example_space._LEAST_ARITHMETIC", 0)
-    monkeypatch.setattr("trainers.models._example_space._LEAST_GAIN", 0)
     rates = [{"client_lr": 0.3}, {"client_lr": 0.1}, {"client_lr": 0.2}]
     given = trial(unequal_clients, task={"model": model}, drop_last=drop_last, rounds=1)
     first = Pack.from_spec(parse({**given, "members": rates}))
