@@ -1,5 +1,7 @@
 """The contract of packs: what members may not do to one another, and what checkpoints may not change."""
 
+from dataclasses import replace
+
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
@@ -25,7 +27,8 @@ def contract(given, members, cut=2):
     for place, one in enumerate(order):
         same(of(later, place), [line for line in of(whole, one) if line["round"] > cut])
     for number, settings in enumerate(members):
-        same(of(whole, number), Pack.from_spec(parse(alone(given, settings))).advance())
+        single = Pack.from_spec(parse(alone(given, settings)), plan=replace(pack.plan, width=1))
+        same(of(whole, number), single.advance())
     assert of(whole, 0)[-1]["update_norm"] != of(whole, len(members) - 1)[-1]["update_norm"]
 
 

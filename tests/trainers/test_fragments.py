@@ -16,7 +16,7 @@ from trainers.trial.inactive import inactive_rules
 from .methods.trials import document
 from .plain_loops import cosine
 
-HIDDEN, CLIENTS, STEPS, ROUNDS = 5, 4, 3, 100
+HIDDEN, CLIENTS, STEPS, ROUNDS = 5, 4, 3, 30
 SHAPES = {"0": (HIDDEN, 64), "1": (HIDDEN,), "2": (10, HIDDEN), "3": (10,)}
 COUNTS = [HIDDEN * 64, HIDDEN, 10 * HIDDEN, 10]
 ABLE = sorted(name for name in methods() if methods().constant(name, "FRAGMENTS"))

@@ -51,13 +51,13 @@ def test_kept_adamw_is_torchs_kept_by_each_client(state, client_lr, schedule):
         "server": {"name": "sgd", "momentum": 0.9, "nesterov": True},
         "schedule": {"name": schedule, **({"warmup": 0.05, "floor": 0.05} if schedule == "cosine" else {})},
         "clients_per_round": 2,
-        "rounds": 100,
+        "rounds": 40,
         "seed": 7,
         "report": ["params"],
         "dtype": "float64",
     }
     wanted = workers(
-        HESSIANS, CENTERS, [0.0] * 3, 100, 4, clip=2, keep=state == "keep",
+        HESSIANS, CENTERS, [0.0] * 3, 40, 4, clip=2, keep=state == "keep",
         inner=partial(torch.optim.AdamW, lr=client_lr, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
         outer=partial(torch.optim.SGD, lr=0.5, momentum=0.9, nesterov=True),
         cohort=lambda number: randomness.cohort(7, number, 5, 2).tolist(),

@@ -27,7 +27,7 @@ KEEPING = [name for name, module in optimizers().items() if "client" not in modu
 
 def digits(name="fedavg", **changes):
     """A trial of a method on digits, whose clients come back after rounds away."""
-    given = document(name, task=DIGITS, rounds=6, batch_size=5, report=["params"])
+    given = document(name, task=DIGITS, rounds=4, batch_size=5, report=["params"])
     settings = {**WORK, **changes.pop("method", {})}
     return {**given, "method": {"name": name, **settings}, "server": {"name": "sgd"}, **changes}
 
@@ -35,7 +35,7 @@ def digits(name="fedavg", **changes):
 def every_method():
     for number, method in enumerate(methods()):
         server, schedule = PAIRS[number % len(PAIRS)]
-        given = document(method, server, schedule)
+        given = document(method, server, schedule, rounds=4)
         yield f"{method}, {server}, {schedule}", given, [{}, *(member_settings(given, one) for one in (1, 2))]
         given = document(method, task=DIGITS, batch_size=(5, None)[number % 2], rounds=3)
         yield f"{method} on digits", given, [{}, *(member_settings(given, one) for one in (1, 2))]
@@ -94,7 +94,7 @@ def every_member():
     """Settings in which members differ in what is there for some of them only."""
     for optimizer in ("sgd", "adam"):
         for method in BRANCHED:
-            given = digits(method, task=CENTRAL, central={"name": optimizer})
+            given = digits(method, task=CENTRAL, central={"name": optimizer}, rounds=6)
             plateau = {"name": "plateau", "window": 1, "cooldown": 1, "min_delta": 100.0, "server_decay": 0.5}
             rates = [{"central_lr": 0.02}, {}, {"central_lr": 0.0}]
             yield f"{method}, a central rate, {optimizer}", {**given, "schedule": plateau}, rates

@@ -106,8 +106,10 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(kind, dtype) for kind in KINDS for dtype in ("float32", "float64") if "nn" not in kind or dtype == "float32"],
+)
 def test_no_bit_changes_for_any_model_and_oracle(kind, dtype, small_examples):
     given, oracle = KINDS[kind]
     law({**given, "dtype": dtype}, MEMBERS, oracle)
@@ -181,12 +183,12 @@ def test_networks_keep_their_bits_in_packs_that_share_products(kind):
         members = [{**member, "local_steps": steps} for member, steps in zip(members, (1, 3, 2), strict=True)]
     oracles = build_model(parse({**given, "members": members}), torch.device("cpu"))[1].oracles
     used = [name for name, oracle in oracles.items() if not oracle.reference and not oracle.accelerators_only]
-    for oracle in used:
-        assert oracles[oracle].separate
-        plan = Plan(oracle, len(members), torch.get_num_threads(), "cpu", "float32", 1)
-        packed = curves(pack_of(given, members, range(3), plan).advance(), range(3))
-        for one in range(3):
-            assert packed[one] == curves(pack_of(given, members, [one], replace(plan, width=1)).advance(), [one])[one]
+    assert all(oracles[name].separate for name in used)
+    oracle = used[list(BESIDE_OTHERS).index(kind) // len(NETWORKS) % len(used)]  # each with some methods and optimizers
+    plan = Plan(oracle, len(members), torch.get_num_threads(), "cpu", "float32", 1)
+    packed = curves(pack_of(given, members, range(3), plan).advance(), range(3))
+    for one in range(3):
+        assert packed[one] == curves(pack_of(given, members, [one], replace(plan, width=1)).advance(), [one])[one]
 
 
 @settings(max_examples=15, deadline=None)

@@ -20,7 +20,7 @@ from trainers.trial.document import parse
 
 BITS = 2.0**-8  # of a factor
 TYPES = {"float32", "bfloat16"}
-ORACLES = [(MLP, "stacked"), (MLP, "loop"), (MLP, "vmap"), (CNN, "by_hand"), (CNN, "loop"), (CNN, "vmap")]
+ORACLES = [(MLP, "stacked"), (CNN, "by_hand"), (CNN, "loop"), (CNN, "vmap")]
 
 
 def apart(one, other):
@@ -36,7 +36,8 @@ def test_all_oracles_compute_in_it_and_agree_up_to_its_rounding(name, batch_size
     batch, same = batch_of(model, batch_size), batch_of(exact, batch_size)
     loss, gradient = exact.oracles["autograd"].value_and_grad(params, same)
     bend = exact.oracles["autograd"].hvp(params, same, vectors)
-    rounded = model.oracles["autograd"]
+    rounded = model.oracles["autograd"].value_and_grad(params, batch)[1]
+    rounded_bend = model.oracles["autograd"].hvp(params, batch, vectors)
     rate = torch.tensor([0.1, 0.0, 0.7]).view(-1, 1, 1)
     assert len(model.oracles) == 4
     for oracle in model.oracles.values():
@@ -45,10 +46,10 @@ def test_all_oracles_compute_in_it_and_agree_up_to_its_rounding(name, batch_size
         torch.testing.assert_close(found_loss, loss, rtol=0, atol=0.03)
         torch.testing.assert_close(oracle.value(params, batch), found_loss)
         assert BITS / 10 < apart(found, gradient) < 20 * BITS
-        assert apart(found, rounded.value_and_grad(params, batch)[1]) < 10 * BITS
+        assert apart(found, rounded) < 10 * BITS
         product = oracle.hvp(params, batch, vectors)
         assert BITS / 10 < apart(product, bend) < 20 * BITS
-        assert apart(product, rounded.hvp(params, batch, vectors)) < 10 * BITS
+        assert apart(product, rounded_bend) < 10 * BITS
         moved = replicas(params, *params.shape).copy_(params)
         oracle.descend_(moved, batch, rate)
         assert torch.equal(moved[1], params[1])  # models are not rounded
