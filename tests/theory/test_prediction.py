@@ -166,12 +166,7 @@ def test_a_round_that_overflows_has_an_infinite_rate(momentum):
 @pytest.mark.parametrize(
     ("method", "server", "schedule", "words"),
     [
-        (
-            METHODS[0],
-            {"name": "adam"},
-            "constant",
-            'server must be one of sgd, momentum, nesterov for a closed form, got "adam"',
-        ),
+        (METHODS[0], {"name": "adam"}, "constant", 'sgd, momentum, nesterov for a closed form, got "adam"'),
         (METHODS[0], {"name": "adagrad"}, "constant", "server must be one of sgd"),
         (METHODS[0], {"name": "mine"}, "constant", "server must be one of sgd"),
         (METHODS[0], {"name": "sgd"}, "plateau", "rates must stay constant"),

@@ -85,23 +85,20 @@ def test_lines_have_the_rate_of_the_first_step_and_the_floor_stays_after_the_las
     assert {line["server_lr"] for line in lines} == {0.08}
 
 
+TIED = {"name": "fedavg", "client_lr": 1, "local_steps": 2, "tied": True}
+
+
 @pytest.mark.parametrize(
-    ("method", "schedule", "message"),
+    ("method", "rates", "message"),
     [
+        ({"name": "fedsgd", "server_lr": 1}, "both", "schedule.rates must be server_lr for fedsgd, which has"),
+        ({"name": "local_sgd", "client_lr": 1, "local_steps": 2}, "both", "must be client_lr for local_sgd"),
         (
-            {"name": "fedsgd", "server_lr": 1},
-            {"rates": "both"},
-            "schedule.rates must be server_lr for fedsgd, which has",
-        ),
-        ({"name": "local_sgd", "client_lr": 1, "local_steps": 2}, {"rates": "both"}, "must be client_lr for local_sgd"),
-        (
-            {"name": "fedavg", "client_lr": 1, "local_steps": 2, "tied": True},
-            {"rates": "server_lr"},
-            "schedule.rates must be client_lr for fedavg, whose server_lr follows client_lr, got schedule.rates=",
+            TIED,
+            "server_lr",
+            "schedule.rates must be client_lr for fedavg, whose server_lr follows client_lr, got",
         ),
     ],
 )
-def test_rates_that_the_method_does_not_have_are_refused(
-    method: dict[str, Any], schedule: dict[str, Any], message: str
-) -> None:
-    assert message in str(wrong(document(method, schedule={"name": "cosine", **schedule})))
+def test_rates_that_the_method_does_not_have_are_refused(method: dict[str, Any], rates: str, message: str) -> None:
+    assert message in str(wrong(document(method, schedule={"name": "cosine", "rates": rates})))

@@ -61,6 +61,8 @@ def test_delta_lr_is_the_rate_along_the_mean_change(name):
 
 
 MIXED = {"name": "parallel_training", "client_lr": 0.1, "local_steps": 2}
+FEDSGD = {"name": "fedsgd", "client_lr": None, "local_steps": None}
+CHANGE = {"name": "adam", "along": "change"}
 
 
 @pytest.mark.parametrize(
@@ -68,30 +70,18 @@ MIXED = {"name": "parallel_training", "client_lr": 0.1, "local_steps": 2}
     [
         ({"delta_lr": 1}, {"server": {"name": "adam", "along": "gradient"}}, "method.delta_lr must be left out with"),
         ({"delta_lr": 1, "client_lr": 0}, {"server": {"name": "yogi"}}, "method.delta_lr must come with a client_lr"),
-        (
-            {"server_lr": 1, "client_lr": 0},
-            {"server": {"name": "adam", "along": "change"}},
-            "method.client_lr must be above 0 with server.along: change, which is client_lr times the",
-        ),
-        (
-            {"name": "fedsgd", "client_lr": None, "local_steps": None, "server_lr": 1},
-            {"server": {"name": "adam", "along": "change"}},
-            "pseudo-gradient, got none",
-        ),
+        ({"server_lr": 1, "client_lr": 0}, {"server": CHANGE}, "method.client_lr must be above 0 with server.along: c"),
+        ({**FEDSGD, "server_lr": 1}, {"server": CHANGE}, "pseudo-gradient, got none"),
         ({"delta_lr": 1}, {"server": {"name": "sgd", "along": "change"}}, 'unknown key "along" in server'),
-        ({"server_lr": 1}, {"client": {"name": "adam", "along": "change"}}, 'unknown key "along" in client'),
+        ({"server_lr": 1}, {"client": CHANGE}, 'unknown key "along" in client'),
         (
             {"server_lr": 1, "client_lr": 1e-200},
-            {"server": {"name": "adam", "along": "change", "initial_accumulator": 1}},
+            {"server": {**CHANGE, "initial_accumulator": 1}},
             "server.initial_accumulator must be a number in units of the gradient too",
         ),
         ({**MIXED, "delta_lr": 1}, {"server": {"name": "adam"}}, "method.central_lr must be given with server adam"),
         ({**MIXED, "delta_lr": 1}, {"central": {"name": "yogi"}}, "method.central_lr must be given with central yogi"),
-        (
-            {**MIXED, "server_lr": 1},
-            {"server": {"name": "adam", "along": "change"}},
-            "method.central_lr must be given with server adam",
-        ),
+        ({**MIXED, "server_lr": 1}, {"server": CHANGE}, "method.central_lr must be given with server adam"),
     ],
 )
 def test_rates_that_would_mean_something_else_are_refused(method, roles, message):

@@ -21,6 +21,7 @@ from .datasets import needs
 
 SHAKESPEARE = [pytest.mark.data, needs(text_sources.SHAKESPEARE)]
 TEXTS = {"b.txt": "naïve café, ÿ\n" * 40, "a.txt": "the cat sat on the mat.\n" * 30, "deep/c.txt": "hi"}
+SIZE = 270  # of the vocabulary of byte pairs
 
 
 @pytest.fixture
@@ -39,9 +40,8 @@ def parsed(path: Path | str | None, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("vocabulary", ["bytes", "characters", "bpe"])
 def test_tokens_are_the_texts_and_every_one_is_a_target_once(folder: Path, vocabulary: str) -> None:
-    size = 270 if vocabulary == "bpe" else None
-    settings = parsed(folder, vocabulary=vocabulary, vocabulary_size=size)
-    problem = text.build(settings, "float32")
+    settings = parsed(folder, vocabulary=vocabulary, vocabulary_size=SIZE if vocabulary == "bpe" else None)
+    problem, pieces = text.build(settings, "float32"), table(vocabulary)
     assert settings.clients == 2  # c.txt is shorter than a window
     assert settings.notes == (
         "task.context: 1 of 3 files are left out, shorter than a window of 16 tokens and the next: deep/c.txt",
@@ -54,30 +54,30 @@ def test_tokens_are_the_texts_and_every_one_is_a_target_once(folder: Path, vocab
             for kind in ("inputs", "targets")
         )
         assert inputs.ravel()[1:].tolist() == targets.ravel()[:-1].tolist()  # windows lie next to one another
-        stream = np.append(inputs.ravel(), targets[-1, -1])
-        assert decoded(stream, vocabulary, size) == TEXTS[name].encode()[: len(decoded(stream, vocabulary, size))]
-        windows = len(inputs)
-        assert problem.test.sizes[client] == int(windows * 0.1)
-        rest = len(TEXTS[name].encode()) - len(decoded(stream, vocabulary, size))
-        assert rest < 16 * (1 if vocabulary == "bytes" else max(lengths(vocabulary, size)))
+        written, found = TEXTS[name].encode(), decoded(np.append(inputs.ravel(), targets[-1, -1]), pieces)
+        assert found == written[: len(found)]
+        assert problem.test.sizes[client] == int(len(inputs) * 0.1)
+        assert len(written) - len(found) < 16 * max(map(len, pieces))
     assert problem.train.inputs.itemsize == (2 if vocabulary == "bpe" else 1)
-    assert problem.model_settings["classes"] == {"bytes": 256, "characters": 19, "bpe": 270}[vocabulary]
+    assert problem.model_settings["classes"] == {"bytes": 256, "characters": 19, "bpe": SIZE}[vocabulary]
     assert problem.train.inputs.max() < problem.model_settings["classes"]
-    wanted = len(decoded(problem.test.targets.ravel(), vocabulary, size)) / problem.test.targets.size
+    wanted = len(decoded(problem.test.targets.ravel(), pieces)) / problem.test.targets.size
     assert problem.model_settings["bytes_per_token"] == pytest.approx(wanted, rel=1e-12)
 
 
-def table(vocabulary: str, size: int | None) -> list[bytes]:
+def learned() -> Any:
+    """A vocabulary of the parts that are trained on."""
+    return byte_pairs.train([TEXTS[name][: len(TEXTS[name]) * 9 // 10] for name in sorted(TEXTS)], SIZE, "task")
+
+
+def table(vocabulary: str) -> list[bytes]:
+    """The bytes of each token."""
     if vocabulary == "bytes":
         return [bytes([byte]) for byte in range(256)]
     if vocabulary == "characters":
         return [one.encode() for one in sorted(set("".join(TEXTS.values())))]
-    assert size is not None
-    parts = [TEXTS[name][: int(len(TEXTS[name]) * 0.9)] for name in ("a.txt", "b.txt", "deep/c.txt")]
-    tokenizer = byte_pairs.train(parts, size, "task")
-    letters = [tokenizer.id_to_token(number) for number in range(size)]
-    byte_of = {letter: byte for byte, letter in enumerate(shown_bytes())}
-    return [bytes(byte_of[letter] for letter in token) for token in letters]
+    tokenizer, byte_of = learned(), {letter: byte for byte, letter in enumerate(shown_bytes())}
+    return [bytes(byte_of[letter] for letter in tokenizer.id_to_token(number)) for number in range(SIZE)]
 
 
 def shown_bytes() -> list[str]:
@@ -87,36 +87,18 @@ def shown_bytes() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
-def decoded(tokens: np.ndarray, vocabulary: str, size: int | None) -> bytes:
-    pieces = table(vocabulary, size)
+def decoded(tokens: np.ndarray, pieces: list[bytes]) -> bytes:
     return b"".join(pieces[token] for token in tokens.tolist())
 
 
-def lengths(vocabulary: str, size: int | None) -> list[int]:
-    return [len(token) for token in table(vocabulary, size)]
-
-
 def test_byte_pairs_are_learned_from_what_is_trained_on_alone(folder: Path) -> None:
-    settings = parsed(folder, vocabulary="bpe", vocabulary_size=270)
+    settings = parsed(folder, vocabulary="bpe", vocabulary_size=SIZE)
     written = TEXTS["a.txt"]
     (folder / "a.txt").write_text(written[: int(len(written) * 0.9)] + "zqzqzqzq\n" * 8)
-    again = parsed(folder, vocabulary="bpe", vocabulary_size=270)
+    again = parsed(folder, vocabulary="bpe", vocabulary_size=SIZE)
     assert again.document["sha256"] != settings.document["sha256"]
-    first, second = (
-        text.build(one, "float32").train.inputs[:20]
-        for one in (again, parsed(folder, vocabulary="bpe", vocabulary_size=270))
-    )
-    assert first.tolist() == second.tolist() == table_tokens(folder)[:20]
-
-
-def table_tokens(folder: Path) -> list[list[int]]:
-    tokens = byte_pairs.encode(
-        byte_pairs.train(
-            [TEXTS[name][: int(len(TEXTS[name]) * 0.9)] for name in ("a.txt", "b.txt", "deep/c.txt")], 270, ""
-        ),
-        TEXTS["a.txt"],
-    )
-    return tokens[: len(tokens) // 16 * 16].reshape(-1, 16).tolist()  # type: ignore[no-any-return]
+    first = text.build(again, "float32").train.inputs[:20]
+    assert first.tolist() == byte_pairs.encode(learned(), written)[: 20 * 16].reshape(20, 16).tolist()
 
 
 def test_evenly_cut_clients_have_the_same_windows(folder: Path) -> None:
@@ -157,7 +139,7 @@ def test_a_trial_learns_and_its_metrics_follow_from_its_loss(folder: Path) -> No
     assert last["client_accuracy_p10"] < last["test_accuracy"] < last["client_accuracy_p90"]
     spec = parse_trial({**trial, "task": {**trial["task"], "validation": 0.3}})
     targets = text.build(spec.task, "float32").test.targets[len(np.concatenate(spec.task.test)) :]
-    own = len(decoded(targets.ravel(), "characters", None)) / targets.size
+    own = len(decoded(targets.ravel(), table("characters"))) / targets.size
     assert abs(own - per_byte) > 0.001
     last = Pack.from_spec(spec, device="cpu").advance()[-1]
     assert last["validation_bits_per_byte"] == pytest.approx(last["validation_loss"] / math.log(2) / own)
