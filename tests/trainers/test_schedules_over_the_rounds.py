@@ -93,11 +93,7 @@ TIED = {"name": "fedavg", "client_lr": 1, "local_steps": 2, "tied": True}
     [
         ({"name": "fedsgd", "server_lr": 1}, "both", "schedule.rates must be server_lr for fedsgd, which has"),
         ({"name": "local_sgd", "client_lr": 1, "local_steps": 2}, "both", "must be client_lr for local_sgd"),
-        (
-            TIED,
-            "server_lr",
-            "schedule.rates must be client_lr for fedavg, whose server_lr follows client_lr, got",
-        ),
+        (TIED, "server_lr", "schedule.rates must be client_lr for fedavg, whose server_lr follows client_lr, got"),
     ],
 )
 def test_rates_that_the_method_does_not_have_are_refused(method: dict[str, Any], rates: str, message: str) -> None:

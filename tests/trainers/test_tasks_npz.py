@@ -347,11 +347,7 @@ def test_many_clients(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("content", "document", "note"),
     [
         ({}, {}, None),
-        (
-            {"y": Y + 1},
-            {"classes": 4},
-            "task.targets: the classes begin at 1: no example of class 0; number",
-        ),
+        ({"y": Y + 1}, {"classes": 4}, "task.targets: the classes begin at 1: no example of class 0; number"),
         ({"y": Y + 1}, {}, "task.labels: class numbers are in the order of the labels 1, 2, 3"),
         ({"y": Y**3}, {"classes": 9}, "3 of 9 classes have examples: no example of class 2, 3, 4, 5, 6 and 1 more;"),
         ({}, {"test": {"inputs": "x_test", "targets": "y_test"}}, "task.test: class 3 is tested and never trained"),
