@@ -94,11 +94,6 @@ def test_numbers_to_predict(folder: Path) -> None:
     assert data.build(settings, "float64").train.targets.tolist() == [row[2] for row in ROWS]
 
 
-def test_one_client_trains_with_a_warning_elsewhere(folder: Path) -> None:
-    (folder / "own.csv").write_text(TEXT.replace("bob", "ann").replace("cyd", "ann"))
-    assert parsed().clients == 1
-
-
 def test_a_column_groups_the_labels(folder: Path) -> None:
     """Its lists are stored in its place, so that the document is read again without the column."""
     rows = [f"{number},{number % 4},{'odd' if number % 2 else 'even'}" for number in range(80)]
