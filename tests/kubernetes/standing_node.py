@@ -1,13 +1,9 @@
 """A node without containers: pods become ready at once; the migration's command is run here, on the real database."""
 
 import base64
-import json
 import os
-import ssl
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from datetime import UTC, datetime
 
 CAPACITY = {"cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -27,7 +23,6 @@ class StandingNode:
     """
 
     def __init__(self, plane, commands, missing=None):
-        self._plane = plane
         self._missing = f":{missing}"
         self._commands = commands
         self._stop = threading.Event()
@@ -35,9 +30,7 @@ class StandingNode:
             threading.Thread(target=self._repeat, args=(what, seconds), daemon=True)
             for what, seconds in ((self._look, 0.3), (self._beat, 5.0))
         ]
-        kubeconfig = json.loads(plane.kubeconfig.read_text())
-        self._server = kubeconfig["clusters"][0]["cluster"]["server"]
-        self._trusting = ssl._create_unverified_context()  # the certificate is the test server's own
+        self._send = plane.send
         self.ran: list[tuple[str, int, str]] = []
         self.failure: Exception | None = None
 
@@ -53,19 +46,6 @@ class StandingNode:
         for thread in self._threads:
             thread.join(30)
         assert self.failure is None, self.failure
-
-    def _send(self, method, path, body=None, *, ok=(200, 201), content="application/json"):
-        headers = {"Authorization": "Bearer admin-token", "Content-Type": content}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._server + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, context=self._trusting, timeout=30) as answer:
-                return answer.status, json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code not in ok:
-                    raise RuntimeError(f"{method} {path}: {error.code} {error.read()!r}") from error
-            return error.code, {}
 
     def _beat(self):
         condition = {"type": "Ready", "status": "True", "reason": "Standing", "message": ""}

@@ -12,11 +12,7 @@ from .conftest import CHART, Helm
 from .standing_node import StandingNode
 from .tools import tool
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 MIGRATION = [sys.executable, "-c", "import os, sys; sys.exit('FAIL' in os.environ)"]
 COMMANDS = {"driftline": MIGRATION, "sh": [sys.executable, "-c", "pass"], "python": [sys.executable, "-c", "pass"]}
 STAGES = {

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import uuid
-import warnings
 from pathlib import Path
 
 import urllib3
@@ -30,6 +29,8 @@ class Plane:
         self._script = kube / "control_plane.py"
         self._crds = kube / "crds"
         self._children = []
+        certificate = folder / "pki" / "serving" / "apiserver.crt"
+        self._pool = urllib3.PoolManager(ca_certs=str(certificate), assert_hostname=False, retries=False, maxsize=4)
 
     def start(self):
         command = [sys.executable, str(self._script), "start", str(self.folder), "--service-accounts"]
@@ -41,6 +42,7 @@ class Plane:
         until(lambda: self.send("GET", "/apis/ray.io/v1/rayjobs", ok=(200, 404))[0] == 200)
 
     def stop(self):
+        self._pool.clear()
         for child in self._children:
             child.kill()
             child.wait()
@@ -48,14 +50,10 @@ class Plane:
 
     def send(self, method, path, body=None, *, ok=(200, 201, 202), content="application/json"):
         """A request as cluster administrator."""
-        kubeconfig = json.loads(self.kubeconfig.read_text())
-        server = kubeconfig["clusters"][0]["cluster"]["server"]
+        server = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
         headers = {"Authorization": "Bearer admin-token", "Content-Type": content}
-        with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False) as pool, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the certificate is the test server's own
-            answer = pool.request(
-                method, server + path, body=json.dumps(body) if body is not None else None, headers=headers
-            )
+        text = json.dumps(body) if body is not None else None
+        answer = self._pool.request(method, server + path, body=text, headers=headers)
         found = answer.json() if "json" in answer.headers.get("Content-Type", "") else answer.data
         assert answer.status in ok, (method, path, answer.status, found)
         return answer.status, found
