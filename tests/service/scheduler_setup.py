@@ -3,12 +3,17 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
+import pytest
+
 from driftline.errors import Unavailable
 from service.launchers.base import Launch, Seen
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
 
 from .conftest import SPEC, Clock
+
+SQLITE = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+"""SQLite alone: what differs between databases is tested with the store."""
 
 
 class FakeLauncher:

@@ -27,6 +27,13 @@ def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
     return study, attempt, [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", count))]
 
 
+def packed(store: Store, count: int = 2, running: int | None = None, **options: Any) -> tuple[str, int, list[str]]:
+    """A study whose driver trains all of its trials, or the first ones, in the pack p1."""
+    study, attempt, trials = driven(store, count)
+    store.trials.start_pack(study, attempt, "p1", trials[:running], **options)
+    return study, attempt, trials
+
+
 def bring(store: Store, study: str, state: Any) -> None:
     """Brings a study that the driver of its first attempt holds to this state."""
     wishes = {"PAUSED": "pause", "PAUSING": "pause", "CANCELLED": "cancel", "CANCELLING": "cancel"}

@@ -1,12 +1,13 @@
-"""Pausing studies when the GPU-hours of their project are used up, on SQLite and PostgreSQL."""
+"""Pausing studies when the GPU-hours of their project are used up."""
 
 from driftline.wire.access import Quota
 from service.scheduler.gpu_hours import EVERY_S
 from service.store.store import Store
 
 from .conftest import SPEC, Clock, new_trials
-from .scheduler_setup import FakeLauncher, scheduler
+from .scheduler_setup import SQLITE, FakeLauncher, scheduler
 
+pytestmark = SQLITE
 REASON = "project default has used 1 of its 1 GPU-hours; resume it when there are more"
 
 

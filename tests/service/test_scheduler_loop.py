@@ -14,14 +14,9 @@ from service.store.store import Store
 from tests.waiting import until
 
 from .conftest import SPEC, Clock, new_trials
-from .scheduler_setup import FakeLauncher, driving, make, scheduler
+from .scheduler_setup import SQLITE, FakeLauncher, driving, make, scheduler
 
-
-@pytest.fixture
-def store(sqlite_store: Store, clock: Clock) -> Store:
-    """SQLite alone: what differs between databases is tested with the store."""
-    sqlite_store.session.clock = clock
-    return sqlite_store
+pytestmark = SQLITE
 
 
 def test_studies_run_one_after_the_other(store: Store, clock: Clock) -> None:

@@ -10,14 +10,9 @@ from service.scheduler.reconcile import Stop
 from service.store.store import Store
 
 from .conftest import Clock
-from .scheduler_setup import FakeLauncher, driving, make, scheduler
+from .scheduler_setup import SQLITE, FakeLauncher, driving, make, scheduler
 
-
-@pytest.fixture
-def store(sqlite_store: Store, clock: Clock) -> Store:
-    """SQLite alone: what differs between databases is tested with the store."""
-    sqlite_store.session.clock = clock
-    return sqlite_store
+pytestmark = SQLITE
 
 
 def test_a_lost_driver_is_started_again_and_again_until_the_study_fails(store: Store, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from service.store.store import Store
 from tests.waiting import together
 
 from .conftest import Clock, new_trials
-from .store_setup import complete, driven, make, report
+from .store_setup import complete, driven, make, packed, report
 
 
 def test_recorder_state(store: Store) -> None:
@@ -86,8 +86,7 @@ def test_of_many_first_comers_one_is_first(store: Store) -> None:
 
 
 def test_writers_of_one_study_take_their_turn(store: Store) -> None:
-    study, attempt, trials = driven(store, 4)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store, 4)
     start = store.studies.get(study).version
 
     def write(trial: str) -> None:
@@ -114,8 +113,7 @@ def test_what_a_database_cannot_hold_is_refused(store: Store, wrong: dict[str, A
 
 
 def test_events_tell_the_story_and_keep_one_progress(store: Store) -> None:
-    study, attempt, trials = driven(store, 1)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store, 1)
     for last in range(1, 5):
         store.curves.report(study, report(attempt, trials[0], range(last + 1)))
     store.trials.finish(study, attempt, [complete(trials[0])])

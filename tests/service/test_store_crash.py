@@ -15,7 +15,8 @@ from driftline.wire.ids import holder
 from service.store.curve_segments import add
 from service.store.store import Store
 
-from .conftest import SPEC, new_trials
+from .conftest import SPEC
+from .store_setup import packed
 
 WRITER = """
 import sys
@@ -106,13 +107,10 @@ def _check(store: Store, study: str) -> None:
 
 
 def test_a_report_that_breaks_half_way_stores_nothing(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    attempt = sqlite_store.leases.acquire(study, holder()).attempt
-    trials = [trial.id for trial in sqlite_store.trials.create(study, attempt, new_trials("fedavg", 2))]
-    sqlite_store.trials.start_pack(study, attempt, "p", trials)
+    study, attempt, trials = packed(sqlite_store)
     before = (sqlite_store.studies.get(study), sqlite_store.trials.find(study), sqlite_store.events.read(study))
     columns = {"round": [0], "train_loss": [1.0]}
-    body = Report(attempt=attempt, pack="p", reports=dict.fromkeys(trials, encode(columns)), rounds_done=5)
+    body = Report(attempt=attempt, pack="p1", reports=dict.fromkeys(trials, encode(columns)), rounds_done=5)
     calls = []
 
     def fail_second(payload: bytes, block: bytes) -> bytes:

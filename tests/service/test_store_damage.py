@@ -27,7 +27,7 @@ from tests.waiting import until
 
 from .conftest import SPEC, new_trials
 from .scheduler_setup import FakeLauncher
-from .store_setup import complete, driven, reach, report
+from .store_setup import complete, packed, reach, report
 
 READERS: dict[str, Callable[[Path], object]] = {
     "open": lambda folder: Folder(folder, create=False).close(),
@@ -52,8 +52,7 @@ def full(store: Store) -> None:
 
 def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "driftline.db")
-    study, attempt, (trial, _) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, _) = packed(store, running=1)
     store.curves.report(study, report(attempt, trial, range(3)))
     full(store)
     with suppress(Unavailable):
@@ -127,8 +126,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A database with a study, trials and curves."""
     file = tmp_path_factory.mktemp("whole") / "driftline.db"
     store = Store(file)
-    study, attempt, trials = driven(store, 6)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store, 6)
     for trial in trials:
         store.curves.report(study, report(attempt, trial, range(200)))
     reach(store, study, 200)

@@ -18,7 +18,7 @@ from service.store.store import Store
 from tests.waiting import together
 
 from .conftest import SPEC, Clock, new_trials
-from .store_setup import bring, complete, driven, make, report
+from .store_setup import bring, complete, make, packed, report
 from .test_store_migrations import rows
 
 DAY = 24 * 3600.0
@@ -26,8 +26,7 @@ DAY = 24 * 3600.0
 
 def finished(store: Store, clock: Clock, *, gpus: float = 0.0, seconds: float = 0.0) -> str:
     """A SUCCEEDED study with rows in every table."""
-    study, attempt, trials = driven(store)
-    store.trials.start_pack(study, attempt, "p1", trials, gpus=gpus)
+    study, attempt, trials = packed(store, gpus=gpus)
     for trial in trials:
         store.curves.report(study, report(attempt, trial, range(600)))
     store.logs.write(study, NewLines(attempt=attempt, lines=[NewLine(at=1.0, text=f"line {at}") for at in range(9)]))

@@ -12,7 +12,7 @@ from service.store.session import Actor
 from service.store.store import Store
 
 from .conftest import SPEC, Clock
-from .store_setup import bring, complete, driven, make, report
+from .store_setup import bring, complete, driven, make, packed, report
 
 LARGER: dict[str, Any] = {**SPEC["budget"], "trials_per_method": 8}  # type: ignore[dict-item]
 
@@ -94,8 +94,7 @@ def test_packs_are_noted_from_their_start_to_their_end(store: Store, clock: Cloc
 
 
 def test_a_clock_that_goes_back_makes_no_negative_use(store: Store, clock: Clock) -> None:
-    study, attempt, trials = driven(store, 1)
-    store.trials.start_pack(study, attempt, "p1", trials, gpus=1)
+    study, attempt, trials = packed(store, 1, gpus=1)
     clock.now -= 3600
     assert store.quotas.get("default").use.gpu_hours == 0
     store.trials.finish(study, attempt, [complete(trials[0])])

@@ -13,7 +13,7 @@ from service.store.local_processes import gone
 from service.store.store import Store
 
 from .conftest import Clock, new_trials
-from .store_setup import ELSEWHERE, complete, driven, make, report
+from .store_setup import ELSEWHERE, complete, driven, make, packed, report
 
 
 def test_one_driver_at_a_time(store: Store, clock: Clock) -> None:
@@ -106,8 +106,7 @@ def test_every_write_of_a_stale_driver_is_refused(store: Store, clock: Clock, re
 
 
 def test_a_takeover_keeps_what_trials_have_done(store: Store, clock: Clock) -> None:
-    study, attempt, trials = driven(store)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store)
     store.curves.report(study, report(attempt, trials[0], range(4), checkpoint="c1", plan={"width": 2}))
     store.trials.finish(study, attempt, [complete(trials[1])])
     clock.now += 31
@@ -120,8 +119,7 @@ def test_a_takeover_keeps_what_trials_have_done(store: Store, clock: Clock) -> N
 
 @pytest.mark.parametrize("state", ["PAUSED", "CANCELLED", "FAILED", "SUCCEEDED"])
 def test_a_release_says_how_the_study_ended(store: Store, state: Any) -> None:
-    study, attempt, trials = driven(store)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store)
     if state == "PAUSED":
         store.studies.intend(study, "pause")
     if state == "CANCELLED":

@@ -12,8 +12,8 @@ from driftline.wire.driver_messages import Report
 from driftline.wire.ids import holder
 from service.store.store import Store
 
-from .conftest import SPEC, new_trials
-from .store_setup import reach
+from .conftest import SPEC
+from .store_setup import packed, reach
 
 ROUNDS = 300  # more than a segment
 SHARED = settings(
@@ -59,10 +59,7 @@ def deliveries(draw: st.DrawFn) -> list[list[tuple[int, int, int]]]:
 def test_the_same_curves_however_they_were_sent(
     sqlite_store: Store, requests: list[list[tuple[int, int, int]]]
 ) -> None:
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    attempt = sqlite_store.leases.acquire(study, holder()).attempt
-    trials = [trial.id for trial in sqlite_store.trials.create(study, attempt, new_trials("fedavg", 2))]
-    sqlite_store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(sqlite_store)
     reach(sqlite_store, study, ROUNDS)
     for pieces in requests:
         reports = {trials[trial]: encode(part(curve(trial), start, stop)) for trial, start, stop in pieces}

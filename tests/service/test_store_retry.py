@@ -10,7 +10,7 @@ from driftline.wire.driver_messages import TrialResult
 from service.store.session import Actor
 from service.store.store import Store
 
-from .store_setup import bring, complete, driven, make, report
+from .store_setup import bring, complete, make, packed, report
 
 ANN = Actor("t1", "ann")
 DEAD = "its worker died"
@@ -22,8 +22,7 @@ def failed(trial: str, error: str = DEAD) -> TrialResult:
 
 def mixed(store: Store) -> tuple[str, int, list[str]]:
     """A study with a driver, two FAILED trials and two that went well."""
-    study, attempt, trials = driven(store, 4)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store, 4)
     store.curves.report(
         study, report(attempt, trials[0], range(8), checkpoint="pack.1f.00000005.ckpt", plan={"oracle": "x"})
     )
@@ -37,8 +36,7 @@ def said(store: Store, study: str) -> list[Any]:
 
 
 def test_deaths_are_stored_and_kept_until_others_are_told(store: Store) -> None:
-    study, attempt, (trial, other) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial, other])
+    study, attempt, (trial, _) = packed(store)
     store.trials.finish(study, attempt, [TrialResult(trial=trial, state="WAITING", deaths=1, death_round=0)])
     store.trials.start_pack(study, attempt, "p2", [trial])
     store.trials.finish(study, attempt, [TrialResult(trial=trial, state="WAITING")])  # told to stop

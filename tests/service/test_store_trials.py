@@ -18,7 +18,7 @@ from service.store.schema import CURVE_SEGMENTS
 from service.store.store import Store
 
 from .conftest import new_trials
-from .store_setup import complete, driven, report
+from .store_setup import complete, driven, packed, report
 
 
 def test_trials_are_created_once(store: Store) -> None:
@@ -140,8 +140,7 @@ def test_progress_counts_trials_and_rounds_for_readers_alone(store: Store, monke
 
 
 def test_reports_are_upserted_by_round(store: Store) -> None:
-    study, attempt, (trial, other) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial, other])
+    study, attempt, (trial, other) = packed(store)
 
     def send(rounds: list[int], loss: list[float | None], **more: Any) -> int:
         columns = {"round": rounds, "train_loss": loss, **more}
@@ -173,8 +172,7 @@ def test_reports_are_upserted_by_round(store: Store) -> None:
 
 
 def test_curves_over_several_segments(store: Store) -> None:
-    study, attempt, (trial, other) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, other) = packed(store, running=1)
     store.curves.report(study, report(attempt, trial, range(200)))
     store.curves.report(study, report(attempt, trial, range(150, 700)))
     columns = store.curves.columns(study)[trial]
@@ -189,8 +187,7 @@ def test_curves_over_several_segments(store: Store) -> None:
 
 
 def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, _) = packed(store, running=1)
 
     def stored() -> list[tuple[int, bytes]]:
         with store.session.read() as connection:
@@ -212,8 +209,7 @@ def test_a_curve_is_stored_as_it_came_until_something_is_sent_again(store: Store
 
 
 def test_a_report_moves_all_trials_of_its_pack(store: Store) -> None:
-    study, attempt, trials = driven(store, 3)
-    store.trials.start_pack(study, attempt, "p1", trials[:2])
+    study, attempt, trials = packed(store, 3, running=2)
     store.curves.report(study, report(attempt, trials[0], range(8), checkpoint="file:///c7", plan={"oracle": "loop"}))
     first, second, third = store.trials.find(study)
     assert (first.rounds_done, first.checkpoint, first.plan) == (7, "file:///c7", {"oracle": "loop"})
@@ -225,8 +221,7 @@ def test_a_report_moves_all_trials_of_its_pack(store: Store) -> None:
 
 
 def test_a_late_report_may_say_nothing_new(store: Store) -> None:
-    study, attempt, (trial, other) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial, other])
+    study, attempt, (trial, other) = packed(store)
     version = store.curves.report(study, report(attempt, trial, range(5)))
     version = store.trials.finish(study, attempt, [complete(trial)])
     assert store.curves.report(study, report(attempt, trial, range(5)).model_copy(update={"rounds_done": 4})) == version
@@ -240,8 +235,7 @@ def test_a_late_report_may_say_nothing_new(store: Store) -> None:
 
 
 def test_a_report_that_would_leave_a_gap_stores_nothing_and_ends_its_driver(store: Store) -> None:
-    study, attempt, (trial, other) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial, other])
+    study, attempt, (trial, _) = packed(store)
     store.curves.report(study, report(attempt, trial, range(300)))
     version = store.curves.report(study, report(attempt, trial, range(300, 520))).version
     with pytest.raises(StaleDriver, match="got rounds from 521 after round 519: a backup was restored"):
@@ -258,8 +252,7 @@ def test_a_report_that_would_leave_a_gap_stores_nothing_and_ends_its_driver(stor
 
 
 def test_a_trial_ends_only_with_all_rounds_that_its_driver_has_reported(store: Store) -> None:
-    study, attempt, (trial, other) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, other) = packed(store, running=1)
     store.curves.report(study, report(attempt, trial, range(30)))  # rounds 30 to 49 came after the backup
     end = complete(trial).model_copy(update={"rounds_done": 49})
     version = store.studies.get(study).version
@@ -282,8 +275,7 @@ def test_a_trial_ends_only_with_all_rounds_that_its_driver_has_reported(store: S
 
 def test_a_report_of_progress_without_rounds_is_refused(store: Store) -> None:
     """A pack that stops reports its checkpoint only: from there on, the next one would leave a gap."""
-    study, attempt, (trial, _) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, _) = packed(store, running=1)
     with pytest.raises(StaleDriver, match="must report every round, got rounds from 1 after round 0"):
         store.curves.report(study, report(attempt, trial, range(1, 9)))
     store.curves.report(study, report(attempt, trial, range(30)))
@@ -296,8 +288,7 @@ def test_a_report_of_progress_without_rounds_is_refused(store: Store) -> None:
 
 
 def test_a_program_may_leave_out_rounds_but_none_that_its_driver_has_reported(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, _) = packed(store, running=1)
 
     def sparse(rounds: list[int], after: int) -> Report:
         columns = encode({"round": rounds, "loss": [1.0] * len(rounds)})
@@ -313,8 +304,7 @@ def test_a_program_may_leave_out_rounds_but_none_that_its_driver_has_reported(st
 
 
 def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
-    study, attempt, (trial, _) = driven(store)
-    store.trials.start_pack(study, attempt, "p1", [trial])
+    study, attempt, (trial, _) = packed(store, running=1)
     columns = encode({"round": [0], "train_loss": [1.0]})
     with pytest.raises(NotFound):
         store.curves.report(
@@ -327,8 +317,7 @@ def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
 def test_finishing_more_trials_takes_no_more_statements(store: Store) -> None:
     counts = []
     for number in (2, 40):
-        study, attempt, trials = driven(store, number)
-        store.trials.start_pack(study, attempt, "p", trials)
+        study, attempt, trials = packed(store, number)
         sent: list[str] = []
         with counted(store, sent):
             store.trials.finish(study, attempt, [complete(trial) for trial in trials])
@@ -353,8 +342,7 @@ def counted(store: Store, sent: list[str]) -> Iterator[None]:
 
 
 def test_one_trial_may_end_twice_in_one_request_when_it_ends_the_same(store: Store) -> None:
-    study, attempt, trials = driven(store, 1)
-    store.trials.start_pack(study, attempt, "p", trials)
+    study, attempt, trials = packed(store, 1)
     with pytest.raises(Conflict, match="final"):
         store.trials.finish(study, attempt, [complete(trials[0], 0.9), complete(trials[0], 0.8)])
     assert store.trials.get(study, trials[0]).state == "RUNNING"
