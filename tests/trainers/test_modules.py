@@ -45,8 +45,7 @@ class Between(nn.Module):
             self.register_buffer(name, value) if isinstance(value, Tensor) else setattr(self, name, value)
 
     def forward(self, rows: Tensor) -> Tensor:
-        out: Tensor = self.last(self.function(self, self.first(rows)))
-        return out
+        return self.last(self.function(self, self.first(rows)))
 
 
 class Apply(nn.Module):
@@ -69,8 +68,7 @@ class Sequence(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         found = self.layer(self.table(rows))
-        out: Tensor = self.last((found[0] if isinstance(found, tuple) else found).mean(1))
-        return out
+        return self.last((found[0] if isinstance(found, tuple) else found).mean(1))
 
 
 class Positions(nn.Module):
@@ -85,8 +83,7 @@ class Positions(nn.Module):
         self.scale = nn.Parameter(torch.tensor(1.0))
 
     def forward(self, words: Tensor) -> Tensor:
-        out: Tensor = self.last(self.back(self.words(words) + self.places(self.ids)).mean(1)) * self.scale
-        return out
+        return self.last(self.back(self.words(words) + self.places(self.ids)).mean(1)) * self.scale
 
 
 class KeptNormalisation(nn.BatchNorm1d):
