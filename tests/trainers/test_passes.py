@@ -10,12 +10,9 @@ import torch
 from driftline.study.spec import Study
 from trainers.engine.batches.examples import ExampleSource
 from trainers.engine.packs.pack import Pack
-from trainers.hyperparameters import describe
-from trainers.registry import methods
 from trainers.trial.document import parse
 from trainers.trial.passes import Passes
 
-from .methods.trials import part, with_central
 from .plain_loops import CLASSES, INPUTS, LOOPS, RATE, ROUNDS, SIZES, Plain, lines, trial
 
 WORK = {
@@ -89,45 +86,6 @@ def test_every_oracle_takes_the_same_incomplete_batches_alone_and_in_a_pack(
             np.testing.assert_allclose(line["params"], reference["params"], rtol=1e-10, atol=1e-12)
             np.testing.assert_allclose(other["params"], reference["params"], rtol=1e-10, atol=1e-12)
             assert line["examples"] == other["examples"] == reference["examples"]
-
-
-def passing():
-    """Methods whose clients can pass over their data."""
-    for name, module in methods().items():
-        if any(item.name == "local_epochs" for item in describe(module.Hyper)):
-            yield name
-
-
-@pytest.mark.parametrize("method", list(passing()))
-def test_every_method_counts_the_examples_that_its_passes_use(method, unequal_clients):
-    settings = {name: value for name, value in part(methods()[method], method).items() if name != "local_steps"}
-    for name in ("central_steps", "central_batch_size"):
-        if any(item.name == name for item in describe(methods()[method].Hyper)):
-            settings[name] = 2
-    task = with_central(method, {"name": "npz"})
-    given = trial(unequal_clients, task=task, method={"local_epochs": 2}, report=["overhead"])
-    given["method"] = {**settings, "local_epochs": 2}
-    if methods()[method].CLIENTS_PER_ROUND:
-        given["clients_per_round"] = methods()[method].CLIENTS_PER_ROUND
-    counted = []
-    for batch_size in (1, 8):
-        running = Pack.from_spec(parse({**given, "batch_size": batch_size, "rounds": 1}))
-        counted.append(running.advance()[-1])
-        sizes = running._setting.model.examples
-        if given.get("clients_per_round"):
-            sizes = sizes[running._setting.draw(0).batches.clients]
-        assert counted[-1]["client_examples"] == counted[-1]["examples"]
-        if batch_size == 1 and method != "all_on_client":  # where every mini-batch is one example
-            assert counted[-1]["examples"] == counted[-1]["client_gradients"]
-    own, steps = sizes.sum(), np.ceil(sizes / 8).sum()
-    one, several = (line["examples"] / own for line in counted)
-    if method == "all_on_client":  # each step takes a batch of 2 examples of the server as well
-        assert counted[1]["examples"] == 2 * (own + 2 * steps)
-    elif one == several:  # no gradient on a first batch
-        assert counted[1]["client_gradients"] == one * steps
-    else:
-        first = np.minimum(sizes, 8).sum() - len(sizes)
-        assert counted[1]["examples"] - counted[0]["examples"] == first
 
 
 @pytest.mark.parametrize("end", ["joined", "kept", "dropped"])
