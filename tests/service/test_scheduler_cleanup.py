@@ -30,7 +30,7 @@ DAY = 24 * 3600.0
 
 
 EVERYWHERE = pytest.mark.parametrize("folder", ["path", "memory"], indirect=True)
-"""What removes files; other tests are about which, and use a path."""
+"""For tests of how files are removed; tests of which files are removed use a path."""
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def store(sqlite_store: Store, clock: Clock) -> Store:
     return sqlite_store
 
 
-class Place:
-    """A store and a folder of checkpoints, and what removes files there, between looks of the scheduler."""
+class StudyFiles:
+    """A store and a folder of checkpoints, and the worker that removes files there between looks of the scheduler."""
 
     def __init__(self, store: Store, clock: Clock, folder: str) -> None:
         self.store, self.clock, self.folder, self.launcher = store, clock, folder, FakeLauncher()
@@ -81,118 +81,118 @@ class Place:
 
 
 @pytest.fixture
-def place(store: Store, clock: Clock, folder: str) -> Place:
-    return Place(store, clock, folder)
+def files(store: Store, clock: Clock, folder: str) -> StudyFiles:
+    return StudyFiles(store, clock, folder)
 
 
 @EVERYWHERE
-def test_checkpoints_go_with_their_study(place: Place) -> None:
-    deleted, kept = place.ended("PAUSED"), place.ended("PAUSED")
-    place.turns()
-    assert place.left() == {deleted, kept}
-    place.store.deletions.request(deleted)
-    place.turns()
-    assert place.left() == {kept}
-    assert place.launcher.forgotten == [deleted]
-    assert place.store.deletions.pending("files", 9) == []
-    place.turns()
-    assert place.launcher.forgotten == [deleted]
+def test_checkpoints_go_with_their_study(files: StudyFiles) -> None:
+    deleted, kept = files.ended("PAUSED"), files.ended("PAUSED")
+    files.turns()
+    assert files.left() == {deleted, kept}
+    files.store.deletions.request(deleted)
+    files.turns()
+    assert files.left() == {kept}
+    assert files.launcher.forgotten == [deleted]
+    assert files.store.deletions.pending("files", 9) == []
+    files.turns()
+    assert files.launcher.forgotten == [deleted]
 
 
-def test_a_driver_that_is_still_there_ends_first(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = place.ended("PAUSED")
-    launcher = place.launcher
+def test_a_driver_that_is_still_there_ends_first(files: StudyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = files.ended("PAUSED")
+    launcher = files.launcher
     launcher.running[study] = ("", 1)
     monkeypatch.setattr(launcher, "stop", launcher.stopped.append)
-    place.store.deletions.request(study)
-    place.turns()
-    assert (set(launcher.stopped), launcher.forgotten, place.left()) == ({study}, [], {study})
+    files.store.deletions.request(study)
+    files.turns()
+    assert (set(launcher.stopped), launcher.forgotten, files.left()) == ({study}, [], {study})
     launcher.running.clear()
-    place.turns()
-    assert (launcher.forgotten, place.left()) == ([study], set())
+    files.turns()
+    assert (launcher.forgotten, files.left()) == ([study], set())
 
 
 @EVERYWHERE
-def test_checkpoints_that_nobody_goes_on_from(place: Place) -> None:
+def test_checkpoints_that_nobody_goes_on_from(files: StudyFiles) -> None:
     """A study that was cancelled while paused has no driver that could remove its checkpoints."""
-    paused, cancelled = place.ended("PAUSED"), place.ended("PAUSED")
-    failed = place.ended("FAILED")
-    released = place.ended("CANCELLED")
-    place.store.studies.intend(cancelled, "cancel")
-    running = make(place.store, place.clock)
-    place.store.leases.acquire(running, "elsewhere/1")
-    place.write(running)
+    paused, cancelled = files.ended("PAUSED"), files.ended("PAUSED")
+    failed = files.ended("FAILED")
+    released = files.ended("CANCELLED")
+    files.store.studies.intend(cancelled, "cancel")
+    running = make(files.store, files.clock)
+    files.store.leases.acquire(running, "elsewhere/1")
+    files.write(running)
     foreign = "of-another-service"
-    place.write(foreign)
-    place.turns()
-    assert place.left() == {paused, failed, running, foreign}
-    assert released not in checkpoints.folders(place.folder)
-    place.clock.now += FAILED_KEPT_S - 10 * SWEEP_S
-    place.turns()
-    assert failed in place.left()
-    place.clock.now += 10 * SWEEP_S
-    place.turns()
-    assert place.left() == {paused, running, foreign}
+    files.write(foreign)
+    files.turns()
+    assert files.left() == {paused, failed, running, foreign}
+    assert released not in checkpoints.folders(files.folder)
+    files.clock.now += FAILED_KEPT_S - 10 * SWEEP_S
+    files.turns()
+    assert failed in files.left()
+    files.clock.now += 10 * SWEEP_S
+    files.turns()
+    assert files.left() == {paused, running, foreign}
 
 
 @EVERYWHERE
 def test_a_study_that_goes_on_meanwhile_keeps_what_its_new_driver_writes(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = place.ended("FAILED")
-    place.clock.now += FAILED_KEPT_S + 1
-    asked = place.store.studies.ended
+    study = files.ended("FAILED")
+    files.clock.now += FAILED_KEPT_S + 1
+    asked = files.store.studies.ended
 
     def then_resumed(*arguments: Any) -> dict[str, int]:
         found = asked(*arguments)
-        if place.store.studies.get(study).state == "FAILED":
-            place.store.studies.intend(study, "resume")
-            attempt = place.store.leases.acquire(study, "elsewhere/2").attempt
-            checkpoints.write(checkpoints.join(place.folder, study, "pack.1"), (attempt, 1), 7, b"7")
+        if files.store.studies.get(study).state == "FAILED":
+            files.store.studies.intend(study, "resume")
+            attempt = files.store.leases.acquire(study, "elsewhere/2").attempt
+            checkpoints.write(checkpoints.join(files.folder, study, "pack.1"), (attempt, 1), 7, b"7")
         return found
 
-    monkeypatch.setattr(place.store.studies, "ended", then_resumed)
-    place.turns()
-    assert place.store.studies.get(study).state == "RUNNING"
-    (newest,) = checkpoints.names(checkpoints.join(place.folder, study, "pack.1"), 99)
+    monkeypatch.setattr(files.store.studies, "ended", then_resumed)
+    files.turns()
+    assert files.store.studies.get(study).state == "RUNNING"
+    (newest,) = checkpoints.names(checkpoints.join(files.folder, study, "pack.1"), 99)
     assert checkpoints.read(newest) == b"7"
 
 
-def test_many_studies_take_their_turns(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_studies_take_their_turns(files: StudyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "FOLDERS", 2)
-    paused = [place.ended("PAUSED") for _ in range(4)]
-    cancelled = [place.ended("CANCELLED") for _ in range(3)]
-    place.turns(2)
-    assert place.left() == {*paused, *cancelled}  # the first four are paused
-    place.turns(2)
-    assert place.left() == set(paused)
+    paused = [files.ended("PAUSED") for _ in range(4)]
+    cancelled = [files.ended("CANCELLED") for _ in range(3)]
+    files.turns(2)
+    assert files.left() == {*paused, *cancelled}  # the first four are paused
+    files.turns(2)
+    assert files.left() == set(paused)
 
 
 @EVERYWHERE
 def test_a_storage_that_is_away_is_tried_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    study = place.ended("PAUSED")
-    place.store.deletions.request(study)
+    study = files.ended("PAUSED")
+    files.store.deletions.request(study)
     with monkeypatch.context() as broken:
         broken.setattr(checkpoints, "clear", lambda *_: (_ for _ in ()).throw(ImportError("Install s3fs")))
-        place.turns()
+        files.turns()
     assert "Install s3fs" in caplog.text
-    place.worker.step()  # not at once
-    assert place.worker._removal is None
-    assert (place.launcher.forgotten, place.left()) == ([], {study})
-    place.turns()
-    assert (place.launcher.forgotten, place.left()) == ([study], set())
+    files.worker.step()  # not at once
+    assert files.worker._removal is None
+    assert (files.launcher.forgotten, files.left()) == ([], {study})
+    files.turns()
+    assert (files.launcher.forgotten, files.left()) == ([study], set())
 
 
 def test_studies_whose_drivers_live_or_cannot_be_seen_block_no_later_deletion(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(cleanup, "STUDIES", 2)
-    deleted = [place.ended("PAUSED") for _ in range(6)]
+    deleted = [files.ended("PAUSED") for _ in range(6)]
     for study in deleted:
-        place.store.deletions.request(study)
-    launcher, tried = place.launcher, []
+        files.store.deletions.request(study)
+    launcher, tried = files.launcher, []
     seen, clear = launcher.seen, checkpoints.clear
     launcher.says = dict.fromkeys(deleted[:3], Seen(True))
 
@@ -209,33 +209,33 @@ def test_studies_whose_drivers_live_or_cannot_be_seen_block_no_later_deletion(
 
     monkeypatch.setattr(checkpoints, "clear", refuse)
     monkeypatch.setattr(launcher, "seen", closed)
-    until(lambda: place.worker.step() or place.left() == set(deleted[:5]))
+    until(lambda: files.worker.step() or files.left() == set(deleted[:5]))
     assert sorted(tried) == [deleted[3], deleted[5]]  # nothing twice
     assert "its namespace is closed" in caplog.text
     launcher.says.clear()
-    until(lambda: place.turns() or not place.store.deletions.pending("files", 9))
-    assert place.left() == set()
+    until(lambda: files.turns() or not files.store.deletions.pending("files", 9))
+    assert files.left() == set()
 
 
 def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    study = place.ended("PAUSED")
-    place.store.deletions.request(study)
-    place.launcher.away = True
-    place.turns()
+    study = files.ended("PAUSED")
+    files.store.deletions.request(study)
+    files.launcher.away = True
+    files.turns()
     assert "the cluster is away" in caplog.text
-    place.launcher.away = False
+    files.launcher.away = False
     with monkeypatch.context() as patched:
-        patched.setattr(place.launcher, "forget", lambda study_id: Path("/dev/null/log").unlink())
-        place.turns()
+        patched.setattr(files.launcher, "forget", lambda study_id: Path("/dev/null/log").unlink())
+        files.turns()
     assert "Not a directory" in caplog.text
-    assert place.store.deletions.pending("files", 9)
-    place.turns()
-    assert (place.launcher.forgotten, place.left(), place.store.deletions.pending("files", 9)) == ([study], set(), [])
+    assert files.store.deletions.pending("files", 9)
+    files.turns()
+    assert (files.launcher.forgotten, files.left(), files.store.deletions.pending("files", 9)) == ([study], set(), [])
 
 
-def test_a_storage_that_hangs_holds_up_nothing_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_hangs_holds_up_nothing_else(files: StudyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
     clear = checkpoints.clear
 
@@ -244,78 +244,78 @@ def test_a_storage_that_hangs_holds_up_nothing_else(place: Place, monkeypatch: p
         clear(*arguments)
 
     monkeypatch.setattr(checkpoints, "clear", hang)
-    study, second = place.ended("PAUSED"), place.ended("PAUSED")
-    place.store.deletions.request(study)
-    place.worker.step()
-    place.store.deletions.request(second)
+    study, second = files.ended("PAUSED"), files.ended("PAUSED")
+    files.store.deletions.request(study)
+    files.worker.step()
+    files.store.deletions.request(second)
     for _ in range(3):
-        place.worker.step()
-    assert place.store.studies.find() == []
-    assert not place.store.deletions.purge()  # all rows are gone
-    assert place.launcher.forgotten == []
+        files.worker.step()
+    assert files.store.studies.find() == []
+    assert not files.store.deletions.purge()  # all rows are gone
+    assert files.launcher.forgotten == []
     answers.set()
-    place.turns(2)
-    assert place.launcher.forgotten == [study, second]
+    files.turns(2)
+    assert files.launcher.forgotten == [study, second]
 
 
 def test_studies_that_a_project_keeps_no_longer_go_a_few_at_a_time(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleanup, "EXPIRED", 2)
-    old = [place.ended("FAILED") for _ in range(3)]
-    paused = place.ended("PAUSED")
-    place.clock.now += DAY
-    new = place.ended("FAILED")
-    place.worker = place.cleanup(Quota(retention_days=1))
-    place.turns()
-    assert [study.id for study in place.store.studies.find()] == [new, paused, old[2]]
-    place.turns(2)
-    assert [study.id for study in place.store.studies.find()] == [new, paused]
-    assert place.left() == {new, paused}
+    old = [files.ended("FAILED") for _ in range(3)]
+    paused = files.ended("PAUSED")
+    files.clock.now += DAY
+    new = files.ended("FAILED")
+    files.worker = files.cleanup(Quota(retention_days=1))
+    files.turns()
+    assert [study.id for study in files.store.studies.find()] == [new, paused, old[2]]
+    files.turns(2)
+    assert [study.id for study in files.store.studies.find()] == [new, paused]
+    assert files.left() == {new, paused}
 
 
-def test_a_clock_that_is_set_forward_lets_no_study_expire_for_an_hour(place: Place) -> None:
-    study = place.ended("FAILED")
+def test_a_clock_that_is_set_forward_lets_no_study_expire_for_an_hour(files: StudyFiles) -> None:
+    study = files.ended("FAILED")
     steady = Clock()
-    place.worker = place.cleanup(Quota(retention_days=1), steady)
+    files.worker = files.cleanup(Quota(retention_days=1), steady)
 
     def passes(seconds: float) -> None:
         steady.now += seconds
-        place.clock.now += seconds
-        place.worker.step()
+        files.clock.now += seconds
+        files.worker.step()
 
-    place.worker.step()
-    place.clock.now += 365 * DAY
+    files.worker.step()
+    files.clock.now += 365 * DAY
     passes(1)
     for _ in range(59):
         passes(60)
-    assert [kept.id for kept in place.store.studies.find()] == [study]
-    place.clock.now -= 365 * DAY  # put right
+    assert [kept.id for kept in files.store.studies.find()] == [study]
+    files.clock.now -= 365 * DAY  # put right
     passes(90)
-    assert [kept.id for kept in place.store.studies.find()] == [study]
-    place.clock.now += 30  # as clocks are
+    assert [kept.id for kept in files.store.studies.find()] == [study]
+    files.clock.now += 30  # as clocks are
     passes(DAY)
-    assert place.store.studies.find() == []
+    assert files.store.studies.find() == []
 
 
-def test_checkpoints_of_a_failed_study_outlast_a_clock_that_is_set_forward(place: Place) -> None:
-    failed, cancelled = place.ended("FAILED"), place.ended("PAUSED")
-    place.store.studies.intend(cancelled, "cancel")
+def test_checkpoints_of_a_failed_study_outlast_a_clock_that_is_set_forward(files: StudyFiles) -> None:
+    failed, cancelled = files.ended("FAILED"), files.ended("PAUSED")
+    files.store.studies.intend(cancelled, "cancel")
     steady = Clock()
-    place.worker = place.cleanup(steady=steady)
+    files.worker = files.cleanup(steady=steady)
 
     def passes(seconds: float) -> None:
         steady.now += seconds
-        place.turns()
+        files.turns()
 
-    place.clock.now += FAILED_KEPT_S
+    files.clock.now += FAILED_KEPT_S
     passes(SWEEP_S)
-    assert place.left() == {failed}  # no place.clock says whether a study was cancelled
+    assert files.left() == {failed}  # no files.clock says whether a study was cancelled
     for _ in range(58):
         passes(SWEEP_S)
-    assert place.left() == {failed}
+    assert files.left() == {failed}
     passes(2 * SWEEP_S)
-    assert place.left() == set()
+    assert files.left() == set()
 
 
 def test_a_launcher_removes_logs_and_locks(tmp_path: Path) -> None:
@@ -364,21 +364,21 @@ def test_schedulers_that_die_anywhere_leave_nothing_of_deleted_and_expired_studi
     store: Store, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One dies at the first commit or removal of files or logs, another at the second, until one passes them all."""
-    place = Place(store, clock, str(tmp_path))
-    kept = place.ended("PAUSED")
+    files = StudyFiles(store, clock, str(tmp_path))
+    kept = files.ended("PAUSED")
     for number in itertools.count():
-        deleted, _ = (place.ended(state) for state in ("PAUSED", "FAILED"))
+        deleted, _ = (files.ended(state) for state in ("PAUSED", "FAILED"))
         store.deletions.request(deleted)
         clock.now += DAY
-        sites, place.worker = Sites(number), place.cleanup(Quota(retention_days=1))
+        sites, files.worker = Sites(number), files.cleanup(Quota(retention_days=1))
         with monkeypatch.context() as patched, contextlib.suppress(Died):
             patched.setattr(Database, "write", sites.commits(Database.write))
             patched.setattr(checkpoints, "clear", sites.before(checkpoints.clear))
-            patched.setattr(place.launcher, "forget", sites.before(place.launcher.forget))
-            place.turns(3)
-        place.worker = place.cleanup(Quota(retention_days=1))
-        place.turns(3)
-        assert place.left() == {kept}, number
+            patched.setattr(files.launcher, "forget", sites.before(files.launcher.forget))
+            files.turns(3)
+        files.worker = files.cleanup(Quota(retention_days=1))
+        files.turns(3)
+        assert files.left() == {kept}, number
         assert [study.id for study in store.studies.find()] == [kept], number
         assert store.deletions.pending("files", 9) == [], number
         if sites.left >= 0:
