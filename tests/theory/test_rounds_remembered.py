@@ -126,19 +126,6 @@ def test_rounds_settle_at_the_fixed_points_and_these_methods_find_the_minimizer(
     assert away < 1e-11 if method in FINDING else away > 1e-3
 
 
-def test_limit_cases(clients):
-    def after(**method):
-        return round_map({**WORK, **method}, clients).after(START, 6)
-
-    np.testing.assert_allclose(after(name="mimelite", momentum=0.0), after(name="fedavg"), atol=1e-13)
-    np.testing.assert_allclose(after(name="mime", momentum=0.0), after(name="scaffold"), atol=1e-13)
-    stored = {"name": "scaffold", "variates": "stored", "correction": 0.0}
-    np.testing.assert_allclose(after(**stored), after(name="fedavg"), atol=1e-13)
-    reused = {"name": "fedga", "displacement": 0.0, "reuse_mean_gradient": True}
-    np.testing.assert_allclose(after(**reused), after(name="fedavg"), atol=1e-13)
-    np.testing.assert_allclose(after(**{**reused, "prox": 0.3}), after(name="fedprox", prox=0.3), atol=1e-13)
-
-
 def test_feddyn_without_prox_is_fedavg_on_a_server_that_forgets_nothing(clients):
     """x_(t + 1) = x_t - server_lr (q_t + q_0 + ... + q_t); it settles where FedAvg does."""
     fedavg = round_map({"name": "fedavg", **WORK}, clients)
