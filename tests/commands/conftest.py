@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from driftline.client.environment import environment
 from driftline.study.spec import Study
-from service.api.check_process import check_processes
+from service.api.allowed_files import only_under
+from service.api.study_checks import check
 from service.cli.main import app
 from service.driver.ray.worker import Worker
 from service.driver.search.search import Search
@@ -104,19 +105,26 @@ def gate(drivers: Drivers) -> threading.Event:
     return drivers.gate
 
 
+def on_threads(monkeypatch: pytest.MonkeyPatch, drivers: Drivers, *, own_cluster: bool = False) -> None:
+    """Services that are made from now on have drivers in threads."""
+
+    def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
+        launcher = ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
+        launcher.own_cluster = own_cluster
+        return launcher
+
+    kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
+    monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
+    # Studies are checked in this process: another one would load torch anew.
+    monkeypatch.setattr(compose, "check_processes", lambda roots, hidden, urls: only_under(roots, check, urls))
+
+
 @pytest.fixture
 def service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, request: pytest.FixtureRequest
 ) -> Iterator[Service]:
     """A service in this process; DRIFTLINE_URL and DRIFTLINE_TOKEN lead to it. A parameter adds variables to it."""
-
-    def build(config: local.Config, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
-        return ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
-
-    kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
-    monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
-    # One process checks the studies of all these services: each would load torch anew.
-    monkeypatch.setattr(compose, "check_processes", lambda roots, hidden, urls: check_processes(roots, urls=urls))
+    on_threads(monkeypatch, drivers)
     home = tmp_path / "home"
     given = {"DRIFTLINE_HOME": str(home), "DRIFTLINE_MLFLOW_URL": "none", **getattr(request, "param", {})}
     made = Service(read_service(given), host="127.0.0.1", port=0)

@@ -2,24 +2,20 @@
 
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from driftline.errors import DriftlineError
+from driftline.errors import Unavailable
 from driftline.wire.access import NewToken
-from service.embedded.thread_launcher import ThreadLauncher
-from service.launchers.local import launcher as local
-from service.server import compose
+from service.cli import serve
+from service.server.compose import Service
+from service.settings import read_service
 from tests.clients import EveryClient
-from tests.commands.conftest import STUDY, Drivers
-from tests.ports import free_port
+from tests.commands.conftest import STUDY, Drivers, on_threads
 from tests.waiting import until
 
 
@@ -36,54 +32,34 @@ def signals() -> Iterator[None]:
 def test_a_project_has_no_more_studies_at_once_than_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: Drivers, run: Callable[..., Result]
 ) -> None:
-    def build(config: object, *, url: str, checkpoints: str, logs: Path) -> ThreadLauncher:
-        launcher = ThreadLauncher(lambda token: EveryClient(url, token), drivers.drive)
-        launcher.own_cluster = True
-        return launcher
-
-    kind = SimpleNamespace(Config=local.Config, ON_THIS_MACHINE=True, build=build)
-    monkeypatch.setattr(compose, "launcher_kind", lambda name: kind)
+    on_threads(monkeypatch, drivers, own_cluster=True)
     values = {"HOME": str(tmp_path / "home"), "LAUNCHER": "kubernetes", "MLFLOW_URL": "none", "ADMIN_TOKEN": "admin"}
     for name, value in values.items():
         monkeypatch.setenv(f"DRIFTLINE_{name}", value)
-    port = free_port()
+    given: dict[str, Any] = {}
+
+    def made(_settings: object, **options: Any) -> None:
+        given.update(options)
+        raise Unavailable("the command has come this far")
+
+    monkeypatch.setattr(serve, "Service", made)
+    assert isinstance(run("serve", "--per-project", 1).exception, Unavailable)
     drivers.gate.clear()
-    seen: list[Any] = []
-
-    def look() -> None:
-        try:
-            with EveryClient(f"http://127.0.0.1:{port}", "admin", patience_s=60) as admin:
-                until(admin.ready)
-                token = admin.make_token(NewToken(name="ann", project="other")).token
-                with EveryClient(admin.url, token) as other:
-                    first, second, third = (admin.create(STUDY).id for _ in range(3))
-                    foreign = other.create(STUDY).id
-                    until(lambda: other.study(foreign).state == "RUNNING")
-                    until(lambda: admin.study(second).reason and admin.study(third).reason)
-                    seen.append([admin.study(study).state for study in (first, second, third)])
-                    seen.append({admin.study(study).reason for study in (second, third)})
-                    drivers.gate.set()
-                    for client, study in ((admin, first), (admin, second), (admin, third), (other, foreign)):
-                        until(lambda client=client, study=study: client.study(study).state == "SUCCEEDED")
-                    seen.append("all done")
-        except (DriftlineError, AssertionError) as error:
-            seen.append(error)
-        finally:
-            drivers.gate.set()
-            while not ended.is_set():  # the command takes the signals when it has begun
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(0.5)
-
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    thread = threading.Thread(target=look)
-    thread.start()
-    said = run("serve", "--port", port, "--per-project", 1)
-    ended.set()
-    thread.join()
-    assert said.exit_code == 0, said.output
-    assert seen == [
-        ["RUNNING", "QUEUED", "QUEUED"],
-        {"waits for another study of its project: 1 at a time"},
-        "all done",
-    ]
+    service = Service(read_service(os.environ), host="127.0.0.1", port=0, per_project=given["per_project"])
+    try:
+        with EveryClient(service.url, "admin") as admin:
+            token = admin.make_token(NewToken(name="ann", project="other")).token
+            with EveryClient(service.url, token) as other:
+                first, *waiting = (admin.create(STUDY).id for _ in range(3))
+                foreign = other.create(STUDY).id
+                until(lambda: other.study(foreign).state == "RUNNING")
+                until(lambda: all(admin.study(study).reason for study in waiting))
+                assert [admin.study(study).state for study in (first, *waiting)] == ["RUNNING", "QUEUED", "QUEUED"]
+                why = "waits for another study of its project: 1 at a time"
+                assert {admin.study(study).reason for study in waiting} == {why}
+                drivers.gate.set()
+                for client, study in ((other, foreign), *((admin, study) for study in (first, *waiting))):
+                    until(lambda client=client, study=study: client.study(study).state == "SUCCEEDED")
+    finally:
+        drivers.gate.set()
+        service.close()

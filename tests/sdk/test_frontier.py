@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,13 +17,13 @@ from driftline.results.study_result import study_result
 from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.job import Job
 from driftline.study.trial_document import trial_document
-from driftline.wire.records import StudyRecord, TrialRecord
+from driftline.wire.records import TrialRecord
 from tests.commands.conftest import STUDY
 from tests.results.samples import curve, study
 from tests.results.test_show import data
+from tests.wire.made_records import study_record, trial_record
 from trainers.run import run
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READINGS = [Reading("test_accuracy", "rounds"), Reading("test_loss", "bytes")]
 
 
@@ -116,22 +115,6 @@ def test_a_recommendation_is_a_trial_that_runs() -> None:
         Recommendation(**{**asdict(best), "label": "other"}).trial(whole)
 
 
-def record(number: int, **changes: Any) -> TrialRecord:
-    values: dict[str, Any] = {
-        "id": f"01k6.fedavg.s{number:05d}",
-        "study_id": "01k6",
-        "label": "fedavg",
-        "phase": "search",
-        "number": number,
-        "seed": 0,
-        "configuration": number,
-        "hyperparameters": {"client_lr": 0.1},
-        "created_at": NOW,
-        "updated_at": NOW,
-    }
-    return TrialRecord(**values | changes)
-
-
 def test_all_readings_of_a_jobs_page_know_the_searches(tmp_path: Path) -> None:
     whole = Study(
         name="s", task="digits", methods=["fedavg"], budget={"trials_per_method": 4, "rounds": 2, "searches": 2}
@@ -141,14 +124,7 @@ def test_all_readings_of_a_jobs_page_know_the_searches(tmp_path: Path) -> None:
     for configuration in range(4):
         for seed in range(3):
             phase = "confirmation" if seed else "search"
-            one = record(
-                configuration,
-                id=f"{configuration}-{seed}",
-                seed=seed,
-                phase=phase,
-                state="COMPLETE",
-                configuration=configuration,
-            )
+            one = trial_record(configuration, id=f"{configuration}-{seed}", seed=seed, phase=phase, state="COMPLETE")
             accuracy = [0.1, 0.2 + 0.1 * configuration, 0.3 + 0.1 * configuration + 0.01 * seed]
             trials.append(one)
             curves[one.id] = {
@@ -158,9 +134,7 @@ def test_all_readings_of_a_jobs_page_know_the_searches(tmp_path: Path) -> None:
                 "bytes_up": [0, 8, 16],
                 "bytes_down": [0, 8, 16],
             }
-    stored = StudyRecord(
-        id="01k6", name="s", state="SUCCEEDED", spec=whole.to_json(), fingerprint="", created_at=NOW, updated_at=NOW
-    )
+    stored = study_record(state="SUCCEEDED", spec=whole.to_json())
     api: Any = SimpleNamespace(
         study=lambda _: stored,
         trials=lambda _, **__: trials,
@@ -175,8 +149,8 @@ def test_all_readings_of_a_jobs_page_know_the_searches(tmp_path: Path) -> None:
 
 def test_trials_as_a_frame_have_the_metrics_own_sign() -> None:
     records = [
-        record(0, state="COMPLETE", rounds_done=9, values={"quality": -0.25, "speed": 0.5}),
-        record(1, state="FAILED", error="its worker died", hyperparameters={"server.momentum": 0.9}),
+        trial_record(0, state="COMPLETE", rounds_done=9, values={"quality": -0.25, "speed": 0.5}),
+        trial_record(1, state="FAILED", error="its worker died", hyperparameters={"server.momentum": 0.9}),
     ]
     falling, rising = (TrialRecords(records, metric).to_frame() for metric in ("test_loss", "test_accuracy"))
     assert falling["quality"].tolist()[0] == 0.25

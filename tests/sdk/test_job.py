@@ -73,11 +73,3 @@ def test_the_first_trial_that_differs_between_two_jobs(
         assert str(one.first_difference(other)).endswith("only the first study has it")
         assert str(other.first_difference(one)).endswith("only the second study has it")
         other.cancel()
-
-
-def test_the_same_key_makes_one_study(service: Service, study_file: Path, gate: threading.Event) -> None:
-    study = Study.from_yaml(study_file)
-    with Client() as client:
-        assert client.submit(study, key="mine").id == client.submit(study, key="mine").id
-        assert client.submit(study).id != client.submit(study).id
-        assert [record.name for record in client.records()] == ["small"] * 3

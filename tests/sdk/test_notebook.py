@@ -1,56 +1,32 @@
 """What notebooks show of a job and of what it returns."""
 
-from typing import Any
-
 from driftline.results.comparison import compare
 from driftline.results.document import frontier_document
 from driftline.sdk.frames import CurvesByTrial, TrialRecords
 from driftline.sdk.frontier import Frontier
 from driftline.sdk.job_notebook import job_html
 from driftline.wire.budgets import CheckedStudy
-from driftline.wire.records import LabelProgress, StudyRecord, TrialRecord
+from driftline.wire.records import LabelProgress
 from tests.results.samples import Chosen, study
-
-
-def record(**changes: Any) -> StudyRecord:
-    values: dict[str, Any] = {
-        "id": "01k6",
-        "name": "<script>alert(1)</script>",
-        "state": "RUNNING",
-        "reason": "a < b",
-        "spec": {},
-        "progress": {"fed<avg": LabelProgress(search={"COMPLETE": 2, "DIVERGED": 1, "RUNNING": 1}, rounds_done=30)},
-        "created_at": "2026-01-01T00:00:00Z",
-        "updated_at": "2026-01-01T00:00:00Z",
-    }
-    return StudyRecord(**values | changes)
+from tests.wire.made_records import study_record, trial_record
 
 
 def test_a_notebook_shows_a_job_and_nothing_of_it_is_markup() -> None:
-    shown = job_html(record(mlflow_url="https://mlflow/#/x?a=1&b=2"))
+    progress = LabelProgress(search={"COMPLETE": 2, "DIVERGED": 1, "RUNNING": 1}, rounds_done=30)
+    name = "<script>alert(1)</script>"
+    record = study_record(name=name, reason="a < b", progress={"fed<avg": progress}, mlflow_url="https://m/#/x?a=1&b=2")
+    shown = job_html(record)
     assert "<script>" not in shown
     assert "fed&lt;avg" in shown
     assert "a &lt; b" in shown
     assert ">3 of 4</td>" in shown
-    assert 'href="https://mlflow/#/x?a=1&amp;b=2"' in shown
-    assert "href" not in job_html(record(mlflow_url="javascript:alert(1)"))
+    assert 'href="https://m/#/x?a=1&amp;b=2"' in shown
+    assert "href" not in job_html(study_record(mlflow_url="javascript:alert(1)"))
 
 
 def test_trials_curves_and_checked_studies_are_short() -> None:
-    trial: dict[str, Any] = {
-        "id": "01k6.fedavg.s00000",
-        "study_id": "01k6",
-        "label": "fed<avg",
-        "phase": "search",
-        "number": 0,
-        "seed": 0,
-        "configuration": 0,
-        "hyperparameters": {"client_lr": 0.1},
-        "created_at": "2026-01-01T00:00:00Z",
-        "updated_at": "2026-01-01T00:00:00Z",
-    }
-    records = [TrialRecord(**trial, state="COMPLETE", values={"quality": -0.25, "speed": 0.5})]
-    trials = TrialRecords(records + [TrialRecord(**trial, state="FAILED")] * 29, "test_loss")
+    done = trial_record(label="fed<avg", state="COMPLETE", values={"quality": -0.25, "speed": 0.5})
+    trials = TrialRecords([done, *[trial_record(state="FAILED")] * 29], "test_loss")
     assert repr(trials) == "TrialRecords(30 trials: 1 complete, 29 failed)"
     assert repr(TrialRecords([], "test_loss")) == "TrialRecords(0 trials)"
     page = trials._repr_html_()

@@ -9,6 +9,7 @@ from driftline import Study
 from driftline.sdk.progress import PLAIN_EVERY_S, RATE_AFTER_S, ProgressDisplay, Rate
 from driftline.sdk.progress_view import LabelView, folded
 from driftline.wire.records import LabelProgress, StudyRecord
+from tests.wire.made_records import study_record
 
 
 class Clock:
@@ -38,16 +39,7 @@ def record(progress: dict[str, LabelProgress], **changes: Any) -> StudyRecord:
         methods=[{"name": "fedavg", "label": label} for label in progress],
         budget={"trials_per_method": 4, "rounds": 100, "seeds": 0},
     )
-    values: dict[str, Any] = {
-        "id": "01k6",
-        "name": "small",
-        "state": "RUNNING",
-        "spec": study.to_json(),
-        "progress": progress,
-        "created_at": "2026-01-01T00:00:00Z",
-        "updated_at": "2026-01-01T00:00:00Z",
-    }
-    return StudyRecord(**values | changes)
+    return study_record(spec=study.to_json(), progress=progress, **changes)
 
 
 def running(rounds: int) -> LabelProgress:
