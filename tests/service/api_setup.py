@@ -18,6 +18,14 @@ from service.store.store import Store
 from service.web.pages import add_pages
 from tests.clients import EveryClient
 
+POINTS: dict[str, Any] = {
+    "name": "points",
+    "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
+    "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
+    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
+}
+"""A study that Driftline itself takes, and checks in no time."""
+
 TOKENS = {
     "all": Access(),
     "reader": Access(scopes=frozenset({"read"})),

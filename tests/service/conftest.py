@@ -15,6 +15,7 @@ from tests.new_stores import empty_database
 from tests.postgresql import postgresql_server
 
 from .api_setup import Service, running
+from .oidc_setup import Issuer, issuing
 
 SPEC = {
     "name": "small",
@@ -115,6 +116,13 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
 def service(sqlite_store: Store) -> Iterator[Service]:
     """The API over SQLite."""
     with running(sqlite_store) as started:
+        yield started
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An OpenID Connect issuer."""
+    with issuing() as started:
         yield started
 
 

@@ -56,5 +56,13 @@ def report(attempt: int, trial: str, rounds: range, pack: str = "p1", **options:
     )
 
 
+def trained(store: Store, count: int, rounds: int) -> tuple[str, int, list[str]]:
+    """A study with a driver and trials of fedavg in a pack, of which the first has reported rounds."""
+    study, attempt, trials = driven(store, count)
+    store.trials.start_pack(study, attempt, "p1", trials)
+    store.curves.report(study, report(attempt, trials[0], range(rounds)))
+    return study, attempt, trials
+
+
 def complete(trial: str, quality: float = 0.5) -> TrialResult:
     return TrialResult(trial=trial, state="COMPLETE", values=Values(quality=quality, speed=0.25))

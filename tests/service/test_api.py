@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from driftline.errors import Conflict, InvalidRequest, InvalidSpec, StaleDriver
+from driftline.errors import InvalidRequest, InvalidSpec, StaleDriver
 from driftline.wire.curve_codec import encode
-from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.driver_messages import Report, TrialResult
 from driftline.wire.ids import holder
 from driftline.wire.records import Values
-from service.api import study_checks
 from service.api.rate_limits import Limits
 from service.store.store import Store
 
@@ -26,33 +25,7 @@ from .store_setup import complete, driven, make, report
 PROBLEM = "application/problem+json"
 
 
-@pytest.fixture
-def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store, limits=Limits(body_bytes=200_000)) as started:
-        yield started
-
-
 # ---- studies
-
-
-def test_submit_read_list_and_wish(service: Service) -> None:
-    with service.client() as client:
-        made = client.create(SPEC)
-        assert (made.state, made.spec) == ("PENDING", SPEC)
-        assert client.study(made.id) == made
-        assert client.studies() == [made]
-        assert client.pause(made.id).state == "PAUSED"
-        assert client.resume(made.id).state == "PENDING"
-        assert client.cancel(made.id).state == "CANCELLED"
-        with pytest.raises(Conflict, match="resume needs a study that is"):
-            client.resume(made.id)
-
-
-def test_a_created_study_says_where_it_is(service: Service) -> None:
-    with service.http() as http:
-        response = http.post("/v1/studies", json=SPEC)
-        assert response.status_code == 201
-        assert response.headers["location"] == f"/v1/studies/{response.json()['id']}"
 
 
 def test_validate_only_stores_nothing(service: Service) -> None:
@@ -67,38 +40,15 @@ def test_validate_only_stores_nothing(service: Service) -> None:
 
 def test_an_idempotency_key_stands_for_one_study(service: Service) -> None:
     with service.client() as client, service.http() as http:
-        first = client.create(SPEC, key="k1")
+        made = http.post("/v1/studies", json=SPEC, headers={"Idempotency-Key": "k1"})
+        first = client.study(made.json()["id"])
+        assert (made.status_code, made.headers["location"]) == (201, f"/v1/studies/{first.id}")
         shuffled = dict(reversed(SPEC.items()))
         assert client.create(shuffled, key="k1") == first
         assert client.create(SPEC).id != first.id
         response = http.post("/v1/studies", json=SPEC | {"name": "other"}, headers={"Idempotency-Key": "k1"})
         assert problem(response, 422, "invalid-spec")["path"] == "Idempotency-Key"
         assert len(client.studies()) == 2
-
-
-def test_a_real_study_is_checked_and_completed(sqlite_store: Store) -> None:
-    space = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}
-    document = {
-        "name": "points",
-        "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
-        "methods": [{"name": "fedavg", "space": space}],
-        "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
-    }
-    with (
-        running(sqlite_store, check=study_checks.check, frontier=None) as service,
-        service.client() as client,
-    ):
-        made = client.create(document)
-        assert made.spec["objective"]["quality"] == "excess_loss"
-        assert len(made.fingerprint) == 64
-        assert list(made.progress) == ["fedavg"]
-        wrong = document | {"budget": {"trials_per_method": 2, "round": 5}}
-        with pytest.raises(InvalidSpec, match="rounds") as caught:
-            client.create(wrong)
-        assert caught.value.path == "budget.round"
-        frontier = client.frontier(made.id)
-        assert (frontier["study"], list(frontier["methods"])) == ("points", ["fedavg"])
-        assert frontier["methods"]["fedavg"]["frontier"] == []
 
 
 # ---- the driver's protocol
@@ -156,24 +106,11 @@ def test_stale_drivers_hear_it_on_every_write(service: Service) -> None:
                 write()
 
 
-def test_frontiers_are_kept_until_something_is_stored(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    with service.client() as client:
-        assert [client.frontier(study)["asked"] for _ in range(3)] == [1, 1, 1]
-        attempt = service.store.leases.acquire(study, "h/1").attempt
-        assert [client.frontier(study)["asked"] for _ in range(3)] == [2, 2, 2]  # it runs
-        service.store.trials.create(study, attempt, new_trials("fedavg", 1))
-        assert client.frontier(study)["asked"] == 3
-
-
 # ---- pages
 
 
 def test_trials_and_curves_in_pages(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    service.store.leases.acquire(study, "h/1")
-    service.store.trials.create(study, 1, new_trials("fedavg", 5) + new_trials("fedprox", 2))
-    everything = [trial.id for trial in service.store.trials.find(study)]
+    study, _, everything = driven(service.store, 7)
     with service.http() as http:
         trials, curves = (pages(http, f"/v1/studies/{study}/{name}", name, 3) for name in ("trials", "curves"))
         assert [[trial["id"] for trial in page] for page in trials] == curves
@@ -183,34 +120,24 @@ def test_trials_and_curves_in_pages(service: Service) -> None:
         assert http.get(f"/v1/studies/{study}/trials", params={"page_size": 7}).json()["next_page_token"] is None
 
 
-def test_studies_in_pages(service: Service) -> None:
-    with service.client() as client, service.http() as http:
-        ids = [client.create(SPEC).id for _ in range(3)]
-        first, second = pages(http, "/v1/studies", "studies", 2)
-        found = [study["id"] for study in first + second]
-        assert found == sorted(ids, reverse=True)
-        assert [study.id for study in client.studies()] == found
-
-
 def test_page_tokens_are_good_for_their_listing_only(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    service.store.leases.acquire(study, "h/1")
-    service.store.trials.create(study, 1, new_trials("fedavg", 3))
+    study, _, _ = driven(service.store, 3)
     with service.http() as http:
         token = http.get(f"/v1/studies/{study}/trials", params={"page_size": 1}).json()["next_page_token"]
-        for where, params in (
-            ("trials", {"page_token": "nonsense"}),
-            ("trials", {"page_token": token, "label": "fedavg"}),
-            ("trials", {"page_token": token[:-3]}),
-            ("trials", {"page_token": "é"}),
-            ("curves", {"page_token": token}),
-            ("trials", {"page_size": 0}),
-            ("trials", {"page_size": 1001}),
-            ("trials", {"phase": "sprint"}),
-            ("trials", {"lable": "fedavg"}),
+        for where, params, told in (
+            ("trials", {"page_token": "nonsense"}, "page_token"),
+            ("trials", {"page_token": token, "label": "fedavg"}, "page_token"),
+            ("trials", {"page_token": token[:-3]}, "page_token"),
+            ("trials", {"page_token": "é"}, "page_token"),
+            ("curves", {"page_token": token}, "page_token"),
+            ("trials", {"page_size": 0}, "page_size"),
+            ("trials", {"page_size": 1001}, "page_size"),
+            ("trials", {"page_size": "many"}, "page_size: must be a valid integer, unable to parse"),
+            ("trials", {"phase": "sprint"}, """phase: must be 'search' or 'confirmation', got "sprint\""""),
+            ("trials", {"lable": "fedavg"}, "lable"),
         ):
             body = problem(http.get(f"/v1/studies/{study}/{where}", params=params), 400, "invalid-request")
-            assert body["path"] in params
+            assert f"{body['path']}: {body['problem']}".startswith(told)
 
 
 def test_drivers_may_quote_anything(store: Store) -> None:
@@ -229,20 +156,6 @@ def test_drivers_may_quote_anything(store: Store) -> None:
 # ---- errors
 
 
-@pytest.mark.parametrize(
-    ("params", "told"),
-    [
-        ({"phase": "sprint"}, """must be 'search' or 'confirmation', got "sprint\""""),
-        ({"page_size": "many"}, 'must be a valid integer, unable to parse string as an integer, got "many"'),
-    ],
-)
-def test_errors_of_a_query_say_what_came(service: Service, params: dict[str, str], told: str) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    with service.http() as http:
-        body = problem(http.get(f"/v1/studies/{study}/trials", params=params), 400, "invalid-request")
-        assert (body["path"], body["problem"]) == (*params, told)
-
-
 def test_errors_are_problems(service: Service) -> None:
     study = service.store.studies.create(SPEC, "f" * 64).id
     with service.http() as http:
@@ -253,6 +166,9 @@ def test_errors_are_problems(service: Service) -> None:
             http.post("/v1/studies", content="{", headers={"Content-Type": "application/json"}), 400, "invalid-request"
         )
         problem(http.post("/v1/studies", json=[1]), 422, "invalid-spec")
+        new = new_trials("a", 1)[0].model_dump() | {"configuration": 1}  # a search trial must not name another one
+        response = http.post(f"/v1/studies/{study}/trials", json={"attempt": 1, "trials": [new]})
+        assert problem(response, 422, "invalid-spec")["path"] == "trials[0]"
         missing = http.get("/v2/nothing")
         assert (missing.status_code, missing.headers["content-type"]) == (404, PROBLEM)
         wrong = http.put(f"/v1/studies/{study}")
@@ -322,8 +238,8 @@ def test_what_fails_unexpectedly_is_a_problem_without_secrets(
     assert "hunter2" in caplog.text
 
 
-def test_bodies_that_are_too_large(service: Service) -> None:
-    with service.http() as http:
+def test_bodies_that_are_too_large(sqlite_store: Store) -> None:
+    with running(sqlite_store, limits=Limits(body_bytes=200_000)) as service, service.http() as http:
         large = b'{"name": "' + b"x" * 300_000 + b'"}'
         headers = {"Content-Type": "application/json"}
         problem(http.post("/v1/studies", content=large, headers=headers), 413, "invalid-request")
@@ -338,9 +254,7 @@ def test_bodies_that_are_too_large(service: Service) -> None:
 
 
 def test_large_answers_are_compressed(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    service.store.leases.acquire(study, "h/1")
-    service.store.trials.create(study, 1, new_trials("fedavg", 20))
+    study, _, _ = driven(service.store, 20)
     with service.http() as http, http.stream("GET", f"/v1/studies/{study}/trials") as response:
         raw = b"".join(response.iter_raw())
         assert response.headers["content-encoding"] == "gzip"
@@ -356,13 +270,6 @@ def test_the_openapi_document(service: Service) -> None:
     operations = {
         operation["operationId"]: operation for path in document["paths"].values() for operation in path.values()
     }
-    assert set(operations) >= {
-        "createStudy", "listStudies", "getStudy", "pauseStudy", "resumeStudy", "cancelStudy", "listTrials", "getCurves",
-        "getFrontier", "compareLabels", "streamEvents", "acquireStudy", "heartbeat", "releaseStudy", "createTrials",
-        "startPack", "reportPack", "finishTrials", "healthz", "readyz", "metrics", "extendStudy", "retryTrials",
-        "sendLogs", "getLogs", "whoami", "createToken", "listTokens", "revokeToken", "getQuota", "getProjectQuota",
-        "setProjectQuota", "listAudit", "deleteStudy",
-    }  # fmt: skip
     for name, operation in operations.items():
         assert operation.get("summary"), name
         assert "4XX" in operation["responses"], name
@@ -372,17 +279,6 @@ def test_the_openapi_document(service: Service) -> None:
     assert "/v1/studies/{study_id}:pause" in document["paths"]
     text = json.dumps(document)
     assert all(f'"{name}"' in text for name in ("Idempotency-Key", "Last-Event-ID", "page_token"))
-
-
-def test_requests_in_the_shape_that_the_protocol_has(service: Service) -> None:
-    """A search trial must not name a setting: the error says where it stands in the request."""
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    new = NewTrial(label="a", phase="search", number=0, seed=0, configuration=0, hyperparameters={}).model_dump() | {
-        "configuration": 1
-    }
-    with service.http() as http:
-        response = http.post(f"/v1/studies/{study}/trials", json={"attempt": 1, "trials": [new]})
-        assert problem(response, 422, "invalid-spec")["path"] == "trials[0]"
 
 
 def test_the_client_raises_invalid_request_for_a_malformed_request(service: Service) -> None:

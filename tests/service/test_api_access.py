@@ -168,13 +168,14 @@ def test_tokens_that_cannot_be(service: Service, body: dict[str, Any]) -> None:
         assert http.get("/v1/tokens").json()["tokens"] == []
 
 
-def test_tokens_and_the_trail_in_pages(service: Service) -> None:
+def test_tokens_studies_and_the_trail_in_pages(service: Service) -> None:
     ids = [service.store.tokens.create(NewToken(name=f"n{number}")).id for number in range(5)]
+    ids += [service.store.studies.create(SPEC, "f" * 64).id for _ in range(3)]
     with service.http() as http:
-        for path, key in (("/v1/tokens", "tokens"), ("/v1/audit", "events")):
-            found = [one for page in pages(http, path, key, 2) for one in page]
+        for name, key, count in (("tokens", "tokens", 5), ("studies", "studies", 3), ("audit", "events", 8)):
+            found = [one for page in pages(http, f"/v1/{name}", key, 2) for one in page]
             numbers = [one["id"] for one in found]
-            assert len(numbers) == 5
+            assert len(numbers) == count
             assert numbers == sorted(numbers, reverse=True)
         assert {one["target"] for one in found} == set(ids)
 
@@ -358,16 +359,6 @@ def test_who_did_what_is_kept(either: Service) -> None:
     with service.http() as http:
         (event,) = http.get("/v1/audit", params={"action": "study.extend"}).json()["events"]
     assert (event["target"], event["details"]) == (study, {"trials_per_method": [4, 5], "seeds": [2, 2]})
-
-
-@pytest.mark.usefixtures("still")
-def test_failed_authentications_are_noted_a_few_a_minute(service: Service) -> None:
-    with service.http("wrong") as wrong:
-        for number in range(25):
-            assert wrong.get("/v1/studies").status_code == (401 if number < app.SIGN_INS_AT_ONCE else 429)
-        text: httpx.Response = wrong.get("/metrics")
-    assert actions(service, action="auth.failed") == [("auth.failed", "", "")] * 10
-    assert "driftline_auth_failures_total 25.0" in text.text
 
 
 def has_ipv6() -> bool:

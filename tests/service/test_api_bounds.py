@@ -75,6 +75,7 @@ def third_token(store: Store) -> str:
 
 
 def test_a_study_has_a_limit_of_its_own(sqlite_store: Store) -> None:
+    assert Limits().study_bytes == 2**20
     with running(sqlite_store, limits=Limits(study_bytes=2000)) as service, service.client() as client:
         large = SPEC | {"name": "x" * 2000}
         for send in (client.create, client.validate):
@@ -90,14 +91,6 @@ def test_a_study_has_a_limit_of_its_own(sqlite_store: Store) -> None:
             columns = {"round": list(range(2000)), "loss": [0.5] * 2000}
             driver.report(study, Report(attempt=1, pack="p", reports={trials[0]: encode(columns)}, rounds_done=1999))
             assert driver.curves(study)[trials[0]]["round"][-1] == 1999
-
-
-def test_a_study_may_have_one_mebibyte_and_no_more(sqlite_store: Store) -> None:
-    with running(sqlite_store, loopback=True) as service, service.client() as client:
-        assert client.validate(SPEC | {"note": "x" * (2**20 - 1000)}).fingerprint
-        for size in (2**20, LARGE, 4 * LARGE):
-            with pytest.raises(InvalidRequest, match="at most 1048576 bytes"):
-                client.validate(SPEC | {"note": "x" * size})
 
 
 @pytest.mark.parametrize(
@@ -277,8 +270,9 @@ def test_failed_sign_ins_of_an_address_are_slowed_and_valid_tokens_pass(
             assert "too many failed sign-ins came from this address: wait" in answer.json()["detail"]
         assert http.get("/v1/whoami").status_code == 429  # without any token
         assert http.get("/v1/whoami", headers={"Authorization": "Bearer reader"}).status_code == 200
-        clients = {event.details["client"] for event in sqlite_store.audit.find(action="auth.failed")}
-    assert clients == {"127.0.0.1"}
+        assert "driftline_auth_failures_total 50.0" in http.get("/metrics").text
+    noted = sqlite_store.audit.find(action="auth.failed")
+    assert [event.details["client"] for event in noted] == ["127.0.0.1"] * 10  # a few a minute
 
 
 def test_addresses_come_from_proxies_that_are_named(sqlite_store: Store) -> None:

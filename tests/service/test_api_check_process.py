@@ -17,14 +17,7 @@ from service.api.check_process import CHECK_BYTES, PROCESSES, CheckProcesses, ch
 from service.store.store import Store
 from tests.waiting import until
 
-from .api_setup import running
-
-GOOD: dict[str, Any] = {
-    "name": "points",
-    "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]]], "centers": [[0.0], [1.0]]},
-    "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
-    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 1},
-}
+from .api_setup import POINTS, running
 
 
 @pytest.fixture
@@ -39,21 +32,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 def npz(path: Path) -> dict[str, Any]:
-    return GOOD | {"task": {"name": "npz", "path": str(path), "model": "softmax"}}
+    return POINTS | {"task": {"name": "npz", "path": str(path), "model": "softmax"}}
 
 
 def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: Store) -> None:
-    checks = CheckProcesses([folder])
+    checks = CheckProcesses([folder], urls=["https://data.example.org/sets/"])
     try:
-        assert checks(GOOD) == study_checks.check(GOOD)
+        assert checks(POINTS) == study_checks.check(POINTS)
+        at_url = {"name": "data", "path": "https://data.example.org/sets/a.csv", "inputs": ["a"]}
+        assert f"task.path: {study_checks.AT_URL}" in checks(POINTS | {"task": at_url}).remarks
         assert checks(npz(folder / "mine.npz")).fingerprint
-        theory = GOOD | {"methods": [{"name": "fedavg", "space": "theory"}]}
+        theory = POINTS | {"methods": [{"name": "fedavg", "space": "theory"}]}
         assert checks(theory).spec["methods"][0]["theory"]["measured"]
         assert checks(theory) == study_checks.check(theory)
-        for wrong in (GOOD | {"name": "a b"}, GOOD | {"budget": {"round": 5}}, npz(folder.parent / "secret.npz")):
+        for wrong in (POINTS | {"name": "a b"}, POINTS | {"budget": {"round": 5}}, npz(folder.parent / "secret.npz")):
             with pytest.raises(InvalidSpec) as caught:
                 checks(wrong)
-            if wrong["task"] == GOOD["task"]:
+            if wrong["task"] == POINTS["task"]:
                 with pytest.raises(InvalidSpec) as same:
                     study_checks.check(wrong)
                 assert (caught.value.path, caught.value.problem) == (same.value.path, same.value.problem)
@@ -62,11 +57,11 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
         program = {"command": ["sh", "-c", "true"], "metrics": {"loss": "falls"}}
         own = {"methods": [{"label": "mine", "space": {}}], "program": program}
         with pytest.raises(InvalidSpec, match=r"^program: this service runs no programs \(studies.programs in "):
-            AllowedPrograms().before(checks)({key: value for key, value in GOOD.items() if key != "task"} | own)
+            AllowedPrograms().before(checks)({key: value for key, value in POINTS.items() if key != "task"} | own)
         with running(sqlite_store, check=checks) as service, service.client() as client:
-            assert client.create(GOOD).spec == study_checks.check(GOOD).spec
+            assert client.create(POINTS).spec == study_checks.check(POINTS).spec
             with pytest.raises(InvalidSpec, match=r"methods\[0\].name: no method"):
-                client.create(GOOD | {"methods": [{"name": "fedavgg", "space": {}}]})
+                client.create(POINTS | {"methods": [{"name": "fedavgg", "space": {}}]})
         started = [process._running for process in checks._processes if process._running is not None]
         assert len(started) == 1  # one after the other need only one
         if sys.platform == "linux":
@@ -76,15 +71,18 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
     assert started[0].returncode is not None
 
 
-def test_a_check_that_needs_too_much_memory_is_refused(folder: Path) -> None:
+def test_a_check_that_needs_too_much_memory_is_refused_and_a_process_without_studies_ends(folder: Path) -> None:
     rng = np.random.default_rng(0)
     path = folder / "large.npz"
     np.savez(path, x=rng.normal(size=(40_000, 500)), y=np.arange(40_000) % 2, client=np.arange(40_000) % 4)  # 160 MB
-    checks = CheckProcesses([folder], most_bytes=2**26)
+    checks = CheckProcesses([folder], most_bytes=2**26, idle_seconds=0.5)
     try:
         with pytest.raises(InvalidSpec, match=r"must|could not be checked"):
             checks(npz(path))
-        assert checks(GOOD).fingerprint
+        assert checks(POINTS) == study_checks.check(POINTS)
+        (last,) = [process._running for process in checks._processes if process._running is not None]
+        until(lambda: last.poll() is not None)
+        assert last.returncode == 0
     finally:
         checks.close()
 
@@ -131,7 +129,7 @@ def test_a_check_that_takes_too_long_is_ended(stand_in: Any, tmp_path: Path) -> 
     checks = stand_in("read line; echo ready; read line; exec sleep 1000", seconds=0.3)
     for _ in range(2):  # the next study has a fresh process
         with pytest.raises(InvalidSpec, match=r"could not be checked within 0.3 s and 2048 MiB of memory"):
-            checks(GOOD)
+            checks(POINTS)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == len(set(pids)) == 2
     for pid in pids:
@@ -142,37 +140,22 @@ def test_a_check_that_takes_too_long_is_ended(stand_in: Any, tmp_path: Path) -> 
 def test_a_process_that_does_not_start_is_no_fault_of_the_study(stand_in: Any) -> None:
     checks = stand_in("exit 1")
     with pytest.raises(Unavailable, match="the process that checks studies did not start"):
-        checks(GOOD)
+        checks(POINTS)
 
 
 def test_a_process_that_died_is_replaced(stand_in: Any, tmp_path: Path) -> None:
     answer = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
     checks = stand_in(f"read line; echo ready; read line; echo '{answer}'")  # and ends
     for _ in range(3):
-        assert checks(GOOD).fingerprint == "f"
+        assert checks(POINTS).fingerprint == "f"
         running = [process._running for process in checks._processes if process._running is not None]
         until(lambda running=running: all(process.poll() is not None for process in running))
     assert len((tmp_path / "pids").read_text().split()) == 3
-
-
-def test_a_process_without_studies_ends_and_the_next_study_starts_another(folder: Path) -> None:
-    checks = CheckProcesses([folder], idle_seconds=0.5)
-    try:
-        expected = study_checks.check(GOOD)
-        assert checks(GOOD) == expected
-        (first,) = [process._running for process in checks._processes if process._running is not None]
-        until(lambda: first.poll() is not None)
-        assert first.returncode == 0
-        assert checks(GOOD) == expected
-        (second,) = [process._running for process in checks._processes if process._running is not None]
-        assert second.pid != first.pid
-    finally:
-        checks.close()
 
 
 def test_a_process_that_ends_as_a_study_arrives_costs_the_study_nothing(stand_in: Any, tmp_path: Path) -> None:
     answer = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
     first = f"[ $(wc -l < {tmp_path}/pids) = 1 ]"
     checks = stand_in(f"read line; echo ready; read line; {first} && exit 0; echo '{answer}'")
-    assert checks(GOOD).fingerprint == "f"
+    assert checks(POINTS).fingerprint == "f"
     assert len((tmp_path / "pids").read_text().split()) == 2

@@ -9,20 +9,14 @@ import pytest
 from driftline.errors import InvalidSpec
 from service.api import study_checks
 from service.api.allowed_files import only_under
-from service.api.check_process import CheckProcesses
 from service.settings import read_service
 from service.store.store import Store
 from tests.web_server import WebServer, serving
 
-from .api_setup import running
+from .api_setup import POINTS, running
 from .conftest import SPEC
 
-GOOD: dict[str, Any] = {
-    "name": "columns",
-    "task": {"name": "data", "path": "https://data.example.org/sets/a.csv", "inputs": ["a"]},
-    "methods": [{"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": 2}}],
-    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 1},
-}
+TASK = {"name": "data", "path": "https://data.example.org/sets/a.csv", "inputs": ["a"]}
 
 
 @pytest.fixture
@@ -33,38 +27,35 @@ def server() -> Iterator[WebServer]:
 
 
 def named(**task: Any) -> dict[str, Any]:
-    return GOOD | {"task": GOOD["task"] | task}
+    return POINTS | {"task": TASK | task}
 
 
 def test_the_api_takes_a_study_and_reads_no_data(server: WebServer, sqlite_store: Store, tmp_path: Path) -> None:
     prefix = f"private:{server.url('/sets/')}"
-    checks = CheckProcesses([tmp_path], urls=[prefix])
-    try:
-        checks(named(path=server.url("/sets/a.csv")))  # a process starts, which takes longer than a client waits
-        with running(sqlite_store, check=checks, data_urls=[prefix]) as service, service.client("all") as client:
-            body = named(path=server.url("/sets/a.csv"), test={"path": server.url("/sets/none.csv")})
-            checked = client.validate(body)
-            told = {f"{place}: {study_checks.AT_URL}" for place in ("task.path", "task.test.path")}
-            assert told <= set(checked.remarks)
-            assert checked.outlook == []
-            study = client.create(body)
-            assert study.spec["task"] == body["task"]
-            assert client.extend(study.id, trials_per_method=3).spec["task"] == body["task"]
-            assert client.data_urls(study.id) == [prefix]
-            for wrong, message in (
-                (named(path=server.url("/sets/../a.csv")), r"^task.path: must have no empty part"),
-                (named(path=server.url("/a.csv")), r"^task.path: must begin with one of those that are allowed"),
-                (named(path="/etc/passwd"), r"^task.path: must name a file in a folder that this service allows"),
-                (body | {"task": body["task"] | {"inptus": "a"}}, r'^task.inptus: unknown key: did you mean "?inputs'),
-                (body | {"task": body["task"] | {"words": 0}}, r"^task.words: must be in \[1, "),
-                (body | {"methods": [{"name": "fedavgg"}]}, r"^methods\[0\].name: no method"),
-                (body | {"methods": [{"name": "fedavg", "space": "theory"}]}, r"^methods\[0\].space: must be ranges"),
-                (body | {"budget": {"round": 5}}, r"^budget.round: unknown key"),
-            ):
-                with pytest.raises(InvalidSpec, match=message):
-                    client.create(wrong)
-    finally:
-        checks.close()
+    checks = only_under([tmp_path], study_checks.check, [prefix], study_checks.check_without_data)
+    checks(named(path=server.url("/sets/a.csv")))  # loads what checks need, which may take longer than a client waits
+    with running(sqlite_store, check=checks, data_urls=[prefix]) as service, service.client("all") as client:
+        body = named(path=server.url("/sets/a.csv"), test={"path": server.url("/sets/none.csv")})
+        checked = client.validate(body)
+        told = {f"{place}: {study_checks.AT_URL}" for place in ("task.path", "task.test.path")}
+        assert told <= set(checked.remarks)
+        assert checked.outlook == []
+        study = client.create(body)
+        assert study.spec["task"] == body["task"]
+        assert client.extend(study.id, trials_per_method=3).spec["task"] == body["task"]
+        assert client.data_urls(study.id) == [prefix]
+        for wrong, message in (
+            (named(path=server.url("/sets/../a.csv")), r"^task.path: must have no empty part"),
+            (named(path=server.url("/a.csv")), r"^task.path: must begin with one of those that are allowed"),
+            (named(path="/etc/passwd"), r"^task.path: must name a file in a folder that this service allows"),
+            (body | {"task": body["task"] | {"inptus": "a"}}, r'^task.inptus: unknown key: did you mean "?inputs'),
+            (body | {"task": body["task"] | {"words": 0}}, r"^task.words: must be in \[1, "),
+            (body | {"methods": [{"name": "fedavgg"}]}, r"^methods\[0\].name: no method"),
+            (body | {"methods": [{"name": "fedavg", "space": "theory"}]}, r"^methods\[0\].space: must be ranges"),
+            (body | {"budget": {"round": 5}}, r"^budget.round: unknown key"),
+        ):
+            with pytest.raises(InvalidSpec, match=message):
+                client.create(wrong)
     assert server.asked == []
 
 

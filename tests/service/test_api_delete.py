@@ -1,6 +1,6 @@
 """Deleting studies over a real server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -11,12 +11,6 @@ from service.store.store import Store
 from .api_setup import Service, problem, running
 from .conftest import SPEC
 from .store_setup import make
-
-
-@pytest.fixture
-def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store) as started:
-        yield started
 
 
 def test_a_study_is_deleted_once(service: Service) -> None:

@@ -6,19 +6,18 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import Any
 
 import httpx
 import pytest
 import sqlalchemy as sa
 
-from driftline.errors import InvalidSpec, RateLimited, Unauthorized, Unavailable
+from driftline.errors import InvalidSpec, RateLimited, Unavailable
 from driftline.wire.access import NewToken
-from driftline.wire.records import Event
 from service.api import event_streams, study_polls
-from service.api.auth import oidc
-from service.api.auth.oidc import Oidc
 from service.api.auth.tokens import Access, Tokens
 from service.api.event_streams import Stream, StreamLimits, Streams
 from service.api.rate_limits import Limits
@@ -27,12 +26,8 @@ from service.store.store import Store
 from tests.waiting import until
 
 from .api_setup import Service, running
-from .conftest import SPEC, Clock, new_trials
-from .oidc_setup import issuing
-
-
-def make(store: Store) -> str:
-    return store.studies.create(SPEC, "f" * 64).id
+from .conftest import Clock, new_trials
+from .store_setup import make
 
 
 def opened(service: Service) -> Streams:
@@ -94,13 +89,6 @@ def test_a_process_may_have_some_streams_open(sqlite_store: Store) -> None:
             assert "2 open event streams" in json.loads(refused.read())["detail"]
 
 
-def test_no_limit(sqlite_store: Store) -> None:
-    study = make(sqlite_store)
-    limits = StreamLimits(per_token=None, per_process=None)
-    with running(sqlite_store, streams=limits) as service, many(service, study, 20) as responses:
-        assert {response.status_code for response in responses} == {200}
-
-
 def end_by_study(service: Service, study: str, _response: httpx.Response) -> None:
     service.store.studies.intend(study, "cancel")
 
@@ -109,25 +97,23 @@ def end_by_reader(_service: Service, _study: str, response: httpx.Response) -> N
     response.close()
 
 
-def end_by_failure(service: Service, study: str, _response: httpx.Response) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        del service.store.events.tail  # type: ignore[method-assign]  # of the instance: the next read is the class's
-        raise Unavailable("the database is away")
+def end_by(error: Exception) -> Callable[..., None]:
+    def end(service: Service, _study: str, _response: httpx.Response) -> None:
+        def fail(*_: Any, **__: Any) -> None:
+            del service.store.events.tail  # type: ignore[method-assign]  # of the instance: the next read is the class's
+            raise error
 
-    service.store.events.tail = fail  # type: ignore[method-assign, assignment]
-    until(lambda: "tail" not in vars(service.store.events))
+        service.store.events.tail = fail  # type: ignore[method-assign, assignment]
+        until(lambda: "tail" not in vars(service.store.events))
 
-
-def end_by_defect(service: Service, study: str, _response: httpx.Response) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        del service.store.events.tail  # type: ignore[method-assign]
-        raise ZeroDivisionError
-
-    service.store.events.tail = fail  # type: ignore[method-assign, assignment]
-    until(lambda: "tail" not in vars(service.store.events))
+    return end
 
 
-@pytest.mark.parametrize("end", [end_by_study, end_by_reader, end_by_failure, end_by_defect])
+@pytest.mark.parametrize(
+    "end",
+    [end_by_study, end_by_reader, end_by(Unavailable("the database is away")), end_by(ZeroDivisionError())],
+    ids=["study", "reader", "failure", "defect"],
+)
 def test_a_stream_that_ended_counts_no_more(sqlite_store: Store, end: Callable[..., None]) -> None:
     study = make(sqlite_store)
     with running(sqlite_store, streams=StreamLimits(per_token=1)) as service:
@@ -207,7 +193,7 @@ class Reads:
 def test_fifty_streams_share_one_poll(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     study = make(sqlite_store)
     poll_s = 0.05
-    limits = StreamLimits(per_token=50)
+    limits = StreamLimits(per_token=None, per_process=None)
     with running(sqlite_store, streams=limits, poll_s=poll_s, check_s=3600.0) as service:
         with many(service, study, 50) as responses:
             texts = [response.iter_lines() for response in responses]
@@ -265,38 +251,6 @@ def test_a_stream_ends_with_its_token(
         upto(other.iter_lines(), "not for everybody")  # nobody else's stream ends
 
 
-def test_a_stream_ends_with_the_token_of_an_issuer(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = sqlite_store.studies.create(SPEC, "f" * 64, project="vision").id
-    with issuing() as issuer:
-        token = issuer.token(iat=int(time.time()) - 7200, exp=int(time.time()) + 900)
-        with running(sqlite_store, issuer=Oidc.from_json(issuer.config()), check_s=0.05) as service:
-            with stream(service, study, token) as response:
-                text = response.iter_lines()
-                upto(text, "data:")
-                monkeypatch.setattr(oidc, "LEEWAY_S", -3600.0)  # as if an hour had passed
-                assert "event: end" not in list(text)
-            assert status(service, study, token) == 401
-
-
-def test_a_stream_whose_token_was_revoked_ends_with_an_error(sqlite_store: Store) -> None:
-    study = make(sqlite_store)
-    made = sqlite_store.tokens.create(NewToken(name="dashboard", scopes=["read"]))
-    seen: list[Event] = []
-
-    def follow() -> None:
-        for event in client.events(study):
-            seen.append(event)
-            sqlite_store.tokens.revoke(made.id)
-
-    with (
-        running(sqlite_store, check_s=0.05) as service,
-        service.client(made.token) as client,
-        pytest.raises(Unauthorized, match="bearer token"),
-    ):
-        follow()
-    assert len(seen) == 1
-
-
 def test_a_stream_that_opens_as_the_last_one_closes_is_checked(sqlite_store: Store) -> None:
     study, made = make(sqlite_store), sqlite_store.tokens.create(NewToken(name="ann", project="default"))
     tokens = Tokens(secret=b"x", store=sqlite_store)
@@ -348,36 +302,17 @@ def test_a_driver_may_follow_its_own_study_alone() -> None:
 # ---- nothing is lost, nothing comes twice
 
 
-class Reader(threading.Thread):
-    """Follows a study over many connections, each broken off after some events, until the study ends."""
-
-    def __init__(self, service: Service, study: str, seed: int) -> None:
-        super().__init__()
-        self._draw = random.Random(seed)
-        self._service = service
-        self._study = study
-        self.ids: list[int] = []
-        self.connections = 0
-
-    def run(self) -> None:
-        with self._service.http() as http:
-            while self._connect(http, self._draw.choice([1, 2, 5, 30, 10_000])):
-                pass
-
-    def _connect(self, http: httpx.Client, most: int) -> bool:
-        self.connections += 1
-        headers = {"Last-Event-ID": str(self.ids[-1] if self.ids else 0)}
-        with http.stream("GET", f"/v1/studies/{self._study}/events", headers=headers) as response:
-            assert response.status_code == 200
-            for line in response.iter_lines():
-                if line.startswith("data: {}"):
-                    return False
-                if line.startswith("data:"):
-                    self.ids.append(json.loads(line.removeprefix("data:"))["id"])
-                    most -= 1
-                    if most == 0:
-                        return True
-        raise AssertionError("the stream ended before the study did")
+def followed(service: Service, study: str, seed: int) -> tuple[list[int], int]:
+    """Ids of a study's events up to its end, and over how many connections, each broken off after some events."""
+    draw, ids, connections = random.Random(seed), [0], 0
+    with service.client() as client:
+        while True:
+            connections += 1
+            most = draw.choice([1, 2, 5, 30, 10_000])
+            some = [event.id for event in islice(client.events(study, after=ids[-1]), most)]
+            ids += some
+            if len(some) < most:
+                return ids[1:], connections
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -391,23 +326,23 @@ def test_readers_that_come_and_go_miss_and_repeat_nothing(
     draw = random.Random(seed)
     study, other = make(store), make(store)
     unlimited = Limits(requests_per_second=None)
-    with running(store, poll_s=0.01, streams=StreamLimits(per_token=None), limits=unlimited) as service:
-        readers = [Reader(service, study, 10 * seed + number) for number in range(6)]
-        for number, reader in enumerate(readers):
+    with (
+        running(store, poll_s=0.01, streams=StreamLimits(per_token=None), limits=unlimited) as service,
+        ThreadPoolExecutor(6) as threads,
+    ):
+        readers = []
+        for number in range(6):
             for burst in range(6):
                 for _ in range(draw.choice([1, 3, 9])):
                     store.events.log(draw.choice([study, study, other]), "info", f"{number}.{burst}")
                 time.sleep(draw.choice([0.0, 0.02]))
-            reader.start()
+            readers.append(threads.submit(followed, service, study, 10 * seed + number))
         store.studies.intend(study, "cancel")
-        for reader in readers:
-            reader.join(120)
-            assert not reader.is_alive()
+        found = [reader.result(120) for reader in readers]
     expected = [event.id for event in store.events.read(study)]
     assert len(expected) > 60
-    for reader in readers:
-        assert reader.ids == expected
-    assert max(reader.connections for reader in readers) > 1
+    assert [ids for ids, _ in found] == [expected] * 6
+    assert max(connections for _, connections in found) > 1
 
 
 # ---- slow readers

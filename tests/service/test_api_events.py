@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from driftline.errors import NotFound, Unavailable
@@ -49,36 +48,6 @@ def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
         "event: end",
     ]
     assert '"state":"CANCELLED"' in next(line for line in received if "CANCELLED" in line)
-
-
-def test_events_arrive_as_they_happen(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    seen: list[Event] = []
-
-    def follow() -> None:
-        with service.client() as client:
-            seen.extend(client.events(study))
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    service.store.leases.acquire(study, "h/1")
-    until(lambda: len(seen) == 2)
-    service.store.leases.release(study, 1, "SUCCEEDED")
-    thread.join(60)
-    assert not thread.is_alive()
-    assert [event.data["state"] for event in seen] == ["PENDING", "RUNNING", "SUCCEEDED"]
-
-
-def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    service.store.events.log(study, "info", "one")
-    service.store.events.log(study, "info", "two")
-    service.store.studies.intend(study, "cancel")
-    ids = [event.id for event in service.store.events.read(study)]
-    with service.client() as client:
-        assert [event.id for event in client.events(study)] == ids
-        assert [event.id for event in client.events(study, after=ids[1])] == ids[2:]
-        assert list(client.events(study, after=ids[-1])) == []
 
 
 def test_progress_that_was_replaced_is_seen_in_its_newest_form(service: Service) -> None:
@@ -162,18 +131,6 @@ def test_the_socket_is_private_and_goes_away(sqlite_store: Store) -> None:
     until(lambda: threading.active_count() <= before)
 
 
-def test_a_loopback_port(sqlite_store: Store) -> None:
-    with running(sqlite_store, loopback=True) as service:
-        assert service.server.socket is None
-        assert service.server.url.startswith("http://127.0.0.1:")
-        with service.client() as client:
-            assert client.ready()
-            assert client.studies() == []
-        url = service.server.url
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(url + "/healthz", trust_env=False)
-
-
 def test_stopping_ends_open_streams_at_once(service: Service) -> None:
     study = service.store.studies.create(SPEC, "f" * 64).id
     received: list[str] = []
@@ -206,20 +163,6 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_folders_of_killed_servers_are_swept_and_others_are_left(sqlite_store: Store, temporary: Path) -> None:
-    dead, foreign = (temporary / f"driftline-api-{letter * 8}" for letter in "ab")
-    for folder in (dead, foreign):
-        folder.mkdir()
-    (dead / "lock").touch()
-    with running(sqlite_store) as one:
-        assert not dead.exists()
-        with running(sqlite_store):
-            assert one.server.socket is not None
-            assert one.server.socket.exists()
-            assert len(list(temporary.iterdir())) == 3
-    assert list(temporary.iterdir()) == [foreign]
-
-
 def test_a_server_that_cannot_start_says_so(
     sqlite_store: Store, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,13 +175,3 @@ def test_a_server_that_cannot_start_says_so(
     with pytest.raises(Unavailable, match="in this process: no more files"), running(sqlite_store):
         pass
     assert not list(temporary.iterdir())
-
-
-def test_a_port_that_is_taken(sqlite_store: Store) -> None:
-    from service.api.app import create_app
-    from service.api.auth.tokens import Tokens
-
-    with running(sqlite_store, loopback=True) as service:
-        port = int(service.server.url.rpartition(":")[2])
-        with pytest.raises(Unavailable, match=f"port {port} of 127.0.0.1 must be free"):
-            Server(create_app(sqlite_store, Tokens()), loopback=True, port=port)

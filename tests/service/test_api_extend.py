@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,11 @@ from service.scheduler.loop import Scheduler
 from service.store.store import Store
 from tests.waiting import together
 
-from .api_setup import Service, pages, running
+from .api_setup import POINTS, Service, pages, running
 from .conftest import SPEC, new_trials
 from .store_setup import report
 
-SPACE = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": {"choice": [2, 4]}}
-POINTS: dict[str, Any] = {
-    "name": "points",
-    "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]], [[3.0]]], "centers": [[0.0], [1.0], [2.0]]},
-    "methods": [{"name": "fedavg", "space": SPACE}, {"name": "scaffold", "space": SPACE}],
-    "budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "confirm": 3},
-}
+STUDY = POINTS | {"budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "confirm": 3}}
 
 
 @pytest.fixture
@@ -39,13 +32,13 @@ def real(sqlite_store: Store) -> Iterator[Service]:
 
 def test_an_extension_over_the_api(real: Service) -> None:
     with real.client() as client, real.http() as http:
-        study = client.create(POINTS, key="k")
+        study = client.create(STUDY, key="k")
         larger = client.extend(study.id, trials_per_method=12)
         assert larger.spec["budget"] == study.spec["budget"] | {"trials_per_method": 12}
-        other = client.create(POINTS | {"budget": POINTS["budget"] | {"trials_per_method": 12}})
+        other = client.create(STUDY | {"budget": STUDY["budget"] | {"trials_per_method": 12}})
         assert larger.fingerprint == other.fingerprint != study.fingerprint
         assert client.extend(study.id, trials_per_method=12) == larger
-        assert client.create(POINTS, key="k").id == study.id  # the key stands for the study, extended or not
+        assert client.create(STUDY, key="k").id == study.id  # the key stands for the study, extended or not
         for wrong, problem in (
             ({"trials_per_method": 11}, "trials_per_method: must be at least 12, what the study has now"),
             ({"seeds": 1}, "seeds: must be at least 2"),

@@ -1,9 +1,5 @@
 """FAILED trials run again, over a real server."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from driftline.errors import Conflict
 from driftline.wire.ids import holder
 from service.store.store import Store
@@ -11,12 +7,6 @@ from tests.waiting import together
 
 from .api_setup import Service, running
 from .test_store_retry import failed, mixed
-
-
-@pytest.fixture
-def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store) as started:
-        yield started
 
 
 def test_bodies_and_keys(service: Service) -> None:
@@ -52,7 +42,8 @@ def test_retries_at_the_same_time_are_one(service: Service) -> None:
     assert len(service.store.audit.find(action="study.retry")) == 1
 
 
-def test_results_follow(store: Store) -> None:
+def test_results_follow(sqlite_store: Store) -> None:
+    store = sqlite_store
     with running(store, frontier=None) as service, service.client() as client:
         study, attempt, _ = mixed(store)
         store.leases.release(study, attempt, "SUCCEEDED")

@@ -6,7 +6,7 @@ from service.api import study_checks
 from service.store.store import Store
 from trainers.engine.packs.pack import Pack
 
-from .api_setup import running
+from .api_setup import POINTS, running
 
 
 def test_trials_packs_and_rounds_follow_from_the_budget(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,10 +15,9 @@ def test_trials_packs_and_rounds_follow_from_the_budget(sqlite_store: Store, mon
 
     monkeypatch.setattr(Pack, "from_spec", fail)
     space = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1, "local_steps": {"choice": [2, 4]}}
-    document = {
-        "name": "points",
-        "task": {"name": "quadratic", "hessians": [[[1.0]], [[2.0]], [[3.0]]], "centers": [[0.0], [1.0], [2.0]]},
-        "methods": [{"name": "fedavg", "space": space}, {"name": "scaffold", "space": space}],
+    methods = [{"name": name, "space": space} for name in ("fedavg", "scaffold")]
+    document = POINTS | {
+        "methods": methods,
         "budget": {"trials_per_method": 8, "rounds": 5, "seeds": 2, "confirm": 3},
     }
     with running(sqlite_store, check=study_checks.check) as service, service.client("all") as client:

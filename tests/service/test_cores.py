@@ -13,54 +13,30 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
 
 
-def write(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(f"{text}\n")
-
-
 V1 = "9:name=systemd:/\n4:memory:/x\n3:cpuset:/x\n1:cpu,cpuacct:/slurm/job_7"
+JOB = {"cpu,cpuacct/slurm/job_7/cpu.cfs_quota_us": "200000", "cpu,cpuacct/slurm/job_7/cpu.cfs_period_us": "100000"}
+OF_ALL = {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}
 
 
 @pytest.mark.parametrize(
-    ("cores", "files"),
+    ("cores", "group", "files"),
     [
-        (8, {}),
-        (8, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000"}),
-        (2, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "250000 100000"}),
-        (1, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "50000 100000"}),
-        (
-            3,
-            {
-                "proc/self/cgroup": "0::/a/b",
-                "sys/fs/cgroup/a/cpu.max": "300000 100000",
-                "sys/fs/cgroup/a/b/cpu.max": "max",
-            },
-        ),
-        (4, {"proc/self/cgroup": "0::/of/the/host", "sys/fs/cgroup/cpu.max": "400000 100000"}),
-        (8, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "6400000 100000"}),
-        (
-            2,
-            {
-                "proc/self/cgroup": V1,
-                "sys/fs/cgroup/cpu,cpuacct/slurm/job_7/cpu.cfs_quota_us": "200000",
-                "sys/fs/cgroup/cpu,cpuacct/slurm/job_7/cpu.cfs_period_us": "100000",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
-            },
-        ),
-        (
-            1,
-            {
-                "proc/self/cgroup": V1,
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "30000",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            },
-        ),
+        (8, "", {}),
+        (8, "0::/", {"cpu.max": "max 100000"}),
+        (2, "0::/", {"cpu.max": "250000 100000"}),
+        (1, "0::/", {"cpu.max": "50000 100000"}),
+        (3, "0::/a/b", {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max"}),
+        (4, "0::/of/the/host", {"cpu.max": "400000 100000"}),
+        (8, "0::/", {"cpu.max": "6400000 100000"}),
+        (2, V1, JOB | OF_ALL),
+        (1, V1, {"cpu/cpu.cfs_quota_us": "30000", "cpu/cpu.cfs_period_us": "100000"}),
     ],
 )
-def test_quotas(cores: int, files: dict[str, str], tmp_path: Path) -> None:
-    write(tmp_path, files)
+def test_quotas(cores: int, group: str, files: dict[str, str], tmp_path: Path) -> None:
+    written = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    for name, text in (written | ({"proc/self/cgroup": group} if group else {})).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
     assert usable_cores(tmp_path) == cores
 
 

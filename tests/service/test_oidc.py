@@ -23,13 +23,7 @@ from tests.waiting import until
 
 from .api_setup import Service, running
 from .conftest import SPEC, Clock
-from .oidc_setup import Issuer, Key, issuing
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as started:
-        yield started
+from .oidc_setup import Issuer, Key
 
 
 @pytest.fixture

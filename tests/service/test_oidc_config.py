@@ -3,36 +3,27 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from driftline.client.environment import environment
+from driftline.client.api_client import ApiClient
 from driftline.errors import InvalidSpec, Unavailable
 from service.api.auth.issuer_answers import require_safe
 from service.api.auth.oidc import Oidc
 from service.api.auth.oidc_keys import IssuerKeys
-from service.cli.main import app
 from service.server import compose
 from service.settings import read_service
 
-from .oidc_setup import Issuer, Key, always, issuing
+from .oidc_setup import Issuer, Key, always
 
 GOOD: dict[str, Any] = {
     "issuer": "https://login.example/realm",
     "audience": "driftline",
     "grants": [{"group": "vision", "project": "vision", "scopes": ["read"]}],
 }
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as started:
-        yield started
 
 
 @pytest.mark.parametrize(
@@ -85,9 +76,6 @@ def test_invalid_settings_are_reported_before_anything_is_opened(tmp_path: Path)
     with pytest.raises(InvalidSpec, match="DRIFTLINE_OIDC: issuer: must start with https"):
         compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
     assert not (tmp_path / "home").exists()
-    file.write_text("- 3")
-    with pytest.raises(InvalidSpec, match=r"DRIFTLINE_OIDC: .*must hold a mapping"):
-        compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
     file.unlink()
     with pytest.raises(InvalidSpec, match="DRIFTLINE_OIDC: must name a YAML file"):
         compose.Service(read_service(values), host="127.0.0.1", port=0)
@@ -95,25 +83,20 @@ def test_invalid_settings_are_reported_before_anything_is_opened(tmp_path: Path)
     scheduler.close()  # it knows nobody but its drivers
 
 
-def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer) -> None:
     file = tmp_path / "oidc.json"
     file.write_text(json.dumps(issuer.config(jwks_url=f"{issuer.url}/keys", name_claim="preferred_username")))
     values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}
     service = compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
     try:
-        monkeypatch.setenv("DRIFTLINE_URL", service.url)
-        for token, shown in (
-            (issuer.token(preferred_username="ann"), "ann (oidc:4711): project vision, may read, write, until "),
-            ((tmp_path / "home" / "admin-token").read_text().strip(), "admin token: project default, may admin"),
-        ):
-            monkeypatch.setenv("DRIFTLINE_TOKEN", token)
-            environment.cache_clear()
-            said = CliRunner().invoke(app, ["whoami"])
-            assert said.exit_code == 0, said.output
-            assert said.stdout.startswith(shown)
+        admin = (tmp_path / "home" / "admin-token").read_text().strip()
+        signed = issuer.token(preferred_username="ann")
+        for token, named in ((signed, ("ann", "vision")), (admin, ("admin token", "default"))):
+            with ApiClient(service.url, token) as client:
+                who = client.whoami()
+            assert (who.name, who.project) == named
     finally:
         service.close()
-        environment.cache_clear()
 
 
 def test_a_service_without_it_loads_no_cryptography() -> None:

@@ -23,16 +23,10 @@ from tests.new_stores import empty_database
 
 from .api_setup import Service, running
 from .conftest import SPEC, Clock
-from .oidc_setup import Issuer, Key, issuing
+from .oidc_setup import Issuer, Key
 
 REDIRECT = "http://127.0.0.1/sign-in/issuer/done"
 START = "/sign-in/issuer"
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as started:
-        yield started
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """The service's pages: what they show to whom, that they run nobody's script, and how much they read."""
 
 import re
-from collections.abc import Iterator
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,24 +14,15 @@ from service.api import computed_results
 from service.store.session import Actor
 from service.store.store import Store
 from service.web.study_pages import CHANGES_A_PAGE, EVENTS_A_PAGE, LINES_A_PAGE, STUDIES_A_PAGE
-from tests.new_stores import empty_database
 
 from .api_setup import Service, running
 from .conftest import SPEC
-from .store_setup import complete, driven, report
+from .store_setup import complete, report, trained
 from .test_web_sign_in import sign_in, signed_in
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[31m\u202e"
 SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;&#34;&#39;&amp;\\u001b[31m\\u202e"
 ANN = Actor("t1", "ann")
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    store = Store(empty_database(tmp_path / "pages.db"))
-    with running(store) as started:
-        yield started
-    store.close()
 
 
 def log(store: Store, study: str, *texts: str) -> None:
@@ -47,9 +36,7 @@ def policy(answer: httpx.Response) -> dict[str, str]:
 
 
 def test_the_studies_of_the_project_with_state_owner_and_progress(service: Service) -> None:
-    study, attempt, trials = driven(service.store, 1)
-    service.store.trials.start_pack(study, attempt, "p1", trials)
-    service.store.curves.report(study, report(attempt, trials[0], range(6)))
+    study, *_ = trained(service.store, 1, 6)
     service.store.studies.create({**SPEC, "name": "mine"}, "f" * 64, actor=ANN)
     service.store.studies.create({**SPEC, "name": "not-ours"}, "f" * 64, project="other")
     with signed_in(service, "reader") as http:
@@ -65,9 +52,7 @@ def test_the_studies_of_the_project_with_state_owner_and_progress(service: Servi
 
 
 def test_a_studys_page_shows_progress_log_and_events(service: Service) -> None:
-    study, attempt, trials = driven(service.store, 2)
-    service.store.trials.start_pack(study, attempt, "p1", trials)
-    service.store.curves.report(study, report(attempt, trials[0], range(3)))
+    study, attempt, trials = trained(service.store, 2, 3)
     service.store.trials.finish(study, attempt, [complete(trials[0])])
     log(service.store, study, "first line", "second line")
     service.store.events.log(study, "info", "all is well")
@@ -162,9 +147,7 @@ def test_every_answer_has_a_strict_policy(service: Service, path: str, status: i
 
 
 def test_the_frontier_runs_in_an_origin_of_its_own(service: Service) -> None:
-    study, attempt, trials = driven(service.store, 1)
-    service.store.trials.start_pack(study, attempt, "p1", trials)
-    service.store.curves.report(study, report(attempt, trials[0], range(6)))
+    study, *_ = trained(service.store, 1, 6)
     with signed_in(service, "reader") as http:
         for path in (f"/studies/{study}/frontier", "/studies/none/frontier"):
             answer = http.get(path)
@@ -187,9 +170,7 @@ def test_the_frontier_page_is_made_once_per_version(service: Service, monkeypatc
         return original(*args, others=others)
 
     monkeypatch.setattr(computed_results, "frontier_html", counted)
-    study, attempt, trials = driven(service.store, 1)
-    service.store.trials.start_pack(study, attempt, "p1", trials)
-    service.store.curves.report(study, report(attempt, trials[0], range(6)))
+    study, attempt, trials = trained(service.store, 1, 6)
     with signed_in(service, "reader") as http:
         answers = [http.get(f"/studies/{study}/frontier") for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200] * 3
@@ -264,9 +245,3 @@ def test_the_reference_lists_all_operations_and_messages(service: Service) -> No
     assert "<code>fingerprint</code>" in answer.text
     assert "`" not in answer.text
     assert "The same request with the same key returns the same study" in unescape(answer.text)
-
-
-def test_the_openapi_document_lists_no_page(service: Service) -> None:
-    with service.http(None) as http:
-        paths = http.get("/openapi.json").json()["paths"]
-    assert all(path.startswith("/v1/") or path in ("/healthz", "/readyz", "/metrics") for path in paths)
