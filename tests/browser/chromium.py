@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -126,10 +125,6 @@ class Chromium:
                 return
             assert time.monotonic() < end, f"{condition}: {self.run('document.documentElement.outerHTML')[:4000]}"
             time.sleep(0.1)
-
-    def screenshot(self, path: Path) -> None:
-        """Write what the window shows to a PNG file."""
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
 
     def _receive(self, end: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:

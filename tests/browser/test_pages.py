@@ -3,22 +3,20 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
+import httpx
 import pytest
 import yaml
 
 from tests.ports import free_port
+from tests.waiting import until
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from .chromium import CHROMIUM, Chromium
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,26 +38,8 @@ STUDY = {
     ],
     "sampler": "quasi_random",
     "objective": {"quality": "test_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 4, "rounds": 20, "seeds": 3, "confirm": 2},
+    "budget": {"trials_per_method": 2, "rounds": 20, "seeds": 2, "confirm": 1},
 }
-
-
-def dom(url: str, profile: Path, wait_ms: int, *switches: str) -> str:
-    """The page as it stands in the browser after `wait_ms` of its own time."""
-    assert CHROMIUM is not None
-    done = subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--window-size=1500,1000", f"--user-data-dir={profile}", f"--virtual-time-budget={wait_ms}",
-            *switches, "--dump-dom", url,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +69,7 @@ def page(out: Path, tmp_path: Path) -> Iterator[str]:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     try:
-        end = time.monotonic() + 120
-        while not _up(port):
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.5)
+        until(lambda: _up(port) or server.poll() is not None, why=log.read_text)
         told = json.loads(next(line for line in log.read_text().splitlines() if line.startswith("{")))
         assert told["tracking_uri"] == f"sqlite:///{(out / 'mlflow.db').resolve()}"
         assert told["url"].startswith(f"http://127.0.0.1:{port}/?token=")
@@ -106,16 +82,22 @@ def page(out: Path, tmp_path: Path) -> Iterator[str]:
 
 def _up(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
-            return False  # without the token of this start it must refuse
-    except HTTPError as error:
-        return error.code == 401
-    except OSError:
+        return httpx.get(f"http://127.0.0.1:{port}/health", timeout=2).status_code == 401  # without this start's token
+    except httpx.TransportError:
         return False
 
 
-def test_frontier_page_works_without_a_network(out: Path, tmp_path: Path) -> None:
-    text = dom((out / "frontier.html").as_uri(), tmp_path / "profile", 20_000, "--host-resolver-rules=MAP * ~NOTFOUND")
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    with Chromium(tmp_path / "profile", 1500, 1000) as started:
+        yield started
+
+
+def test_frontier_page_works_without_a_network(out: Path, browser: Chromium) -> None:
+    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.send("Network.emulateNetworkConditions", **offline)
+    browser.open((out / "frontier.html").as_uri())
+    text = browser.run("document.documentElement.outerHTML")
     for chart in ("frontier", "speed", "learning", "parallel"):
         drawn = text.partition(f'id="{chart}"')[2].partition("</div>")[0]
         assert '<path class="curve' in drawn or '<path class="marks' in drawn, chart
@@ -123,10 +105,11 @@ def test_frontier_page_works_without_a_network(out: Path, tmp_path: Path) -> Non
     advice = text.partition('id="advice"')[2].partition("</p>")[0]
     assert re.search(r"For up to 20 rounds: (fedavg|fedsgd), configuration \d+, stopped at round \d+; expect", advice)
     assert '"server_lr": ' in text.partition('id="copied-text"')[2].partition("</pre>")[0]  # a trial, to be run again
+    assert browser.complaints == []
 
 
-def test_mlflow_opens_on_the_trade_off(page: str, tmp_path: Path) -> None:
-    text = dom(page, tmp_path / "profile", 90_000)
+def test_mlflow_opens_on_the_trade_off(page: str, browser: Chromium) -> None:
+    browser.send("Page.navigate", url=page)
     for word in ("fedavg", "fedsgd", "frontier", "Trade-off"):
-        assert word in text
-    assert "s00003" not in text  # trials are in an experiment of their own
+        browser.wait(f"document.documentElement.outerHTML.includes('{word}')")
+    assert "s00001" not in browser.run("document.documentElement.outerHTML")  # trials have an experiment of their own

@@ -1,6 +1,5 @@
 """The service's pages in a real browser: signing in, a study that changes on the screen, no foreign scripts."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
@@ -14,7 +13,7 @@ from service.api.http_server import Server
 from service.store.store import Store
 from service.web.pages import add_pages
 from tests.service.conftest import SPEC
-from tests.service.store_setup import complete, driven, report
+from tests.service.store_setup import complete, driven, report, trained
 from tests.waiting import until
 
 from .chromium import CHROMIUM, Chromium
@@ -67,7 +66,7 @@ def answered(url: str, route: str, status: int) -> bool:
     return f'driftline_http_requests_total{{method="GET",route="{route}",status="{status}"}}' in text
 
 
-def test_a_study_is_watched_to_its_end(browser: Chromium, store: Store, url: str, tmp_path: Path) -> None:
+def test_a_study_is_watched_to_its_end(browser: Chromium, store: Store, url: str) -> None:
     study, attempt, trials = driven(store, 2)
     browser.open(f"{url}/studies/{study}")
     sign_in(browser)
@@ -95,15 +94,11 @@ def test_a_study_is_watched_to_its_end(browser: Chromium, store: Store, url: str
         assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
         light = browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert light is not dark
-        if folder := os.environ.get("DRIFTLINE_SCREENSHOTS"):
-            browser.screenshot(Path(folder) / f"study-{width}-{'dark' if dark else 'light'}.png")
     assert [text for text in browser.complaints if REFUSED_ONCE not in text] == []
 
 
 def test_the_frontier_has_no_rights_of_the_reader(browser: Chromium, store: Store, url: str) -> None:
-    study, attempt, trials = driven(store, 1)
-    store.trials.start_pack(study, attempt, "p1", trials)
-    store.curves.report(study, report(attempt, trials[0], range(6)))
+    study, *_ = trained(store, 1, 6)
     browser.open(f"{url}/studies/{study}")
     sign_in(browser)
     browser.wait("document.querySelector('iframe') !== null")
