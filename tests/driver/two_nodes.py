@@ -7,8 +7,7 @@ the same study runs undisturbed under torchrun.
 import json
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from driftline.study.spec import Study
 from service.driver.lifecycle import DriverOptions, run_driver
 from service.store.store import Store
 from tests.driver.store_client import StoreClient
+from tests.waiting import until
 
 PROGRAM = """
 import os, pathlib, time
@@ -81,14 +81,6 @@ def study_of(
         "resources": {"gpu": 0, "nodes": nodes},
     }
     return Study.from_json(document)
-
-
-def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 200
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(true)
-        time.sleep(0.05)
 
 
 def main(folder: Path) -> None:

@@ -7,8 +7,6 @@ import json
 import logging
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,13 +169,8 @@ def test_run_again_shows_what_is_finished(out: Path, tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump(STUDY))
     before = (out / "frontier.json").read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-m", "service.cli", "run", str(file), "--out", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["run", str(file), "--out", str(out)])
+    assert done.exit_code == 0, done.output
     assert "finished" in done.stderr
     assert "starting Ray" not in done.stderr
     assert "fedprox" in done.stdout

@@ -45,6 +45,7 @@ def measured(*speeds: PackSpeed, slowdown: float = 1.0) -> Timings:
 
 def test_each_label_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "PATIENCE", PLENTY_S)
+    monkeypatch.setattr(timing, "PROCESSES", 1)
     found = estimate(digits(4), training_s=1.0)
     pattern = r"(fed.*): a round of one trial takes ([0-9.]+) ms in packs of 1"
     labels = [match for line in found.rests_on if (match := re.fullmatch(pattern, line))]
