@@ -34,7 +34,7 @@ DOCUMENT: dict[str, Any] = {
             "constraints": ["client_lr * steps <= 2"],
             "start": [{"client_lr": 0.1}],
         },
-        {"label": "mean", "space": {"kind": {"choice": ["a", "b"]}, "n": {"int": [1, 9]}}},
+        {"label": "mean", "space": {"kind": {"choice": ["a", "b"]}, "n": {"int": [1, 9]}}, "sampler": "random"},
     ],
     "objective": {"quality": "bleu", "cost": "tokens"},
     "budget": {"trials_per_method": 8, "rounds": 9, "rungs": "auto", "seeds": 2},
