@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.driver.ray import lean_ray
 from service.driver.ray.environment import environment
 from service.store.store import Store
 from tests.driver import small_ray
@@ -31,7 +32,8 @@ def ray_started() -> Iterator[None]:
         import ray
 
         folder = tempfile.mkdtemp(prefix="dlt", dir="/tmp")
-        small_ray.start(folder, 2)
+        with lean_ray.fewer_processes():
+            small_ray.start(folder, 2)
         yield
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,8 +15,10 @@ from service.driver.lifecycle import DriverOptions, run_driver
 from service.driver.ray import mutex
 from service.driver.search.search import Search
 from tests.driver.store_client import StoreClient, quadratic
+from tests.driver.test_url_data import put, study_of
 from tests.uninterrupted import in_one_go, plain
 from tests.waiting import until
+from tests.web_server import serving
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(400)]
 
@@ -69,23 +71,6 @@ class Driven(threading.Thread):
         self.join(300)
         assert not self.is_alive()
         return self.ended
-
-
-def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    study = quadratic(sampler="tpe")
-    study_id = client.submit(study)
-    lines: list[str] = []
-    driven = Driven(client, study_id, tmp_path / "checkpoints", progress=lines.append)
-    assert driven.end() == "SUCCEEDED"
-    trials = client.store.trials.find(study_id)
-    assert len(trials) == 20
-    assert all(trial.state in ("COMPLETE", "DIVERGED") for trial in trials)
-    assert len(client.finished) == 20
-    assert lines == ["Ray is ready: 2 workers of 1 CPU each"]
-    assert client.store.studies.get(study_id).state == "SUCCEEDED"
-    assert not list((tmp_path / "checkpoints").rglob("*.ckpt"))
-    printed = capfd.readouterr()
-    assert printed.out == ""
 
 
 def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
@@ -187,9 +172,9 @@ def test_a_joined_ray_is_marked_by_the_driver_that_uses_it(monkeypatch: pytest.M
 
 
 def test_a_driver_waits_until_the_one_before_it_has_gone(
-    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    study_id = client.submit(quadratic())
+    study_id = client.submit(quadratic(sampler="tpe"))
     lines: list[str] = []
     with mutex.alone(study_id, lines.append):  # a driver of the same study that was cut off from the network
         driven = Driven(client, study_id, tmp_path, progress=lines.append)
@@ -197,6 +182,12 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
         assert client.heartbeat(study_id, 1) == "run"
         assert client.store.trials.find(study_id) == []  # nothing is trained twice
     assert driven.end() == "SUCCEEDED"
+    assert lines[1:] == ["Ray is ready: 2 workers of 1 CPU each"]
+    assert {trial.state for trial in client.store.trials.find(study_id)} <= {"COMPLETE", "DIVERGED"}
+    assert len(client.finished) == len(client.store.trials.find(study_id)) == 20
+    assert client.store.studies.get(study_id).state == "SUCCEEDED"
+    assert not list(tmp_path.rglob("*.ckpt"))
+    assert capfd.readouterr().out == ""
 
     second = client.submit(quadratic())
     monkeypatch.setattr(mutex, "TURN_S", 0.2)
@@ -211,3 +202,15 @@ def test_a_driver_waits_until_the_one_before_it_has_gone(
         until(lambda: client.store.studies.get(second).state == "RUNNING")
         client.cancel(second)
         assert driven.end() == "CANCELLED"
+
+
+def test_data_at_a_url_are_read_on_a_worker(
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as server:
+        put(server, 30)
+        monkeypatch.setattr(client, "data_urls", lambda _: [f"private:{server.url('/sets/')}"], raising=False)
+        study_id = client.submit(study_of(server))
+        assert Driven(client, study_id, tmp_path).end() == "SUCCEEDED"
+    assert len(client.finished) == 2
+    assert len(client.store.studies.get(study_id).plan.data) == 64

@@ -3,8 +3,9 @@
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -14,13 +15,13 @@ from ray.exceptions import OutOfMemoryError, RayTaskError, WorkerCrashedError
 from driftline.errors import DriftlineError, Unavailable
 from driftline.study.spec import Study
 from service.driver.lifecycle import DriverOptions, run_driver
-from service.driver.ray import url_data, url_fetch
+from service.driver.ray import cluster, tune, url_data, url_fetch
 from tests.driver.store_client import StoreClient
 from tests.driver.test_search import Bench
+from tests.faults import components
+from tests.faults.fuse import Fuse
 from tests.web_server import WebServer, serving
 from trainers.data import remote
-
-RAY = [pytest.mark.ray, pytest.mark.usefixtures("ray_started"), pytest.mark.timeout(780)]
 
 
 def table(rows: int) -> bytes:
@@ -52,99 +53,108 @@ def study_of(server: WebServer, **changes: Any) -> Study:
     return Study.from_json({**document, **changes})
 
 
-def drive(client: StoreClient, study_id: str, folder: Path) -> tuple[str, str]:
-    """How a driver ends, and why."""
-    ended = run_driver(client, study_id, threading.Event(), DriverOptions(folder))
-    return ended, client.store.studies.get(study_id).reason
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Nothing is known of the data, here and before."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    remote._copied.cache_clear()
+    yield
+    remote._copied.cache_clear()
+
+
+class Here:
+    """Ray as far as it reads data, in this process; `test_ray.py` has them read on a worker."""
+
+    def remote(self, **_: Any) -> Any:
+        return lambda function: SimpleNamespace(remote=function)
+
+    def wait(self, readings: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return readings, []
+
+    def get(self, reading: Any) -> Any:
+        return reading
 
 
 @pytest.fixture
-def allowing(client: StoreClient, server: WebServer, monkeypatch: pytest.MonkeyPatch) -> StoreClient:
-    prefix = f"private:{server.url('/sets/')}"
-    monkeypatch.setattr(client, "data_urls", lambda _: [prefix], raising=False)
-    return client
+def driven(
+    client: StoreClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh: None
+) -> Callable[[str, str], tuple[str, str]]:
+    """How a driver of a study ends that may read data below this URL, and why; it trains in this process."""
+    monkeypatch.setattr(url_data, "ray", Here())
+    monkeypatch.setattr(cluster, "connect", cluster.connect)  # put back afterwards
+    monkeypatch.setattr(tune, "fit", tune.fit)
+    components.without_ray(Fuse("driver", tmp_path, []), tmp_path)
+
+    def drive(study_id: str, url: str) -> tuple[str, str]:
+        monkeypatch.setattr(client, "data_urls", lambda _: [url], raising=False)
+        ended = run_driver(client, study_id, threading.Event(), DriverOptions(tmp_path / "checkpoints"))
+        return ended, client.store.studies.get(study_id).reason
+
+    return drive
 
 
-class TestOnRay:
-    pytestmark = RAY
-
-    def test_the_data_of_the_first_reading_are_those_of_the_study(
-        self, allowing: StoreClient, server: WebServer, tmp_path: Path
-    ) -> None:
-        client, study = allowing, study_of(server)
-        study_id = client.submit(study)
-        assert drive(client, study_id, tmp_path) == ("SUCCEEDED", "")
-        plan = client.store.studies.get(study_id).plan
-        assert plan is not None
-        first = plan.data
-        assert first is not None
-        assert len(first) == 64
-        larger = study_of(server, budget={"trials_per_method": 3, "rounds": 4, "seeds": 0})
-        client.store.studies.extend(study_id, larger.to_json()["budget"], larger.fingerprint(), was=study.fingerprint())
-        put(server, 60)
-        ended, reason = drive(client, study_id, tmp_path)
-        assert ended == "FAILED"
-        assert reason.startswith(f"task.path: must lead to data with the SHA-256 {first}, got ")
-        assert reason.endswith(": they have changed, restore them or begin a new study")
-        put(server, 30)
-        client.resume(study_id)
-        assert drive(client, study_id, tmp_path) == ("SUCCEEDED", "")
-        assert len(client.store.trials.find(study_id)) == 3
-        again = client.store.studies.get(study_id).plan
-        assert again is not None
-        assert again.data == first
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"task": {"inputs": ["b"]}}, "task.inputs"),
-            ({"objective": {"quality": "test_auc"}}, "objective.quality: must be a metric of task data"),
-            ({"clients_per_round": 4}, "clients_per_round: must be at most 3, the clients of the task"),
-            ({"task": {"sha256": "0" * 64}}, f"task.path: must lead to data with the SHA-256 {'0' * 64}, got "),
-        ],
-    )
-    def test_a_study_that_the_data_do_not_fit_ends_with_its_error(
-        self, allowing: StoreClient, server: WebServer, tmp_path: Path, changes: dict[str, Any], message: str
-    ) -> None:
-        study_id = allowing.submit(study_of(server, **changes))
-        ended, reason = drive(allowing, study_id, tmp_path)
-        assert ended == "FAILED"
-        assert reason.startswith(message)
-        assert allowing.store.trials.find(study_id) == []
-
-    def test_what_is_not_allowed_is_not_read(
-        self, client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(client, "data_urls", lambda _: ["https://data.example.org/"], raising=False)
-        ended, reason = drive(client, client.submit(study_of(server)), tmp_path)
-        assert ended == "FAILED"
-        assert reason.startswith("task.path: must begin with one of those that are allowed (https://data.example.org/)")
-        monkeypatch.setattr(client, "data_urls", lambda _: [server.url("/sets/")], raising=False)
-        ended, reason = drive(client, client.submit(study_of(server)), tmp_path)
-        assert "must have a public address, got 127.0.0.1" in reason
-        assert server.asked == []
-
-
-def test_a_worker_that_reads_other_data_ends_the_whole_study(
-    client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_data_of_the_first_reading_are_those_of_the_study(
+    client: StoreClient, server: WebServer, driven: Callable[[str, str], tuple[str, str]]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    remote._copied.cache_clear()
+    study, url = study_of(server), f"private:{server.url('/sets/')}"
+    study_id = client.submit(study)
+    assert driven(study_id, url) == ("SUCCEEDED", "")
+    first = client.store.studies.get(study_id).plan.data
+    assert len(first) == 64
+    larger = study_of(server, budget={"trials_per_method": 3, "rounds": 4, "seeds": 0})
+    client.store.studies.extend(study_id, larger.to_json()["budget"], larger.fingerprint(), was=study.fingerprint())
+    put(server, 60)
+    ended, reason = driven(study_id, url)
+    assert ended == "FAILED"
+    assert reason.startswith(f"task.path: must lead to data with the SHA-256 {first}, got ")
+    assert reason.endswith(": they have changed, restore them or begin a new study")
+    put(server, 30)
+    client.resume(study_id)
+    assert driven(study_id, url) == ("SUCCEEDED", "")
+    assert len(client.store.trials.find(study_id)) == 3
+    assert client.store.studies.get(study_id).plan.data == first
+
+
+def test_what_is_not_allowed_is_not_read(
+    client: StoreClient, server: WebServer, driven: Callable[[str, str], tuple[str, str]]
+) -> None:
+    study_id = client.submit(study_of(server))
+    ended, reason = driven(study_id, server.url("/sets/"))
+    assert ended == "FAILED"
+    assert "must have a public address, got 127.0.0.1" in reason
+    assert client.store.trials.find(study_id) == []
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": {"inputs": ["b"]}}, "task.inputs"),
+        ({"objective": {"quality": "test_auc"}}, "objective.quality: must be a metric of task data"),
+        ({"clients_per_round": 4}, "clients_per_round: must be at most 3, the clients of the task"),
+        ({"task": {"sha256": "0" * 64}}, f"task.path: must lead to data with the SHA-256 {'0' * 64}, got "),
+    ],
+)
+@pytest.mark.usefixtures("fresh")
+def test_a_study_that_the_data_do_not_fit_is_refused(server: WebServer, changes: dict[str, Any], message: str) -> None:
+    problem = url_data.read(study_of(server, **changes).to_json(), [f"private:{server.url('/sets/')}"])["problem"]
+    assert problem["detail"].startswith(message)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_worker_that_reads_other_data_ends_the_whole_study(
+    client: StoreClient, server: WebServer, tmp_path: Path
+) -> None:
     known = study_of(server, task={"sha256": "0" * 64})
     bench = Bench(client, client.submit(known), known, tmp_path, urls=[f"private:{server.url('/sets/')}"])
     assert bench.search.study_plan.data == "0" * 64
-    pack = bench.start()
-    assert pack is not None
+    pack = bench.begin()
     with pytest.raises(DriftlineError, match=r"^task.path must lead to data with the SHA-256 000.* they have changed"):
         bench.step(pack)
-    remote._copied.cache_clear()
 
 
-def test_a_worker_reads_what_its_job_allows(
-    client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    remote._copied.cache_clear()
+@pytest.mark.usefixtures("fresh")
+def test_a_worker_reads_what_its_job_allows(client: StoreClient, server: WebServer, tmp_path: Path) -> None:
     study = study_of(server)
     bench = Bench(client, client.submit(study), study, tmp_path, urls=[])
     job = bench.search.next_job()
@@ -155,7 +165,6 @@ def test_a_worker_reads_what_its_job_allows(
     assert "must begin with one of those that are allowed (none)" in report["error"]
     assert not report["ends"]
     assert server.asked == []
-    remote._copied.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -178,11 +187,10 @@ def test_only_a_lost_worker_calls_for_another_driver(
     assert type(caught.value) is kind
 
 
+@pytest.mark.usefixtures("fresh")
 def test_a_worker_reports_while_it_fetches_and_can_be_stopped(
-    client: StoreClient, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: StoreClient, server: WebServer, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    remote._copied.cache_clear()
     study, there, sent = study_of(server), server.answers["/sets/a.csv"], threading.Event()
 
     def slowly(handler: Any) -> None:
@@ -193,8 +201,7 @@ def test_a_worker_reports_while_it_fetches_and_can_be_stopped(
     prefixes = [f"private:{server.url('/sets/')}"]
     bench = Bench(client, client.submit(study), study, tmp_path, urls=prefixes, chunk_seconds=0.1)
     try:
-        pack = bench.start()
-        assert pack is not None
+        pack = bench.begin()
         for _ in range(2):
             waits = bench.step(pack)
             assert (waits["error"], waits["stopped"], waits["plan"]) == (None, False, None)
@@ -204,13 +211,11 @@ def test_a_worker_reports_while_it_fetches_and_can_be_stopped(
         sent.set()
     bench.run()
     assert len(client.store.trials.find(bench.search._study_id)) == 2
-    remote._copied.cache_clear()
 
 
-def test_a_server_may_be_away_for_a_moment(server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("fresh")
+def test_a_server_may_be_away_for_a_moment(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(url_fetch, "PAUSES_S", (0.0, 0.0))
-    remote._copied.cache_clear()
     there = server.answers.pop("/sets/a.csv")
     document, prefixes = study_of(server).to_json(), [f"private:{server.url('/sets/')}"]
     problem = url_data.read(document, prefixes)["problem"]
@@ -220,4 +225,3 @@ def test_a_server_may_be_away_for_a_moment(server: WebServer, tmp_path: Path, mo
     monkeypatch.setattr(url_fetch.time, "sleep", lambda _: server.answers.update({"/sets/a.csv": there}))
     assert len(url_data.read(document, prefixes)["sha256"]) == 64
     assert len(server.asked) == before + 2
-    remote._copied.cache_clear()

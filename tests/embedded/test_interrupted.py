@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from tests.embedded.stored import stored_study
+from tests.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(780)]
 
@@ -34,7 +36,7 @@ STUDY: dict[str, Any] = {
     "eval_every": 50,
     "sampler": "quasi_random",
     "objective": {"quality": "test_loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 8, "rounds": 4000, "seeds": 1, "confirm": 2},
+    "budget": {"trials_per_method": 8, "rounds": 6000, "seeds": 1, "confirm": 2},
     "resources": {"packs": 4},
 }
 """Each pack takes seconds on a fast machine too: what comes from outside must find the study in the midst of it."""
@@ -65,25 +67,26 @@ class Command:
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
 
-    def wait_for_progress(self, timeout_s: float = 120.0) -> None:
+    def wait_for_progress(self) -> None:
         """Returns when this run has trained some rounds."""
-        self.wait_for("Ray is ready", timeout_s)
-        start, end = self._trained(), time.monotonic() + timeout_s
-        while self._trained() == start:
-            assert time.monotonic() < end, self.log.read_text()
-            assert self.process.poll() is None, "it was over too soon: " + self.log.read_text()
-            time.sleep(0.05)
+        self.wait_for("Ray is ready")
+        start = self._trained()
+        self._until(lambda: self._trained() > start)
+
+    def wait_for(self, text: str) -> None:
+        """Returns when it has said this."""
+        self._until(lambda: text in self.log.read_text())
+
+    def _until(self, true: Callable[[], bool]) -> None:
+        def look() -> bool:
+            found = true()
+            assert found or self.process.poll() is None, "it was over too soon: " + self.log.read_text()
+            return found
+
+        until(look, 120, self.log.read_text)
 
     def _trained(self) -> int:
         return sum(label.rounds_done for label in stored_study(self._out).progress.values())
-
-    def wait_for(self, text: str, timeout_s: float = 60.0) -> None:
-        """Returns when it has said this."""
-        end = time.monotonic() + timeout_s
-        while text not in self.log.read_text():
-            assert time.monotonic() < end, self.log.read_text()
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
 
     def end(self, timeout_s: float = 240.0) -> int:
         """Its exit code."""
@@ -119,48 +122,23 @@ def rows(out: Path) -> list[dict[str, str]]:
         return [{key: value for key, value in row.items() if key not in VARYING} for row in csv.DictReader(file)]
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    """The trials of a run that nobody disturbed."""
-    folder = tmp_path_factory.mktemp("alone")
-    command = Command(folder, folder / "out")
-    assert command.end() == 0, command.log.read_text()
-    return rows(folder / "out")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_and_run_again(number: signal.Signals, tmp_path: Path, alone: list[dict[str, str]]) -> None:
-    """Ctrl-C, a batch system's SIGTERM, or a closed terminal: each goes to the whole process group.
-
-    Ray's own handler would abort the process without checkpoints, and without its processes Ray would after a minute.
-    """
+def test_runs_that_signals_end_go_on_to_the_very_trials_of_one_that_nobody_disturbed(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = Command(tmp_path, out, prompt=True)
-    command.wait_for_progress()
-    os.killpg(command.process.pid, number)
-    assert command.end() == 128 + number, command.log.read_text()
-    assert f"driftline resume {out}" in command.log.read_text()
-    assert list(out.glob("checkpoints/*/*.ckpt"))
-    again = Command(tmp_path, out)
-    assert again.end() == 0, again.told()
-    assert rows(out) == alone
-    assert not list(out.glob("checkpoints/*/*.ckpt"))
+    killed = Command(tmp_path, out)
+    killed.wait_for_progress()
+    killed.process.kill()  # Ray's own processes see that their driver is gone and end
+    assert killed.end() == -signal.SIGKILL
 
+    # Ctrl-C, a batch system's SIGTERM, or a closed terminal: each goes to the whole process group. Ray's own handler
+    # would abort the process without checkpoints, and without its processes Ray would after a minute.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        command = Command(tmp_path, out, prompt=True)
+        command.wait_for_progress()
+        os.killpg(command.process.pid, number)
+        assert command.end() == 128 + number, command.log.read_text()
+        assert f"driftline resume {out}" in command.log.read_text()
+        assert list(out.glob("checkpoints/*/*.ckpt"))
 
-def test_sigkill_in_training_then_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
-    """Ray's own processes see that their driver is gone and end; the folder holds all that was reported."""
-    out = tmp_path / "out"
-    command = Command(tmp_path, out)
-    command.wait_for_progress()
-    command.process.kill()
-    assert command.end() == -signal.SIGKILL
-    again = Command(tmp_path, out)
-    assert again.end() == 0, again.told()
-    assert rows(out) == alone
-
-
-def test_ctrl_c_twice_then_sigkill_while_it_stops_then_run_again(tmp_path: Path, alone: list[dict[str, str]]) -> None:
-    out = tmp_path / "out"
     impatient = Command(tmp_path, out)
     impatient.wait_for_progress()
     impatient.process.send_signal(signal.SIGINT)
@@ -168,13 +146,17 @@ def test_ctrl_c_twice_then_sigkill_while_it_stops_then_run_again(tmp_path: Path,
     impatient.process.send_signal(signal.SIGINT)
     assert impatient.end(20.0) == 128 + signal.SIGINT
     assert "Traceback" not in impatient.log.read_text()
+
     killed = Command(tmp_path, out)
     killed.wait_for_progress()
     killed.process.send_signal(signal.SIGINT)
     killed.wait_for("Stopping")
-    killed.process.kill()  # Ray's own processes see that their driver is gone and end
+    killed.process.kill()
     assert killed.end() == -signal.SIGKILL
-    again = Command(tmp_path, out)
-    assert again.end() == 0, again.told()
-    assert rows(out) == alone
+
+    for folder in (out, tmp_path / "alone"):
+        command = Command(tmp_path, folder)
+        assert command.end() == 0, command.told()
+    assert rows(out) == rows(tmp_path / "alone")
     assert "RUNNING" not in {row["state"] for row in rows(out)}
+    assert not list(out.glob("checkpoints/*/*.ckpt"))
