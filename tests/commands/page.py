@@ -1,17 +1,22 @@
-"""A page of the documentation as what it tells people to type, and terminals to type it into."""
+"""A page of the documentation as what it tells people to type, and a shell to type it into."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import re
+import shlex
 import signal
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Mapping
+import sys
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from driftline.client.environment import environment
+from driftline.errors import DriftlineError
+from service.cli.main import app
+from tests.waiting import until
 
 COMMANDS = ("driftline ", "export ", "sqlite3 ", "rm ", "cp ", "pg_dump ", "pg_restore ")
 
@@ -57,97 +62,96 @@ class Page:
         return str(found)
 
 
-class Terminal:
-    """A shell that keeps what was exported.
+class Begun:
+    """A command that runs until Ctrl-C."""
+
+    def __init__(self, command: str, folder: Path, variables: dict[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                # Ctrl-C works although these tests may ignore it
+                ["env", "--default-signal=INT", "bash", "-c", f"exec {command}"],
+                cwd=folder,
+                env=variables,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def until(self, words: str) -> None:
+        """Waits until the command has said this."""
+        until(lambda: words in self.said, why=lambda: self.said)
+
+    def interrupt(self) -> int:
+        """Ctrl-C; the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)
+
+
+class Shell:
+    """Where somebody types commands, with what was exported before.
 
     Args:
         folder: Where it is.
-        environment: Its environment.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._shell = subprocess.Popen(
-            ["env", "--default-signal=INT", "bash", "--norc"],  # Ctrl-C works although these tests may ignore it
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self._lines: queue.Queue[str] = queue.Queue()
-        self._number = 0
-        self.said = ""
-        threading.Thread(target=self._read, daemon=True).start()
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DRIFTLINE_", "RAY_"))}
+        self.variables = {
+            "DATA_DIR": str(Path(__file__).parents[3] / "shared" / "data"),
+            **plain,
+            "PATH": f"{Path(sys.executable).parent}:{plain['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_worker_niceness": "0",  # see tests/conftest.py
+        }
+        self._begun: list[Begun] = []
 
-    def type(self, command: str) -> None:
-        """Types a command and its end-of-line."""
-        self._number += 1
-        assert self._shell.stdin is not None
-        self._shell.stdin.write(f"{command}\necho {self._mark} $?\n")
-        self._shell.stdin.flush()
-        self.said = ""
+    def export(self, command: str) -> None:
+        """Types an `export` for all later commands."""
+        done = subprocess.run(["bash", "-c", f"{command}; env -0"], env=self.variables, capture_output=True, check=True)
+        self.variables = dict(line.split("=", 1) for line in done.stdout.decode().split("\0") if line)
 
-    def until(self, true: Callable[[], object], seconds: float) -> None:
-        """Reads what is said until something holds."""
-        deadline = time.monotonic() + seconds
-        while not true():
-            self._take(0.1)
-            assert time.monotonic() < deadline, f"waited in vain; it said:\n{self.said}"
+    def run(self, command: str, code: int = 0) -> str:
+        """What a command says, which must end with this exit code; Driftline's commands run in this process."""
+        if command.startswith("driftline "):
+            environment.cache_clear()
+            with contextlib.chdir(self.folder):
+                result = CliRunner().invoke(app, shlex.split(command)[1:], env=self.variables)
+            error, ended, said = result.exception, result.exit_code, result.stdout
+            if isinstance(error, DriftlineError):
+                ended, said = error.exit_code, f"{said}{error}"
+        else:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.folder,
+                env=self.variables,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            error, ended, said = None, done.returncode, done.stdout + done.stderr
+        assert ended == code, f"{command} ended with {ended}:\n{said}{error!r}"
+        return said
 
-    def ended(self, seconds: float = 120.0) -> int:
-        """Waits until the command has ended; its exit code."""
-        self.until(lambda: f"{self._mark} " in self.said, seconds)
-        self.said, _, code = self.said.partition(f"{self._mark} ")
-        return int(code)
-
-    def run(self, command: str, code: int = 0, seconds: float = 120.0) -> str:
-        """What a command says, which must end with this exit code; without the line about a slow service (stderr)."""
-        self.type(command)
-        found = self.ended(seconds)
-        assert found == code, f"{command} ended with {found}:\n{self.said}"
-        return re.sub(r"(?m)^Waiting for an answer from .*\n", "", self.said)
-
-    def interrupt(self) -> None:
-        """Ctrl-C: for the command that runs."""
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError, IndexError):
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == self._shell.pid:
-                    os.kill(int(entry.name), signal.SIGINT)
+    def begin(self, command: str) -> Begun:
+        """Types a command that goes on."""
+        log = self.folder / f"said-{len(self._begun)}"
+        self._begun.append(Begun(command, self.folder, self.variables, log))
+        return self._begun[-1]
 
     def close(self) -> None:
-        """Ends the shell with all that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._shell.pid, signal.SIGTERM)
-        try:
-            self._shell.wait(40)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._shell.pid, signal.SIGKILL)
-            self._shell.wait()
+        """Ends all that was begun."""
+        for begun in reversed(self._begun):
+            begun.process.terminate()
+            begun.process.wait(60)
         for entry in Path("/proc").glob("[0-9]*"):  # drivers outlive their service
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_text(errors="replace")
                 if "service.driver" in command and str(self.folder) in command:
                     os.kill(int(entry.name), signal.SIGKILL)
-        for pipe in (self._shell.stdin, self._shell.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-    @property
-    def _mark(self) -> str:
-        return f"__ended_{self._number}__"
-
-    def _take(self, seconds: float) -> None:
-        with contextlib.suppress(queue.Empty):
-            self.said += self._lines.get(timeout=seconds)
-            while True:
-                self.said += self._lines.get_nowait()
-
-    def _read(self) -> None:
-        assert self._shell.stdout is not None
-        with contextlib.suppress(ValueError):  # closed
-            for line in self._shell.stdout:
-                self._lines.put(line)

@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +20,8 @@ from service.server.home import ADMIN_TOKEN, SECRET, kept
 from service.settings import read_service
 from service.sqlite_address import sqlite_file
 from service.store import database
-from service.store.store import Store
 from tests.clients import EveryClient
-from tests.commands.processes import LARGER, SMALL, Processes, begun
+from tests.commands.processes import LARGER, SMALL, Processes
 from tests.ports import free_port
 from tests.service.conftest import Postgresql, postgresql
 from tests.waiting import until
@@ -140,20 +137,6 @@ def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: py
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(Conflict, match="use a newer Driftline"):
         serve.migrate(f"sqlite:///{file}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_two_migrations_side_by_side_do_no_harm(kind: str, postgresql: Postgresql, tmp_path: Path) -> None:
-    url = postgresql.fresh() if kind == "postgresql" else f"sqlite:///{tmp_path / 'service.db'}"
-    command = [sys.executable, "-m", "service.cli", "migrate", "--database", url]
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=100)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0, 0], said
-    assert all("at the newest revision" in text for text in said)
-    opened = Store(url, lease_seconds=1.0)
-    assert opened.studies.find() == []
-    opened.close()
 
 
 def test_all_processes_get_one_secret(tmp_path: Path) -> None:
@@ -275,24 +258,3 @@ def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_i
             client.close()
     finally:
         processes.end()
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.timeout(780)
-def test_a_service_that_is_ended_in_the_middle_of_a_study_goes_on_with_it(tmp_path: Path) -> None:
-    with begun(tmp_path / "home") as (processes, port, client, study):
-        (first,) = processes.started
-        first.send_signal(signal.SIGTERM)
-        assert first.wait(30) == 0
-        processes.start("--port", str(port))
-        until(lambda: processes.ready(port), 120)
-        before = sum(trial.rounds_done for trial in client.trials(study))
-        assert before > 0
-        until(lambda: client.study(study).finished, 400)
-        assert client.study(study).state == "SUCCEEDED", client.study(study).reason
-        curves = client.curves(study)
-        assert len(curves) == 4
-        assert all(curve["round"] == list(range(3001)) for curve in curves.values())
-        assert "Ray is ready" in "".join(line.text for line in client.logs(study))
-        assert {line.attempt for line in client.logs(study)} == {1, 2}
