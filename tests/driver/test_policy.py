@@ -315,7 +315,7 @@ class Simulation:
 
     def generation(self, row: Row) -> int:
         """That of a search trial; the repeats of a study are of one."""
-        return row.number // self.plan.asked_at_once if row.phase == "search" else 0
+        return self.plan.generation_of(row.label, row.number)[0] if row.phase == "search" else 0
 
     def choose(self, label: str, search: int, count: int) -> list[int]:
         """Some order of a search's configurations."""
