@@ -103,6 +103,7 @@ class PageRoute(APIRoute):
 
     def refuse(self, request: Request, error: Exception, status: int, message: str) -> Response:
         """The page for an error: the form to sign in, if that helps."""
+        message = message.replace(FOR_CLIENTS, "")
         if isinstance(error, Unauthorized) and not isinstance(error, Forbidden):
             return sign_in_page(request, status, message)
         return page(request, "problem.html", status, title=HTTPStatus(status).phrase, message=message)
@@ -140,7 +141,6 @@ def sign_in_page(request: Request, status: int, message: str = "") -> HTMLRespon
     wanted = getattr(request.state, "wanted", request.url.path)
     # A browser that follows another site's link keeps a strict cookie back: let it ask once more, from our own page.
     again = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
-    message = message.removesuffix(FOR_CLIENTS)
     flow = context(request).tokens.code_flow
     issuer = None if flow is None else flow.host
     return page(request, "sign_in.html", status, message=message, wanted=wanted, again=again, issuer=issuer)

@@ -21,7 +21,7 @@ ISSUED = "oidc:"
 """Ids of accesses that an issuer grants start with this."""
 
 FOR_CLIENTS = "; ask for one and set DRIFTLINE_TOKEN"
-"""End of the message about an unknown token, which the form of the pages leaves out."""
+"""A part of the message about an unknown token, which pages leave out."""
 
 
 @dataclass(frozen=True)
