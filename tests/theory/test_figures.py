@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from trainers.theory.__main__ import main
+from trainers.theory.figures import paper_figures
 from trainers.theory.figures.curves import step_counts
 from trainers.theory.figures.files import write
 from trainers.theory.figures.paper_figures import FIGURES
@@ -88,8 +89,8 @@ def test_files_are_written_whole_and_the_same_twice(tmp_path):
 def test_the_command_writes_one_figure_and_all_of_them(tmp_path, capsys, monkeypatch):
     assert main(["figure", "a3", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / f"A3.{kind}") for kind in ("csv", "png", "svg")]
-    for name in FIGURES.keys() - {"A3", "A7", "A8"}:  # their curves are tested above
-        monkeypatch.delitem(FIGURES, name)
+    some = {name: FIGURES[name] for name in ("A3", "A7", "A8")}  # the curves of all are tested above
+    monkeypatch.setattr(paper_figures, "FIGURES", some)
     start = time.process_time()
     assert main(["figure", "all", "--out", str(tmp_path)]) == 0
     assert time.process_time() - start < 20  # about 2 s: of this process, whatever else the machine does
