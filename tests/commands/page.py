@@ -123,6 +123,7 @@ class Shell:
             environment.cache_clear()
             with contextlib.chdir(self.folder):
                 result = CliRunner().invoke(app, shlex.split(command)[1:], env=self.variables)
+            environment.cache_clear()  # later tests of this process have another one
             error, ended, said = result.exception, result.exit_code, result.stdout
             if isinstance(error, DriftlineError):
                 ended, said = error.exit_code, f"{said}{error}"
