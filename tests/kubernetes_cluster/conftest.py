@@ -9,8 +9,8 @@ import pytest
 from tests.kubernetes.conftest import lacking
 from tests.kubernetes_cluster import node as nodes
 from tests.kubernetes_cluster.node import ROOT, Node
-from tests.kubernetes_cluster.release import DATA_URL, NAMESPACE, STUDIES, installed, until
-from tests.kubernetes_cluster.studies import ON_DATA
+from tests.kubernetes_cluster.release import DATA_URL, NAMESPACE, STUDIES, STUDIES_CORE, installed, until
+from tests.kubernetes_cluster.studies import ON_DATA, OWN_IMAGE
 
 DATA = Path(os.environ.get("DATA_DIR", ROOT.parent / "shared" / "data"))
 
@@ -36,6 +36,19 @@ def on_data(deployed):
         done = f"{DATA_URL} is unpacked"
         until(lambda: done in deployed.data_logs("driftline-data-"), "the page's Job is done", 120)
         return deployed.submit(ON_DATA)  # the API has found the files, or it would refuse
+
+
+@pytest.fixture(scope="session")
+def on_own_image(deployed):
+    """A study whose program brings the image of its workers; and the images of its pods, by Ray's kind of node."""
+    with deployed.node.inside():
+        job = deployed.submit(OWN_IMAGE)
+        images = {}
+        for kind in ("head", "worker"):
+            [pod] = until(lambda kind=kind: deployed.pods(kind, job.id), f"its {kind} is there", 120)
+            containers = deployed.rest.get(f"{STUDIES_CORE}/pods/{pod}")["spec"]["containers"]
+            images[kind] = {container["image"] for container in containers}
+    return job, images
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,11 @@
 
     KUBECONFIG=... python -m tests.kubernetes_cluster.kuberay [STUDY]
 
-It follows the state machine of KubeRay 1.7 for RayJobs in HTTPMode (rayjobs.py) and the parts of its RayCluster
-controller that a study meets (rayclusters.py). RayJobs of the study of that name are left lying. KubeRay itself was not
-run here.
+It follows the state machine of KubeRay 1.7 for RayJobs in HTTPMode (rayjobs.py), the parts of its RayCluster controller
+that a study meets (rayclusters.py), and the pods that this builds (ray_pods.py). KubeRay itself was not run here. What
+differs on purpose: RayJobs of the study of that name are left lying; pods find the API server's certificate in another
+ConfigMap; probes, workers that wait for their head, and Ray's autoscaler look each second, not each fifth; pods have
+5 s to end, not 30.
 """
 
 import base64
@@ -19,7 +21,7 @@ from tests.kubernetes_cluster.rayclusters import RayClusters
 from tests.kubernetes_cluster.rayjobs import RayJobs
 from tests.kubernetes_cluster.rest import Refused, Rest
 
-EVERY_S = 1.0
+EVERY_S = 0.5
 
 
 class Operator:

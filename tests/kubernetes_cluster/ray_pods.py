@@ -5,6 +5,10 @@ import copy
 DASHBOARD, AGENT, GCS = 8265, 52365, 6379
 CERTIFICATE = "test-root-ca.crt"
 """A ConfigMap with the API server's certificate; `kube-root-ca.crt`, where it should be, is empty on the test node."""
+EVERY_S = 1
+"""Seconds between two looks; 5 in KubeRay and Ray, and 10 before the first probe, for which tests would only wait."""
+GRACE_S = 5
+"""Seconds until a pod that is deleted is killed; 30 in Kubernetes, all of which Ray uses to drain a node."""
 
 
 def owner(item):
@@ -70,7 +74,9 @@ def worker_pod(cluster, group):
     pod = _pod(cluster, group["template"], "worker", group["groupName"], params, address)
     ray = pod["spec"]["containers"][0]
     amounts = {"cpu": "200m", "memory": "256Mi"}
-    wait = f"until ray health-check --address {address}:{GCS} > /dev/null 2>&1; do sleep 5; done"
+    # `ray health-check` alone would take a core from the head that it waits for.
+    wait = f"until (: < /dev/tcp/{address}/{GCS}) 2> /dev/null; do sleep {EVERY_S}; done; "
+    wait += f"until ray health-check --address {address}:{GCS} > /dev/null 2>&1; do sleep {EVERY_S}; done"
     pod["spec"].setdefault("initContainers", []).append(
         {
             "name": "wait-gcs-ready",
@@ -112,8 +118,9 @@ def _pod(cluster, template, kind, group, params, address):
     ray["env"] = _env(cluster, ray.get("env", []), address, command)
     _empty_dir(spec, ray, "shared-mem", "/dev/shm", {"medium": "Memory"})
     health = {"httpGet": {"path": "/api/healthz", "port": AGENT}, "timeoutSeconds": 5}
-    ray.setdefault("readinessProbe", {**health, "initialDelaySeconds": 10, "periodSeconds": 5, "failureThreshold": 10})
+    ray.setdefault("readinessProbe", {**health, "periodSeconds": EVERY_S, "failureThreshold": 10})
     ray.setdefault("livenessProbe", {**health, "initialDelaySeconds": 30, "periodSeconds": 5, "failureThreshold": 120})
+    spec.setdefault("terminationGracePeriodSeconds", GRACE_S)
     metadata = {
         "generateName": f"{name}-{kind}-" if kind == "head" else f"{name}-{group}-{kind}-",
         "namespace": cluster["metadata"]["namespace"],
@@ -161,11 +168,13 @@ def _autoscaler(cluster, pod):
         "RAY_HEAD_POD_NAME": "metadata.name",
     }
     env = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()]
+    values = {"KUBERAY_CRD_VER": "v1", "AUTOSCALER_UPDATE_INTERVAL_S": str(EVERY_S)}
+    env += [{"name": key, "value": value} for key, value in values.items()]
     container = {
         "name": "autoscaler",
         "image": options.get("image", ray["image"]),
         "imagePullPolicy": options.get("imagePullPolicy", "IfNotPresent"),
-        "env": [*env, {"name": "KUBERAY_CRD_VER", "value": "v1"}, *auth, *options.get("env", [])],
+        "env": [*env, *auth, *options.get("env", [])],
         "command": ["/bin/bash", "-c", "--"],
         "args": [
             "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)"

@@ -35,6 +35,32 @@ ON_DATA = {
     "objective": {"quality": "test_loss", "cost": "rounds"},
     "budget": {"trials_per_method": 2, "rounds": 10, "seeds": 1},
 }
+DERIVED = "localhost:5080/driftline-compass:0.1.0"
+PROGRAM = """
+import os, pathlib
+import driftline_compass  # which the derived image alone has
+from driftline import trial
+
+t = trial.current()
+x = 4.0
+tokens = sum("TOKEN" in name or name.startswith(("RAY_", "AWS_")) for name in os.environ)
+tokens += pathlib.Path("/var/run/secrets/kubernetes.io").exists()
+for r in t.rounds():
+    x -= t["rate"] * 2 * x
+    t.report(r, loss=x * x, tokens=tokens)
+"""
+OWN_IMAGE = {
+    "name": "derived-image",
+    "program": {
+        "command": ["python", "-c", PROGRAM],
+        "metrics": {"loss": "falls", "tokens": "falls"},
+        "image": DERIVED,
+    },
+    "methods": [{"label": "mine", "space": {"rate": {"float": [0.1, 0.4]}}}],
+    "objective": {"quality": "loss", "cost": "rounds"},
+    "budget": {"trials_per_method": 2, "rounds": 3, "seeds": 0},
+    "resources": {"gpu": 0},
+}
 
 
 def done(job):

@@ -169,6 +169,7 @@ def test_a_study_goes_on_after_a_pause_gives_back_what_is_idle_and_ends(deployed
     assert not study.record().finished
     study.wait(timeout_s=600)
     say("the study has finished")
+    request.getfixturevalue("on_own_image")  # starts while the cluster of this one goes
     assert any(text in reason for reason in told(study) for text in HEAD_KILLED), told(study)
     assert any(reason.startswith(STARVED) for reason in told(study)), told(study)
 
