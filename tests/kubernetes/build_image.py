@@ -71,13 +71,13 @@ class Builder:
 
     def bud(self, tag: str, dockerfile: Path, context: Path, **arguments: str) -> None:
         options = [option for name, value in arguments.items() for option in ("--build-arg", f"{name}={value}")]
-        self.buildah("bud", "-q", "-t", tag, "-f", str(dockerfile), *options, str(context))
+        self.buildah("bud", "-q", "--disable-compression", "-t", tag, "-f", str(dockerfile), *options, str(context))
 
-    def push(self, name: str) -> None:
-        """Writes an archive, uncompressed: packing 1.5 GB takes longer than all the rest."""
+    def archive(self, name: str, dockerfile: Path, context: Path, **arguments: str) -> None:
+        """Builds right into an archive, uncompressed: packing 1.5 GB takes minutes, and `buildah push` always packs."""
         archive = self.folder / f"{name}.tar"
         archive.unlink(missing_ok=True)
-        self.buildah("push", "-q", "--disable-compression", NAMES[name], f"oci-archive:{archive}:{NAMES[name]}")
+        self.bud(f"oci-archive:{archive}:{NAMES[name]}", dockerfile, context, **arguments)
         say(f"{archive.name}: {archive.stat().st_size / 1e6:.0f} MB")
 
     def base(self) -> None:
@@ -132,25 +132,21 @@ class Builder:
         say(f"{len(list(wheels.iterdir()))} wheels are there")
 
     def driftline(self) -> None:
-        self.bud(NAMES["driftline"], ROOT / "Dockerfile", self.context, BASE=BASE, WHEELHOUSE="build/wheelhouse")
-        say("the image of Driftline is there")
+        self.archive("driftline", ROOT / "Dockerfile", self.context, BASE=BASE, WHEELHOUSE="build/wheelhouse")
 
     def postgres(self) -> None:
-        self.bud(NAMES["postgres"], HERE / "postgres.Dockerfile", HERE, BASE=BASE)
-        self.push("postgres")
+        self.archive("postgres", HERE / "postgres.Dockerfile", HERE, BASE=BASE)
 
     def compass(self) -> None:
         """The example of an image with a task and a model of one's own, without the layers that driftline.tar has."""
         base = self.folder / "driftline.tar"
-        if not (self.folder / "storage").exists():
-            self.buildah("pull", "-q", f"oci-archive:{base}:{NAMES['driftline']}")
+        self.buildah("pull", "-q", f"oci-archive:{base}:{NAMES['driftline']}")
         package = ROOT / "examples" / "task-package"
-        self.bud(NAMES["compass"], package / "Dockerfile", package, BASE=NAMES["driftline"])
         layout = self.folder / "layout"
         with tarfile.open(base) as archive:  # what lies there is not written again
             there = [name for name in archive.getnames() if "blobs/sha256/" in name]
             archive.extractall(layout, there, filter="data")
-        self.buildah("push", "-q", "--disable-compression", NAMES["compass"], f"oci:{layout}:{NAMES['compass']}")
+        self.bud(f"oci:{layout}:{NAMES['compass']}", package / "Dockerfile", package, BASE=NAMES["driftline"])
         with tarfile.open(self.folder / "compass.tar", "w") as thin:
             for path in sorted(layout.rglob("*")):
                 if path.is_file() and (name := str(path.relative_to(layout))) not in there:
@@ -180,7 +176,6 @@ def build(folder: Path, names: list[str]) -> None:
             wheels.result()
             builder.driftline()
             shutil.rmtree(builder.context)
-            builder.push("driftline")
         if "compass" in names:
             builder.compass()
     run("rm", "-rf", str(builder.folder / "storage"), str(builder.folder / "run"))
