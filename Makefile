@@ -45,7 +45,7 @@ install: $(VENV)/.installed ## create the virtual environment and install Driftl
 demo: $(VENV)/.installed ## tune FedAvg against FedProx on real digits and show the trade-off (about a minute)
 	$(BIN)/driftline run examples/digits.yaml --out out/digits
 
-test: $(VENV)/.installed-dev ## run the tests (about 10 minutes on two cores)
+test: $(VENV)/.installed-dev ## run the tests (about 9 minutes on two cores)
 	$(PYTEST) -n $(WORKERS) $(FILES) --durations=15
 
 test-fast: $(VENV)/.installed-dev ## run the fast tests (under 2 minutes); of some folders: make test-fast PART="trainers search_spaces"
@@ -60,7 +60,7 @@ test-faults: $(VENV)/.installed-dev ## kill a service at each kind of place, and
 test-chaos: $(VENV)/.installed-dev ## kill random processes under a study with rungs for MINUTES, over SQLite and PostgreSQL (run by hand)
 	MINUTES=$(MINUTES) SEED=$(SEED) $(PYTEST) -m slow -s tests/faults/test_full_stack.py
 
-test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 15 minutes)
+test-cluster: $(VENV)/.installed-dev ## run the chart and studies on a whole Kubernetes node (needs root; about 11 minutes)
 	$(PYTEST) -m cluster -s tests/kubernetes_cluster
 
 test-papers: $(VENV)/.installed-dev ## run the papers' figures and tables at their small scale, and check them (by hand; hours, resumable)
