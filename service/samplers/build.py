@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
-from driftline.study.sampler import STAGED
 from search_spaces.constraints import Constraint
 from search_spaces.parameters import Space
 from service.samplers import finite_spaces, grid, quasi_random, staged
@@ -74,14 +73,14 @@ def build(
         for number, point in enumerate(start):
             draws = made.grid() if isinstance(made, staged.Sampler) else chain([filler.ask(number)], spare)
             points.append(first_allowed((draw | dict(point) for draw in draws), constraints))
-    if name == STAGED:
+    if name == samplers.STAGED:
         made = staged.Sampler(space, objectives, seed, **settings, start=points, constraints=constraints)
     if name == "grid":
         made = grid.Sampler(space, objectives, seed, without=points) if points else made
     finite = not samplers.learns(chosen) and name != "grid" and isfinite(finite_spaces.count(space))
     if finite:
         made = Distinct(made, space, constraints, without=points)
-    elif constraints and name != STAGED:
+    elif constraints and name != samplers.STAGED:
         made = _constrained(made, constraints, chosen, spread)
     if prior and samplers.takes_prior(chosen):
         made = Informed(made, space, seed, prior, constraints)

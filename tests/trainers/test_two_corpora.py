@@ -70,11 +70,11 @@ def test_only_a_mixed_method_learns_the_servers_corpus(document: dict[str, Any])
     clients, both = last("fedavg"), last("parallel_training", central_lr=0.05)
     assert clients["test_accuracy_federated"] > 0.5
     assert clients["test_accuracy_central"] < 0.05
+    assert clients["client_accuracy_worst"] > 0.5  # the server is none of them
     assert both["test_accuracy_central"] > 0.5
     for row in (clients, both):
         apart = [row[f"test_loss_{whose}"] for whose in ("federated", "central")]
         assert row["test_loss"] == pytest.approx(np.average(apart, weights=[70, 19]))
-        assert row["client_accuracy_worst"] > row["test_accuracy_central"] or row is both
         assert "test_bits_per_byte_central" not in row
 
 

@@ -2,10 +2,11 @@
 
     item_rows = mean over the cohort of the number of different items in the client's mini-batches of the round
 
-with the weights of all metrics. A client needs no other rows of the table and changes none, so that a model can be sent
-as item_rows d numbers, d a row, and the dense layer, with the same result: of a gradient that a transfer method adds,
-the server itself adds the other rows. The counters of bytes are those of whole models. None if a round has no local
-loop.
+with the weights of all metrics. SGD on a client's own loss needs and changes no other rows of the table, so that a
+model can be sent as item_rows d numbers, d a row, and the dense layer, with the same result: of a gradient that a
+transfer method adds, the server itself adds the other rows. Weight decay, displacement and `all_on_client`, whose
+clients compute the server's loss as well, change the whole table. The counters of bytes are those of whole models. None
+if a round has no local loop.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
 et al. 2022), where it is n.

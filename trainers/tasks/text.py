@@ -130,7 +130,7 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
     pool = Pool(None, rows[~own[rows]], owners, unnatural="a single file", server=central)
     parts, central = divide(values, pool, path)
     tested = partitions.natural(windows.owners[test]).within(test) if len(test) else ()
-    apart = tuple(bool(own[rows[0]]) for rows in tested)
+    apart = tuple(bool(own[part[0]]) for part in tested)
     return _TextTask(
         {"name": "text", **values},
         model,
