@@ -79,6 +79,7 @@ class Network:
         targets: what the targets mean; None is what their kind says.
         crop: largest random shift of training images, in pixels; 0 is none.
         flip: whether training images are mirrored at random.
+        by_item: whether the module takes each example's item too, and scores that alone, (examples,), for gradients.
 
     Raises:
         SpecError: the module does not fit the data, or is none that can be trained (`_examination`).
@@ -96,6 +97,7 @@ class Network:
         *,
         crop: int = 0,
         flip: bool = False,
+        by_item: bool = False,
     ) -> None:
         train = examples_of(problem)
         self.rounding = dtype if dtype == torch.bfloat16 else None
@@ -116,6 +118,7 @@ class Network:
         self.whole_trained = not self.patterns
         self.layout = Layout.of({name: tuple(held.shape) for name, held in trained.items()})
         self.crop, self.flip = crop, flip
+        self.by_item = by_item
         self.clients = train.clients
         self.examples: NDArray[np.int64] | None = train.sizes
         self.offsets, self.sizes = train.offsets, train.sizes
@@ -306,7 +309,7 @@ class Network:
     def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
             return self._functional_losses(dict(self.module.named_parameters()), data)
-        return self.kind.losses(self._called(lambda: self.module(data["inputs"]), data), data["targets"])
+        return self.kind.losses(self._called(lambda: self.module(*self._asked(data)), data), data["targets"])
 
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
@@ -322,7 +325,11 @@ class Network:
         return held.to(self.rounding) if held.is_floating_point() else held
 
     def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
-        return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), (data["inputs"],)), data)
+        return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), self._asked(data)), data)
+
+    def _asked(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """What the module takes."""
+        return (data["inputs"], data["targets"]) if self.by_item else (data["inputs"],)
 
     def _called(self, call: Callable[[], Tensor], data: Mapping[str, Tensor]) -> Tensor:
         """The scores of a call of the module in training mode, as the trial's type, with the random numbers of data.

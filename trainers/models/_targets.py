@@ -247,8 +247,8 @@ class TokenTargets(ClassTargets):
 class PairTargets(ClassTargets):
     """The item that pairs with the inputs: scores (examples, items), max(0, margin - score of the item).
 
-    The k items with the largest scores are those of recall at k, the share of examples whose item is among them; of
-    equal scores, the first.
+    The loss takes the scores of the examples' items alone, (examples,), too. The k items with the largest scores are
+    those of recall at k, the share of examples whose item is among them; of equal scores, the first.
 
     Args:
         outputs: number of items.
@@ -293,6 +293,8 @@ class OwnLosses(PairTargets):
 
 def _own(scores: Tensor, wanted: Tensor) -> Tensor:
     """The score of each example's item."""
+    if scores.dim() == wanted.dim():
+        return scores
     return scores.gather(-1, wanted[..., None])[..., 0]
 
 

@@ -48,7 +48,7 @@ class Settings:
 
 
 class _Towers(nn.Module):
-    """Cosines of the items before with all items."""
+    """Cosines of the items before with all items, or with one item of each example, which needs no other."""
 
     def __init__(self, width: int, items: int) -> None:
         super().__init__()
@@ -56,12 +56,14 @@ class _Towers(nn.Module):
         nn.init.uniform_(self.items.weight, -_START, _START)
         self.dense = nn.Linear(width, width)
 
-    def forward(self, before: Tensor) -> Tensor:
-        """(examples, items) of (examples, context) int64, 0 where there is no item."""
+    def forward(self, before: Tensor, item: Tensor | None = None) -> Tensor:
+        """(examples, items) of (examples, context) int64, 0 where there is none, or (examples,) of one item each."""
         held = (before != 0).to(self.items.weight.dtype)[..., None]
         mean = (self.items(before) * held).sum(-2) / held.sum(-2).clamp(min=1)
-        scores: Tensor = F.normalize(self.dense(mean).relu(), dim=-1, eps=_LEAST) @ self.directions().T
-        return scores
+        left = F.normalize(self.dense(mean).relu(), dim=-1, eps=_LEAST)
+        if item is None:
+            return left @ self.directions().T
+        return (left * F.normalize(self.items(item + 1), dim=-1, eps=_LEAST)).sum(-1)
 
     def directions(self) -> Tensor:
         """(items, width) of length one."""
@@ -81,7 +83,7 @@ class _Spreadout(_Towers):
         super().__init__(width, items)
         self.weight = weight
 
-    def forward(self, before: Tensor) -> Tensor:
+    def forward(self, before: Tensor, item: Tensor | None = None) -> Tensor:
         """(examples, 1).
 
         The squares of all N^2 cosines sum to those of the width^2 products of the table with itself.
@@ -96,7 +98,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     settings = settings_from(Settings, problem)
     if not isinstance(problem.train, Regulariser):
         items = classes_of(problem)
-        return Network(problem, lambda: _Towers(settings.embedding, items), dtype, device)
+        return Network(problem, lambda: _Towers(settings.embedding, items), dtype, device, by_item=True)
     items, weight = int(problem.model_settings["classes"]), problem.train.weight
     none = np.zeros(1, np.int64)
     one = Examples(none[:, None], none, offsets=none, sizes=none + 1, kind="pairs")
