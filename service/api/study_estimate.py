@@ -26,9 +26,9 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     methods, budget, resources = stored.methods, stored.budget, stored.resources
     gpus = 0.0 if resources.gpu == "auto" else float(resources.gpu)
     together = families(spec, budget)
-    plan = decided(budget, resources, leading(stored.samplers), gpus, len(methods), largest(together))
-    if STAGED in map(name_of, stored.samplers):
-        plan = plan.model_copy(update={"stages": study_sizes(Study.from_json(dict(spec)))})
+    in_stages = STAGED in map(name_of, stored.samplers)
+    stages = study_sizes(Study.from_json(dict(spec))) if in_stages else {}
+    plan = decided(budget, resources, leading(stored.samplers), gpus, len(methods), largest(together), stages)
     budgets = {label: stored.budget_of(label) for label in methods}
     rungs = {label: own.rung_amounts for label, own in budgets.items()}
     rounds, counted = None, "trials"

@@ -153,8 +153,8 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     """
     budget, labels = study.budget, study.labels
     together = families(study.to_json(), budget)
-    decision = decided(budget, study.resources, study.leading_sampler, labels=len(labels), together=largest(together))
-    decision = decision.model_copy(update={"stages": study_sizes(study)})
+    given = budget, study.resources, study.leading_sampler
+    decision = decided(*given, labels=len(labels), together=largest(together), stages=study_sizes(study))
     plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs, families=together)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)

@@ -58,6 +58,16 @@ WRONG = [
     ("method.server_lr", None, "method.server_lr must be given (above 0, or delta_lr in its place)"),
     ("method.local_epochs", 1, "method.local_epochs must not be given beside local_steps, got both: leave one out"),
     ("method.local_steps", ..., "method.local_steps must be given (at least 1, or local_epochs in its place)"),
+    (
+        "method",
+        {"name": "fedavg", "client_lr": 0, "delta_lr": 1, "local_steps": 1},
+        "method.delta_lr must come with a client_lr above 0, got client_lr=0: give server_lr instead",
+    ),
+    (
+        "method",
+        {"name": "fedavg", "client_lr": 0.1, "server_lr": 1, "local_epochs": 1},
+        "method.local_epochs must be left out for a task without countable examples: give local_steps",
+    ),
     ("method", WEIGHTED, "method.gradient_weights must be given (numbers at least 0)"),
     (
         "method",

@@ -17,6 +17,9 @@ STAND_IN_TASKS: tuple[dict[str, Any], ...] = ({"name": "digits"}, {"name": "line
 STAND_IN_METHODS = ("fedavg", "feddyn")
 """Methods for every task, with the same hyperparameters' names for the rates."""
 
+STAND_IN_KEYS: dict[Any, tuple[str, Any]] = {"delta_lr": ("server_lr", 0.1), "local_epochs": ("local_steps", 1)}
+"""What may be given in place of a key of a method."""
+
 STAND_IN_SCHEDULE = "plateau"
 """A schedule with a range in its default space."""
 
@@ -51,6 +54,10 @@ def _stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence
         settings = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}
         one, other = ({("method",): {"name": name, **settings}, **rest} for name in STAND_IN_METHODS)
         return [one], [other]
+    if top == "method" and setting in STAND_IN_KEYS:
+        key, value = STAND_IN_KEYS[setting]
+        instead: Changes = {place: ABSENT, ("method", key): value}
+        return [instead], [instead]
     if top in (*ROLES, "schedule") and setting == "name":
         gone: Changes = {(top,): ABSENT, ("members",): ABSENT}
         return [gone], [gone]

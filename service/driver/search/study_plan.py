@@ -24,7 +24,13 @@ DIGITS = 4
 
 
 def decided(
-    budget: Budget, resources: Resources, sampler: Chosen, gpus: float = 0.0, labels: int = 1, together: int = 1
+    budget: Budget,
+    resources: Resources,
+    sampler: Chosen,
+    gpus: float = 0.0,
+    labels: int = 1,
+    together: int = 1,
+    stages: dict[str, list[int]] | None = None,
 ) -> StudyPlan:
     """The plan of a new study.
 
@@ -48,6 +54,7 @@ def decided(
         gpus: GPUs of a pack, below 1 a share of one.
         labels: Number of its labels.
         together: Number of labels in its largest family (`driftline.study.pack_families`).
+        stages: Sizes of the generations of labels tuned in stages (`driftline.study.stages`).
 
     Examples:
         >>> plan = decided(Budget(trials_per_method=64, rounds=200), Resources(), "tpe")
@@ -77,7 +84,7 @@ def decided(
         packs = int(resources.packs)
         width = min(packs, eighth * together) if learned else packs
         width, confirmation_width = width // trunk * trunk or width, packs
-    return StudyPlan(generation=generation, width=width, confirmation_width=confirmation_width)
+    return StudyPlan(generation=generation, width=width, confirmation_width=confirmation_width, stages=stages or {})
 
 
 def proposed_at_once(budget: Budget, plan: StudyPlan) -> int:
