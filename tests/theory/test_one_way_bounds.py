@@ -134,14 +134,3 @@ def test_runs_with_the_tuned_step_keep_the_bounds(noise, rounds):
     problem, models = sampled(3, noise, rounds, best_non_convex_step(rounds + 1, 1.0, spread, gap))
     slopes = (problem.slope(models) ** 2).sum(-1).mean(1)
     assert 0 < slopes.min() < non_convex_bound(rounds + 1, 1.0, spread, gap)
-
-
-def test_forms_of_the_final_bounds():
-    """As the paper writes them: sqrt(20 sigma^2 + 12 K S sigma_c^2) D / sqrt(K S (T + 1)), and 54 smoothness F / T."""
-    own, shared, steps, clients, rounds = 2.0, 0.7, 5, 4, 50
-    noise = 5 * own / (steps * clients) + 3 * shared
-    second = math.sqrt(20 * own + 12 * steps * clients * shared) * math.sqrt(3.0) / math.sqrt(steps * clients * rounds)
-    wanted = 4 / 3 * (8 * 1.5 * 3.0 / rounds + second)
-    assert convex_bound(rounds, clients, 1.5, noise, 3.0) == pytest.approx(wanted, rel=1e-13)
-    assert convex_bound(rounds, 1, 1.5, noise, 3.0) == math.inf
-    assert non_convex_bound(rounds, 1.5, 0.0, 2.0) == pytest.approx(54 * 1.5 * 2 / rounds)

@@ -32,14 +32,7 @@ METHODS = [
     {"name": "local_sgd", "client_lr": 0.03, "local_steps": 4},
     {"name": "minibatch_prox", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 5, "prox": 0.5},
     {"name": "minibatch_sgd", "server_lr": 0.05},
-    {"name": "scaffold", "client_lr": 0.03, "server_lr": 0.03, "local_steps": 5, "correction": 0.7},
-    {"name": "fedga", "client_lr": 0.03, "server_lr": 0.03, "local_steps": 5, "displacement": 0.05},
-    {"name": "gradalign", "server_lr": 0.05, "displacement": 0.05},
     {"name": "fedavg", "client_lr": 0.0, "server_lr": 0.02, "local_steps": 3},
-    {"name": "fedprox", "client_lr": 0.05, "server_lr": 0.03, "local_steps": 10, "prox": 2.0},
-    {"name": "fomaml", "client_lr": 0.01, "server_lr": 0.1, "local_steps": 8},
-    {"name": "fedsgd", "server_lr": 0.05},
-    {"name": "local_update", "client_lr": 0.03, "server_lr": 0.05, "gradient_weights": [0.5, 0.0, 2.0, 0.25]},
     {"name": "local_update", "client_lr": 0.03, "server_lr": 0.05, "gradient_weights": [0, 1.0, 1.0], "prox": 1.0},
 ]
 SERVERS = [

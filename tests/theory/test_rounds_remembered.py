@@ -1,7 +1,7 @@
-"""Round maps of methods that remember: Mime's and FedGA's algorithms done step by step, limits and fixed points.
+"""Round maps of methods that remember: Mime's algorithm done step by step, limits and fixed points.
 
-Rounds of stored SCAFFOLD and FedDyn are those of trials (tests/trainers/methods/test_closed_forms.py), which are
-compared with the papers' algorithms in test_scaffold.py and test_feddyn.py there.
+Rounds of stored SCAFFOLD, FedDyn and FedGA are those of trials (tests/trainers/methods/test_closed_forms.py), which are
+compared with the papers' algorithms in test_scaffold.py, test_feddyn.py and test_fedga.py there.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from trainers.errors import SpecError
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.methods import fixed_point, round_map
 
-LR, STEPS, SERVER_LR = 0.06, 4, 0.05
+LR, STEPS, SERVER_LR, MOMENTUM = 0.06, 4, 0.05, 0.6
 START = np.array([2.0, -1.0, 0.5])
 WEIGHTS = np.array([0.1, 0.4, 0.3, 0.2])
 
@@ -24,95 +24,41 @@ def clients():
     return client_quadratics(hessians, generator.standard_normal((4, 3)), WEIGHTS)
 
 
-class Walk:
-    """Rounds of an algorithm, done on every client by itself."""
+def mime(clients, corrected, rounds):
+    """Karimireddy et al. 2020, algorithm 1 with SGDm, client by client, with and without the correction."""
+    x, m, models = START, np.zeros(3), [START]
 
-    def __init__(self, clients):
-        self.clients = clients
-        self.x = START.copy()
+    def gradient(client, at):
+        return clients.hessians[client] @ (at - clients.centers[client])
 
-    def gradient(self, client, at):
-        return self.clients.hessians[client] @ (at - self.clients.centers[client])
-
-    def run(self, rounds):
-        models = [self.x.copy()]
-        for _ in range(rounds):
-            self.round()
-            models.append(self.x.copy())
-        return np.array(models)
-
-    def local(self, client, direction, start=None):
-        """(end of the local steps, sum of the directions)."""
-        y, total = np.array(self.x if start is None else start, float), np.zeros(3)
-        for _ in range(STEPS):
-            step = direction(client, y)
-            total += step
-            y = y - LR * step
-        return y, total
-
-
-class Mime(Walk):
-    """Karimireddy et al. 2020, algorithm 1 with SGDm, with and without the correction."""
-
-    def __init__(self, clients, momentum, corrected):
-        super().__init__(clients)
-        self.beta, self.corrected = momentum, corrected
-        self.m = np.zeros(3)
-
-    def round(self):
-        mean = WEIGHTS @ np.array([self.gradient(i, self.x) for i in range(4)])
-        x = self.x.copy()
-
-        def direction(i, y):
-            slope = self.gradient(i, y)
-            if self.corrected:
-                slope = slope - self.gradient(i, x) + mean
-            return (1 - self.beta) * slope + self.beta * self.m
-
-        total = WEIGHTS @ np.array([self.local(i, direction)[1] for i in range(4)])
-        self.m = (1 - self.beta) * mean + self.beta * self.m
-        self.x = self.x - SERVER_LR * total
-
-
-class Reusing(Walk):
-    """FedGA with the last round's mean local gradient; the displacement is undone at the end."""
-
-    def __init__(self, clients, displacement, prox):
-        super().__init__(clients)
-        self.displacement, self.prox = displacement, prox
-        self.mean = np.zeros(3)
-
-    def round(self):
-        ends, totals = [], []
-        for i in range(4):
-            gap = self.displacement * (self.gradient(i, self.x) - self.mean)
-            start = self.x + gap
-            end, total = self.local(i, lambda i, y, start=start: self.gradient(i, y) + self.prox * (y - start), start)
-            ends.append(end - gap)
-            totals.append(total)
-        self.mean = WEIGHTS @ np.array(totals) / STEPS
-        self.x = self.x + SERVER_LR / LR * WEIGHTS @ (np.array(ends) - self.x)
+    for _ in range(rounds):
+        mean = WEIGHTS @ np.array([gradient(i, x) for i in range(4)])
+        total = np.zeros(3)
+        for i, weight in enumerate(WEIGHTS):
+            y = x
+            for _ in range(STEPS):
+                slope = gradient(i, y) - gradient(i, x) + mean if corrected else gradient(i, y)
+                step = (1 - MOMENTUM) * slope + MOMENTUM * m
+                total = total + weight * step
+                y = y - LR * step
+        m = (1 - MOMENTUM) * mean + MOMENTUM * m
+        x = x - SERVER_LR * total
+        models.append(x)
+    return np.array(models)
 
 
 WORK = {"client_lr": LR, "local_steps": STEPS, "server_lr": SERVER_LR}
 STORED = {"name": "scaffold", **WORK, "variates": "stored"}
 FEDDYN = {"name": "feddyn", **WORK, "server_lr": LR, "prox": 0.3}
-MIME = {"name": "mime", **WORK, "momentum": 0.6}
+MIME = {"name": "mime", **WORK, "momentum": MOMENTUM}
 MIMELITE = {**MIME, "name": "mimelite"}
 FEDGA = {"name": "fedga", **WORK, "displacement": 0.2, "prox": 0.4, "reuse_mean_gradient": True}
 FINDING = [STORED, {**STORED, "variate_update": "gradient"}, FEDDYN, MIME]
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "method"),
-    [
-        (lambda clients: Mime(clients, 0.6, False), MIMELITE),
-        (lambda clients: Mime(clients, 0.6, True), MIME),
-        (lambda clients: Reusing(clients, 0.2, 0.4), FEDGA),
-    ],
-)
-def test_round_maps_are_the_algorithms(algorithm, method, clients):
-    wanted = algorithm(clients).run(12)
+@pytest.mark.parametrize(("method", "corrected"), [(MIMELITE, False), (MIME, True)])
+def test_round_maps_are_the_algorithm(method, corrected, clients):
+    wanted = mime(clients, corrected, 12)
     np.testing.assert_allclose(round_map(method, clients).after(START, 12), wanted, rtol=0, atol=1e-12)
     assert np.abs(np.diff(wanted, axis=0)).max(1).min() > 1e-4
 

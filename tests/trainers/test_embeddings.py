@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from trainers import Pack, parse
 from trainers.data import features
 from trainers.data.embeddings import Embedding
 from trainers.errors import SpecError
@@ -105,29 +103,6 @@ def test_whole_numbers_with_and_without_a_sign_are_not_rounded() -> None:
     known, other = np.array([2**53, 2**53 + 2]), np.array([2**53 + 1, 2**53 + 2, 2**64 - 1], np.uint64)
     parts = features.joined([[known], [other]], ["id"], "task.inputs", (("id", 2),)).parts
     assert [part[:, 0].tolist() for part in parts] == [[1, 2], [0, 2, 0]]
-
-
-def test_training_is_that_of_plain_torch(tmp_path: Path) -> None:
-    task = keys(tmp_path, test_fraction=0, client=None, partition="iid", clients=1)
-    trial = {
-        "task": task,
-        "method": {"name": "fedavg", "client_lr": 0.1, "delta_lr": 1.0, "local_steps": 4},
-        "rounds": 2,
-        "dtype": "float64",
-        "report": ["params"],
-    }
-    lines = Pack.from_spec(parse(trial), device="cpu").advance()
-    problem = data.build(data.parse(task, "task"), "float64")
-    model = mlp.build(problem, torch.float64, torch.device("cpu"))
-    module = model.torch_module(model.start(None, 0))
-    inputs, labels = (torch.from_numpy(np.array(one)) for one in (problem.train.inputs, problem.train.targets))
-    descent = torch.optim.SGD(module.parameters(), 0.1)
-    for _ in range(8):
-        descent.zero_grad()
-        nn.functional.cross_entropy(module(inputs), labels).backward()
-        descent.step()
-    expected = torch.cat([held.detach().reshape(-1) for held in module.parameters()])
-    torch.testing.assert_close(torch.tensor(lines[-1]["params"], dtype=torch.float64), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The contract of a method, run over every method, server optimizer and schedule that is found in the folders."""
 
 import dataclasses
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from trainers.hyperparameters import describe, withdrawals
 from trainers.registry import methods
 from trainers.trial.document import parse
 
-from .trials import cohort_size, document, quadratic, train
+from .trials import document, quadratic, train
 
 
 def test_every_method_has_a_file_of_its_own_tests():
@@ -49,22 +48,14 @@ def tensors(state):
 
 
 @pytest.mark.parametrize("method", methods())
-def test_lines_are_finite_and_counted(method):
+def test_lines_are_finite(method):
+    """What they count is in test_costs.py."""
     lines = train(document(method))
     assert [line["round"] for line in lines] == list(range(7))
     assert lines[0]["train_loss"] is None
     assert lines[0]["update_norm"] is None
-    counters = ("exchanges", "bytes_down", "bytes_up", "client_gradients")
-    assert all(lines[0][name] == 0 for name in counters)
-    for earlier, line in itertools.pairwise(lines):
+    for line in lines[1:]:
         assert all(np.isfinite(line[name]) for name in ("train_loss", "update_norm", "loss", "distance"))
-        # of all clients of the cohort at least one model goes down, and one gradient is taken and goes up
-        exchanges = line["exchanges"] - earlier["exchanges"]
-        assert exchanges >= 1
-        clients = cohort_size(method)
-        assert line["bytes_down"] - earlier["bytes_down"] >= exchanges * clients * 3 * 8
-        assert line["bytes_up"] - earlier["bytes_up"] >= exchanges * clients * 3 * 8
-        assert line["client_gradients"] - earlier["client_gradients"] >= clients
         assert line["diverged"] is False
 
 
