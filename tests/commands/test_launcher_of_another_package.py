@@ -71,15 +71,15 @@ def test_a_service_with_a_launcher_of_another_package(tmp_path: Path, calls: lis
     config = tmp_path / "queue.yaml"
     config.write_text("partition: long\n")
     settings = {"HOME": tmp_path / "home", "LAUNCHER": "queue", "LAUNCHER_CONFIG": config, "MLFLOW_URL": "none"}
-    service = Service(
-        read_service({f"DRIFTLINE_{name}": str(value) for name, value in settings.items()}), host="127.0.0.1", port=0
-    )
+    given = read_service({f"DRIFTLINE_{name}": str(value) for name, value in settings.items()})
+    service = Service(given, host="127.0.0.1", port=0, per_project=1)
     try:
         token = (tmp_path / "home" / "admin-token").read_text().strip()
         with EveryClient(service.url, token) as client:
             first, second = client.create(STUDY).id, client.create({**STUDY, "name": "another"}).id
-            until(lambda: {("start", first), ("start", second)} <= set(calls))  # each has a cluster of its own
-            until(lambda: {("kill", first), ("kill", second)} <= set(calls))  # neither took its study in 0 s
+            why = "waits for another study of its project: 1 at a time"  # and not for the cluster, which is its own
+            until(lambda: client.study(second).reason == why)
+            until(lambda: {("start", first), ("kill", first)} <= set(calls))  # it did not take its study in 0 s
             with pytest.raises(InvalidSpec, match="must be one of long, short, got gpu"):
                 client.create({**STUDY, "resources": {"pool": "gpu"}})  # the launcher's pools
     finally:

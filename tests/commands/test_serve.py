@@ -6,12 +6,14 @@ import os
 import re
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from click.testing import Result
 
 from driftline.errors import Conflict, InvalidSpec, Unavailable
 from service.cli import serve
@@ -106,6 +108,23 @@ def test_an_outside_address_comes_with_a_warning(
     assert ("TLS" in said) is warned
     assert f"export DRIFTLINE_URL=http://127.0.0.1:{service.url.rpartition(':')[2]} " in said
     service.close()
+
+
+def test_the_command_passes_on_how_many_studies_of_a_project_may_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
+    monkeypatch.setenv("DRIFTLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("DRIFTLINE_LAUNCHER", "kubernetes")
+    monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
+    given: dict[str, Any] = {}
+
+    def made(_settings: object, **options: Any) -> None:
+        given.update(options)
+        raise Unavailable("the command has come this far")
+
+    monkeypatch.setattr(serve, "Service", made)
+    assert isinstance(run("serve", "--per-project", 1).exception, Unavailable)
+    assert given["per_project"] == 1
 
 
 def test_a_service_that_waits_for_its_database_ends_when_told_to(processes: Processes) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from driftline.study.spec import Study
-from service.store.store import Store
-from tests.commands.processes import LARGER, SMALL, begun, running
+from tests.commands.processes import SMALL, begun, running
 from tests.uninterrupted import in_one_go, plain
 from tests.waiting import until
 
@@ -53,28 +50,6 @@ def test_workers_and_then_the_driver_stop_under_a_study(tmp_path: Path) -> None:
         said = processes.said()
         assert said.count("is killed: it hangs") == 1
         until(lambda: not running(processes.home, "ray") and not running(processes.home, "service.driver"))
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.timeout(780)
-def test_a_service_ends_drivers_that_an_earlier_one_has_started_though_their_logs_were_deleted(tmp_path: Path) -> None:
-    with begun(tmp_path / "home", LARGER) as (processes, port, client, study):
-        (driver,) = running(processes.home, f"--study={study}")
-        shutil.rmtree(processes.home / "logs")
-        processes.started[0].kill()
-        processes.started[0].wait()
-        second = processes.start("--port", str(port))
-        until(lambda: processes.ready(port), 120)
-        until(lambda: "runs already" in processes.said(1))
-        assert exists(driver)
-        assert not client.study(study).finished
-        second.send_signal(signal.SIGTERM)
-        assert second.wait(40) == 0
-        assert running(processes.home, "") == []
-        assert list(processes.home.glob("checkpoints/*/*.ckpt"))
-        with closing(Store(processes.home / "driftline.db")) as store:
-            assert store.studies.get(study).state == "PENDING"  # let go by a driver that had the time for it
 
 
 def exists(pid: int) -> bool:

@@ -171,7 +171,3 @@ def test_there_are_enough_points(matrix: Matrix) -> None:
     assert {kill[1] for kill in at_retry(matrix)} >= {
         f"{site} {side}" for site in ("commit Retries.request", "POST /v1/studies/ID:retry") for side in "<>"
     }
-
-
-def test_a_spread_has_both_ends() -> None:
-    assert spread(range(100), 5) == [0, 25, 50, 74, 99]

@@ -9,13 +9,13 @@ import yaml
 
 from service.launchers.kubernetes.config import Config
 from tests.kubernetes.tools import Missing, tool
-from tests.kubernetes_launcher.plane import Plane
+from tests.kubernetes_launcher.conftest import KUBE, plane
 
 from .matrix import MATRIX
 
+__all__ = ["plane"]  # a fixture
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "driftline"
-KUBE = Path(os.environ.get("KUBE_DIR", ROOT.parent / "shared" / "kube"))
 IMAGE = "registry.example.org/driftline"
 """The chart's values name no image: nothing is published yet."""
 APIS = ("gateway.networking.k8s.io/v1", "monitoring.coreos.com/v1")
@@ -87,13 +87,17 @@ def launcher_of(objects: dict[tuple[str, str], dict], name: str = "r-driftline")
     return Config.from_json(yaml.load(objects["ConfigMap", name]["data"]["launcher.yaml"], LOADER))
 
 
-@pytest.fixture(scope="session")
-def helm() -> Helm:
+def helm_of(environment: dict[str, str] | None = None) -> Helm:
     try:
-        return Helm(tool("helm"))
+        return Helm(tool("helm"), environment)
     except Missing as error:
         lacking(str(error))
         raise
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    return helm_of()
 
 
 @pytest.fixture(scope="session")
@@ -108,25 +112,16 @@ def rendered(texts) -> dict[str, dict[tuple[str, str], dict]]:
     return {name: objects_of(text) for name, text in texts.items()}
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory):
+@pytest.fixture(scope="session")
+def kube() -> Path:
     if not (KUBE / "control_plane.py").exists():
         lacking(f"a Kubernetes API is needed: KUBE_DIR names no folder with control_plane.py, got {KUBE}")
-    found = Plane(tmp_path_factory.mktemp("chart-plane"), KUBE)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.stop()
+    return KUBE
 
 
 @pytest.fixture(scope="module")
 def cluster_helm(plane) -> Helm:
-    try:
-        return Helm(tool("helm"), {"KUBECONFIG": str(plane.kubeconfig)})
-    except Missing as error:
-        lacking(str(error))
-        raise
+    return helm_of({"KUBECONFIG": str(plane.kubeconfig)})
 
 
 @pytest.fixture(scope="module")

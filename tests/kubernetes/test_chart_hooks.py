@@ -135,16 +135,6 @@ def test_the_address_of_mlflows_database_is_no_argument_of_a_process(monkeypatch
     assert upgraded == [["upgrade", url]]
 
 
-def test_the_pod_of_the_chart_test_has_the_labels_and_annotations_of_jobs(helm):
-    """Such as one that keeps sidecars out, without which its pod never ends."""
-    patch = {"metadata": {"labels": {"team": "lab"}, "annotations": {"sidecar.istio.io/inject": "false"}}}
-    about = helm.objects({"jobs": {"podPatch": patch}})["Pod", "r-driftline-test"]["metadata"]
-    assert about["labels"]["team"] == "lab"
-    assert about["labels"]["app.kubernetes.io/component"] == "test"
-    assert about["annotations"]["sidecar.istio.io/inject"] == "false"
-    assert about["annotations"][HOOK] == "test"
-
-
 def test_notes_delete_what_an_uninstall_keeps_in_every_namespace(helm):
     def deletes(*settings):
         return [line[10:] for part in notes(helm, *settings) for line in part.split("\n") if " delete " in line]

@@ -30,11 +30,6 @@ def test_every_claim_is_mounted_by_a_pod_of_the_release_that_is_no_hook(rendered
     assert made <= set().union(*(claims(spec) for _, spec, _ in pods(steady)))
 
 
-def test_the_default_makes_three_claims(helm):
-    made = {name for kind, name in helm.objects({}) if kind == "PersistentVolumeClaim"}
-    assert made == {"r-driftline-checkpoints", "r-driftline-mlflow-artifacts", "r-driftline-postgresql"}
-
-
 def test_the_volume_of_checkpoints_is_made_where_a_head_will_run(helm):
     """A volume may be of one zone: the first pod that mounts it chooses which."""
     (job,) = written_at_once(helm.objects({"studies": {"head": PLACED}, "api": {"nodeSelector": {"pool": "services"}}}))
@@ -50,15 +45,10 @@ def test_local_drivers_mount_the_claim_themselves(helm):
     assert not written_at_once(objects)
 
 
-def test_each_namespace_of_studies_has_a_claim_for_checkpoints_and_a_job_that_tries_it(helm):
-    values = {"studies": {"projects": {"a": {"namespace": "team-a"}, "b": {"queue": "gpus"}}}}
-    objects = helm.objects(values)
-    found = [item for (kind, _), item in objects.items() if kind == "PersistentVolumeClaim"]
-    found = [item for item in found if item["metadata"]["name"] == "r-driftline-checkpoints"]
-    jobs = written_at_once(objects)
-    for made in (found, jobs):
-        assert {item["metadata"]["namespace"] for item in made} == {"ns-r-driftline-studies", "team-a"}
-    for job in jobs:
+def test_the_job_that_tries_a_claim_is_of_its_namespace(rendered):
+    """Which namespaces have a claim and such a Job: test_projects_have_places_of_their_own."""
+    objects = rendered["projects"]
+    for job in written_at_once(objects):
         spec = job["spec"]["template"]["spec"]
         assert spec["serviceAccountName"] == "r-driftline-studies", "an account of its namespace"
         assert claims(spec) == {"r-driftline-checkpoints"}

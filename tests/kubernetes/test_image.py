@@ -152,11 +152,3 @@ def test_own_code_is_found_in_a_derived_image(unpacked):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "compass" in inside(unpacked, "driftline", "tasks", "compass").stdout
-
-
-def test_a_wheelhouse_for_another_python_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(build_image, "PYTHON", (3, 13))
-    monkeypatch.setattr(build_image.shutil, "which", lambda name: name)
-    monkeypatch.setattr(build_image.os, "geteuid", lambda: 0)
-    with pytest.raises(SystemExit, match=r"must be those of the base's Python 3\.11"):
-        build_image.build(tmp_path, ["driftline"])

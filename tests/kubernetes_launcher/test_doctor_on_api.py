@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.launchers.kubernetes.doctor import ChartRelease, diagnose, read_manifest
-from tests.kubernetes_launcher.made import MIXED, config
+from service.launchers.kubernetes.doctor import ChartRelease, diagnose
+from tests.kubernetes_launcher.made import config
 from tests.kubernetes_launcher.test_api import allow_scheduler
 from tests.waiting import until
 
@@ -58,14 +58,6 @@ def test_a_rayjob_that_the_crd_refuses_is_a_problem(plane):
     assert "emptyDir" in seen(plane.api(namespace), release)["rayjob"][1]
 
 
-def test_a_rayjob_of_each_pool_is_accepted(plane):
-    namespace = plane.namespace()
-    api = plane.api(namespace)
-    release = ChartRelease(settings=config(namespace=namespace, **MIXED))
-    assert [one.status for one in diagnose(api, release) if one.check == "rayjob"] == ["ok"] * 4
-    api.close()
-
-
 def test_the_schedulers_account_may_run_studies_and_sees_little_else(plane):
     namespace = plane.namespace()
     allow_scheduler(plane, namespace, namespace)
@@ -78,27 +70,3 @@ def test_the_schedulers_account_may_run_studies_and_sees_little_else(plane):
     for check in ("kuberay crds", "kuberay operator", "storage", "gpus", "nodes", "network policies"):
         assert found[check][0] == "unknown", check
         assert "403" in found[check][1]
-
-
-def test_a_manifest_is_checked_by_the_clusters_own_names_of_kinds(plane):
-    namespace = plane.namespace()
-    allow_scheduler(plane, namespace, namespace)
-    manifest = f"""
-apiVersion: v1
-kind: ConfigMap
-metadata: {{name: c, namespace: {namespace}}}
-data: {{launcher.yaml: "{{}}"}}
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {{name: p, namespace: {namespace}}}
----
-apiVersion: monitoring.coreos.com/v1
-kind: ServiceMonitor
-metadata: {{name: m, namespace: {namespace}}}
-"""
-    found = seen(plane.api_of(namespace, "scheduler"), read_manifest(manifest))
-    assert found["kinds"] == ("problem", "the cluster does not know ServiceMonitor (monitoring.coreos.com/v1)")
-    missing = [f"{verb} configmaps in {namespace}" for verb in ("create", "delete", "get", "patch")]
-    missing += [f"{verb} networkpolicies.networking.k8s.io in {namespace}" for verb in ("delete", "get")]
-    assert found["rights"] == ("problem", f"missing for helm's work: {'; '.join(sorted(missing))}")

@@ -243,7 +243,6 @@ def test_a_study_that_fits_no_worker_of_its_pool_fails_with_the_pool_named(start
     [
         ({"pools": {"default": {}}}, "pools.default: must have another name"),
         ({"pools": {"A_B": {}}}, "pools.A_B[key]: must be lower-case letters"),
-        ({"pools": {"a": {"gpu": 1}}}, "pools.a.gpu: unknown key"),
         ({"pools": {"a": {"min": 2}}}, "pools.a.max: must be at least min=2, got max=1"),
         (
             {"pools": {"a": {}}, "projects": {"p": {"pools": ["b"]}}},

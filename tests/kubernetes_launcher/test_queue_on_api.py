@@ -70,15 +70,6 @@ def test_kueue_alone_says_when_a_rayjob_runs(plane, place):
     place.until(STUDY, Seen(True))
 
 
-def test_pause_gives_the_place_back_and_resume_queues_anew(plane, place):
-    place.launcher.start(launch())
-    place.launcher.stop(STUDY)
-    assert place.jobs() == {}
-    place.launcher.start(launch(attempt=2))
-    made = place.jobs()[job_name(STUDY, 2)]
-    assert made["spec"]["suspend"] is True
-
-
 def test_a_study_that_ran_before_there_was_a_queue_is_queued_anew(plane, place):
     before = Place(plane)
     before.namespace, before.launcher = place.namespace, None
