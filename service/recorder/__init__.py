@@ -2,7 +2,8 @@
 
     recorder_loop                         runs `all_studies` in a child process while there is something to record
     all_studies                           keeps MLflow up to date with all studies
-    study_recorder, study_artifacts       writes one study; its files, whose store may be unreachable
+    study_recorder, trial_runs            writes one study; the runs of its trials
+    study_lease, study_artifacts          who may write it; its files, whose store may be unreachable
     run_contents, curve_rows, chart_view  what is written of runs, curves and charts (pure)
     tracking, bulk_runs                   talks to MLflow; writes many runs into its SQLite database at once
     database_client, empty_database       that database without MLflow's client; without its migrations

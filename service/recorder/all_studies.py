@@ -11,10 +11,10 @@ from driftline.errors import NotFound
 from driftline.wire.ids import holder
 from driftline.wire.records import STUDY_FINISHED
 from service.pauses import Pauses
-from service.recorder import study_recorder
 from service.recorder.run_contents import STUDY_TAG
 from service.recorder.study_artifacts import missing
-from service.recorder.study_recorder import Recorder, experiments, lock_name
+from service.recorder.study_lease import StudyLease
+from service.recorder.study_recorder import Recorder, experiments
 from service.recorder.tracking import connect_to_record, forget
 from service.store.deletions import Deletion
 from service.store.store import Store
@@ -112,7 +112,8 @@ class StudiesRecorder:
     def _forget(self, deletion: Deletion) -> bool:
         """Moves a deleted study's experiments to MLflow's trash; False if another recorder writes about the study."""
         study_id = deletion.study_id
-        if not self._store.locks.take(lock_name(study_id), self._holder, study_recorder.LEASE_S):
+        lease = StudyLease(self._store, study_id, self._holder)
+        if not lease.take():
             return False
         self._recorders.pop(study_id, None)
         self._done.pop(study_id, None)
@@ -121,7 +122,7 @@ class StudiesRecorder:
         for name in experiments(deletion.name, study_id):
             forget(self._asks, name, {STUDY_TAG: study_id})
         self._store.deletions.done(study_id, "mlflow")
-        self._store.locks.release(lock_name(study_id), self._holder)
+        lease.release()
         return True
 
     def _recorder(self, study_id: str) -> Recorder:

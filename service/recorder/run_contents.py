@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,11 @@ def study_params(study: StudyRecord) -> dict[str, str]:
         "searches": budget.searches,
     }
     return {name: _text(value) for name, value in shown.items()}
+
+
+def milliseconds(moment: datetime) -> int:
+    """The time as MLflow has it."""
+    return int(moment.timestamp() * 1000)
 
 
 def trial_params(trial: TrialRecord) -> dict[str, str]:

@@ -13,7 +13,6 @@ trials has doubled, and at the end; the old run goes to MLflow's bin.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -21,18 +20,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from driftline.backoff import pauses
-from driftline.results.curves import TrialCurve
-from driftline.results.document import Reading
-from driftline.results.ledger import rounds_of
-from driftline.results.runs import ENDED, runs_of_all
-from driftline.results.show.escaped_text import escaped
 from driftline.results.show.palette import styles
 from driftline.results.study_result import FILES, StudyResult, study_result
-from driftline.wire.ids import holder
-from driftline.wire.records import TRIAL_FINISHED, StudyRecord, TrialRecord
-from service.recorder.bulk_runs import WholeRun
+from driftline.wire.records import TRIAL_FINISHED, StudyRecord
 from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view, trials_view
-from service.recorder.curve_rows import metric_name, rows, totals
+from service.recorder.curve_rows import metric_name
 from service.recorder.links import MlflowLink, artifact_page, charts_page, mlflow_link, table_page
 from service.recorder.run_contents import (
     STUDY_TAG,
@@ -40,34 +32,30 @@ from service.recorder.run_contents import (
     frontier_rows,
     frontier_trials,
     label_params,
+    milliseconds,
     note,
     shared_target,
     study_key,
     study_params,
-    trial_params,
-    trial_rows,
-    trial_tags,
 )
 from service.recorder.study_artifacts import StudyArtifacts, first_line
-from service.recorder.tracking import Row, Tracking, connect_to_record
+from service.recorder.study_lease import StudyLease
+from service.recorder.tracking import Tracking, connect_to_record
+from service.recorder.trial_runs import TrialRuns
 from service.sqlite_address import shown_address
-from service.store.recorder_state import Recorded, Unrecorded
+from service.store.recorder_state import Recorded
 from service.store.store import Store
 from service.store.stored_studies import Glance
 
 _LOG = logging.getLogger(__name__)
 
-LEASE_S = 20.0
 EVERY_S = 2.0  # between two polls of the store
 LONGEST_WAIT_S = 60.0  # between two attempts while MLflow is unreachable
 REFRESH_S = 15.0  # between two writes of a running study's labels, at least
-LIVE_AFTER_S = 30.0  # between two writes of a running trial, at least
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Tag of experiments with which MLflow leaves out pages that are not for training."""
 
-_CURVES_AT_ONCE = 50
 _BEGUN = "begun"  # kind of what is recorded before anything is in MLflow
-_STATUS = {**dict.fromkeys(("COMPLETE", "STOPPED", "DIVERGED"), "FINISHED"), "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 
 def retries() -> Iterator[float]:
@@ -107,18 +95,15 @@ class Recorder:
         self._artifact_root = artifact_root
         self._public_url = public_url
         self._connect = client
-        self._holder = holder()
-        self._lock_name = lock_name(study_id)
-        self._renewed = 0.0
+        self._lease = StudyLease(store, study_id)
+        self._trials = TrialRuns(store, study_id, self._lease)
         self._refreshed = float("-inf")
         self._shown: tuple[int, str] | None = None  # version and state of the study that MLflow shows in full
         self._written: tuple[int, str] | None = None  # likewise, except perhaps for artifacts
         self._artifacts = StudyArtifacts(store, study_id)
-        self._labels: Tracking | None = None
-        self._trials: Tracking | None = None
+        self._opened: tuple[Tracking, Tracking] | None = None
         self._latest: tuple[int, str, StudyResult, dict[str, bytes]] | None = None  # version, state
         self.doubts = False
-        self._touched: dict[str, float] = {}  # when each trial was last written
 
     def sync(self) -> bool:
         """Write what is new since last time.
@@ -134,7 +119,7 @@ class Recorder:
         if waits or self.shows(study) or not self._take():
             return False
         try:
-            with self._renewing():
+            with self._lease.renewing():
                 return self._write(study)
         except Exception:
             self._doubt()
@@ -162,7 +147,7 @@ class Recorder:
                 where, problem = shown_address(self._uri), first_line(error)
                 _LOG.warning("MLflow at %s is unreachable, next attempt in %.0f s: %s", where, wait, problem)
             stop.wait(wait)
-        self._store.locks.release(self._lock_name, self._holder)
+        self._lease.release()
 
     def finish(self, timeout_s: float = 60.0) -> bool:
         """Write everything that is left, with the artifacts; retries until that is done or the time is over.
@@ -210,15 +195,10 @@ class Recorder:
             entries = (("labels", labels.experiment_id), ("trials", runs.experiment_id))
             state.write(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
         self._tell_link(study, labels)
-        wrote = 0
-        due = [trial for trial in state.unrecorded(self._study_id) if self._due(trial)]
-        for start in range(0, len(due), _CURVES_AT_ONCE):
-            part = due[start : start + _CURVES_AT_ONCE]
-            written = self._some(runs, study, {trial.trial: trial.entry for trial in part})
-            wrote += written
-            if written < len(part):
-                self._doubt()
-                return wrote > 0
+        wrote, whole = self._trials.write(runs, study)
+        if not whole:
+            self._doubt()
+            return wrote > 0
         refresh = not labels.shows(study_key(study)) or self._refresh_due(study, known)
         refresh |= self.doubts and study.finished
         if refresh and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
@@ -231,7 +211,7 @@ class Recorder:
         self._written = (study.version, study.state)
         self.doubts = False
         files_are_there = self._artifacts.put(labels, lambda: self._files(self._result(study)))
-        if not self._lease():  # they may have replaced newer ones of another recorder
+        if not self._lease.keep():  # they may have replaced newer ones of another recorder
             self._doubt()
             return True
         if files_are_there:
@@ -243,10 +223,10 @@ class Recorder:
     def _doubt(self) -> None:
         self.doubts = True
         self._shown = self._written = None
-        self._labels = self._trials = None  # look up again what was written, and keep one run of each
+        self._opened = None  # look up again what was written, and keep one run of each
 
     def _open(self, study: StudyRecord) -> tuple[Tracking, Tracking]:
-        if self._labels is None or self._trials is None:
+        if self._opened is None:
             client, (labels, trials) = self._connect(self._uri), experiments(study.name, study.id)
             tags = {STUDY_TAG: study.id, **KIND}
             opened = (
@@ -256,8 +236,8 @@ class Recorder:
             entries = self._store.recorder_state.read(self._study_id)
             if not any(tracking.has(entry.run_id) for entry in entries for tracking in opened):
                 self._store.recorder_state.clear(self._study_id, {_BEGUN})  # MLflow's database is new: write all again
-            self._labels, self._trials = opened
-        return self._labels, self._trials
+            self._opened = opened
+        return self._opened
 
     def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
         """Stores the study's URL in MLflow; None if no server shows the database to which it is written."""
@@ -265,76 +245,6 @@ class Recorder:
         url = None if link.command else link.url
         if study.mlflow_url != url:
             self._store.studies.set_mlflow_url(self._study_id, url)
-
-    def _due(self, trial: Unrecorded) -> bool:
-        """Whether a trial has something new to show: it has ended (again), or done twice the rounds shown."""
-        if trial.ended:
-            return True
-        now = time.monotonic()
-        since = self._touched.setdefault(trial.trial, now)
-        shown = trial.entry.rounds if trial.entry is not None else 0
-        return trial.rounds_done >= max(2 * shown, 1) and now - since >= LIVE_AFTER_S
-
-    def _some(self, runs: Tracking, study: StudyRecord, entries: Mapping[str, Recorded | None]) -> int:
-        """Write some trials; returns how many were written, fewer than all if the lease was lost.
-
-        Args:
-            runs: The experiment of the trials.
-            study: The study.
-            entries: What was recorded about each of them, by trial id.
-        """
-        trials = self._store.trials.find(self._study_id, ids=list(entries))
-        curves = self._store.curves.arrays(self._study_id, trials=[trial.id for trial in trials])
-        read = {trial.id: TrialCurve.from_record(trial, curves[trial.id]) for trial in trials}
-        objective = study.study.objective
-        together = [(curve.configuration, [curve]) for curve in read.values() if curve.state in ENDED]
-        runs_of_all(together, objective.quality, objective.cost)  # which trial_rows then finds in each curve's cache
-        shown: list[Recorded] = []
-        if not self._lease():
-            return 0
-        new = [trial for trial in trials if trial.finished and not runs.shows(trial.id)]
-        if runs.add({trial.id: self._whole(study, trial, read[trial.id]) for trial in new}):
-            shown = [_recorded(trial, runs.run_id(trial.id), read[trial.id]) for trial in new]
-        written = {entry.key for entry in shown}
-        try:
-            for trial in trials:
-                if trial.id in written:
-                    continue
-                if not self._lease():
-                    break
-                shown.append(self._trial(runs, study, trial, read[trial.id], entries[trial.id]))
-                self._touched[trial.id] = time.monotonic()
-        finally:
-            if shown:
-                self._store.recorder_state.write(self._study_id, *shown)
-        return len(shown)
-
-    def _trial(
-        self, runs: Tracking, study: StudyRecord, trial: TrialRecord, curve: TrialCurve, entry: Recorded | None
-    ) -> Recorded:
-        """Write a trial as far as it has come; `Recorded.version` is the attempt under which it ended, else 0."""
-        started = _milliseconds(trial.created_at)
-        run_id = runs.run(trial.id, _short(trial), trial_tags(study, trial), started)
-        fresh = entry is None or entry.run_id != run_id
-        after = -1 if entry is None or fresh or not entry.rounds else entry.rounds  # it may have failed before round 0
-        new = _rows(study, trial, curve, after)
-        state = _state(trial, again=entry is not None and entry.version > 0)
-        runs.write(run_id, new, timestamp_ms=started, params=trial_params(trial) if fresh else {}, tags=state)
-        if trial.finished:
-            runs.end(run_id, _STATUS[trial.state], _milliseconds(trial.updated_at))
-        return _recorded(trial, run_id, curve)
-
-    def _whole(self, study: StudyRecord, trial: TrialRecord, curve: TrialCurve) -> WholeRun:
-        """The run of a finished trial."""
-        return WholeRun(
-            name=_short(trial),
-            tags=trial_tags(study, trial) | _state(trial),
-            params=trial_params(trial),
-            rows=_rows(study, trial, curve, -1),
-            started_ms=_milliseconds(trial.created_at),
-            ended_ms=_milliseconds(trial.updated_at),
-            status=_STATUS[trial.state],
-        )
 
     def _refresh_due(self, study: StudyRecord, known: Mapping[tuple[str, str], Recorded]) -> bool:
         """Whether to write labels and artifacts: at first, when the finished trials have doubled, and at the end."""
@@ -346,11 +256,11 @@ class Recorder:
 
     def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord) -> bool:
         """Write the study and its labels; False if the lease was lost, or a late run took the place of the study's."""
-        if not self._lease(force=True):
+        if not self._lease.keep(force=True):
             return False
         result = self._result(study)
         names = list(result.document["methods"])
-        created = _milliseconds(study.created_at)
+        created = milliseconds(study.created_at)
         key = study_key(study)
         study_run = labels.run(
             key,
@@ -380,10 +290,10 @@ class Recorder:
         runs.tag_experiment({"mlflow.note.content": back, VIEW_TAG: view})
         if study.finished:
             status = {"SUCCEEDED": "FINISHED", "CANCELLED": "KILLED"}.get(study.state, "FAILED")
-            labels.end(study_run, status, _milliseconds(study.finished_at or study.updated_at))
+            labels.end(study_run, status, milliseconds(study.finished_at or study.updated_at))
             for experiment in (labels, runs):
                 experiment.keep_one_each()
-        if labels.run_id(key) != study_run or not self._lease(force=True):
+        if labels.run_id(key) != study_run or not self._lease.keep(force=True):
             return False
         finished = _finished(study)
         entries = [Recorded("study", "", study_run, study.version, finished)]
@@ -427,46 +337,17 @@ class Recorder:
         labels.write(run_id, given, timestamp_ms=started_ms, params=label_params(study, result, label))
         labels.uses(run_id, dataset(study))
         if study.finished:
-            labels.end(run_id, "FINISHED", _milliseconds(study.finished_at or study.updated_at))
+            labels.end(run_id, "FINISHED", milliseconds(study.finished_at or study.updated_at))
         return key
 
     def _take(self) -> bool:
         """Take the lease; False if another recorder has it. What it wrote, if it had the lease, is looked up."""
-        if self._lease(force=True):
+        if self._lease.keep(force=True):
             return True
-        now = time.monotonic()
-        if not self._store.locks.take(self._lock_name, self._holder, LEASE_S):
+        if not self._lease.take():
             return False
-        self._renewed = now
-        if self._labels is not None:
+        if self._opened is not None:
             self._doubt()
-        return True
-
-    @contextlib.contextmanager
-    def _renewing(self) -> Iterator[None]:
-        """Renews the lease meanwhile: one step of a large study, or one slow answer, may take longer than the lease."""
-        done = threading.Event()
-
-        def renew() -> None:
-            while not done.wait(LEASE_S / 4):
-                with contextlib.suppress(Exception):  # the next write will say so
-                    self._store.locks.keep(self._lock_name, self._holder, LEASE_S)
-
-        thread = threading.Thread(target=renew, name="recorder-lease", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-
-    def _lease(self, *, force: bool = False) -> bool:
-        """Renew the lease; False if another recorder may have had it since it was taken."""
-        now = time.monotonic()
-        if force or now - self._renewed > LEASE_S / 4:
-            if not self._store.locks.keep(self._lock_name, self._holder, LEASE_S):
-                return False
-            self._renewed = now
         return True
 
     def _current(self, *, finished: bool = False) -> bool:
@@ -474,52 +355,12 @@ class Recorder:
         return self.shows(study) and (study.finished or not finished)
 
 
-def lock_name(study_id: str) -> str:
-    """Name of the lock of the only recorder that writes about a study."""
-    return f"recorder/{study_id}"
-
-
 def experiments(name: str, study_id: str) -> tuple[str, str]:
     """Names of a study's two experiments: for its labels, and for its trials."""
     return f"{name} {study_id[-6:]}", f"{name} {study_id[-6:]} trials"
-
-
-def _short(trial: TrialRecord) -> str:
-    return trial.id.removeprefix(f"{trial.study_id}.")
-
-
-def _rows(study: StudyRecord, trial: TrialRecord, curve: TrialCurve, after: int) -> list[Row]:
-    """What a trial's run shows beyond the rounds that were written before."""
-    final = trial.finished and trial.state != "FAILED"  # a failed trial may be retried and come further
-    budget = study.study.budget_of(study.study.entry(trial.label))
-    rounds = rounds_of(curve, budget.unit, budget.amount)
-    new = rows(curve.columns, rounds, after, curve.rounds_done, finished=final)
-    if final:
-        new += [(name, value, curve.rounds_done) for name, value in totals(curve.columns).items()]
-        new += trial_rows(curve, Reading(study.study.objective.quality, study.study.objective.cost))
-    return new
-
-
-def _state(trial: TrialRecord, *, again: bool = False) -> dict[str, str]:
-    """Tags that change; one that ended before may show an old error."""
-    error = {"driftline.error": escaped(trial.error or "")} if trial.error or again else {}
-    return {"driftline.state": trial.state} | error
-
-
-def _recorded(trial: TrialRecord, run_id: str, curve: TrialCurve) -> Recorded:
-    return Recorded("trial", trial.id, run_id, _end(trial) if trial.finished else 0, curve.rounds_done)
-
-
-def _end(trial: TrialRecord) -> int:
-    """Which end of a trial this is: its attempt, which is larger when a retried trial ends again."""
-    return max(trial.attempt, 1)
 
 
 def _finished(study: StudyRecord) -> int:
     """How many trials of a study have ended."""
     counts = [count for label in study.progress.values() for count in (label.search, label.confirmation)]
     return sum(number for count in counts for state, number in count.items() if state in TRIAL_FINISHED)
-
-
-def _milliseconds(moment: Any) -> int:
-    return int(moment.timestamp() * 1000)

@@ -34,7 +34,7 @@ from service.embedded import embedded_run
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.recorder_process import record
 from service.launchers.local import launcher as local
-from service.recorder import study_recorder
+from service.recorder import study_recorder, trial_runs
 from service.recorder.all_studies import StudiesRecorder
 from service.scheduler.loop import Scheduler
 from service.store.store import Store
@@ -200,7 +200,7 @@ def recorder(place: Place, fuse: Fuse) -> None:
     """The recorder with MLflow on SQLite, until it is killed."""
     fuses.commits(fuse)
     fuses.mlflow(fuse)
-    study_recorder.LIVE_AFTER_S = study_recorder.REFRESH_S = 0.1
+    trial_runs.LIVE_AFTER_S = study_recorder.REFRESH_S = 0.1
     recording = StudiesRecorder(Store(place.database), place.mlflow, str(place.folder / "artifacts"))
     while True:
         recording.sync()

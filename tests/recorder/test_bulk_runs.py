@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from driftline.results.curves import TrialCurve
-from service.recorder import bulk_runs, database_client, empty_database, study_recorder
+from service.recorder import bulk_runs, database_client, empty_database, study_recorder, trial_runs
 from service.recorder.bulk_runs import WholeRun
 from service.recorder.study_recorder import Recorder
 from service.recorder.tracking import KEY, connect, connect_to_record
@@ -64,7 +64,7 @@ def _named(value: Any, keys: dict[str, str]) -> Any:
 def test_every_table_and_artifact_is_as_the_client_writes_it(
     store: Store, migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_recorder, "LIVE_AFTER_S", 0.0)
+    monkeypatch.setattr(trial_runs, "LIVE_AFTER_S", 0.0)
     study = Stored(store, ["fedavg"], 3)
     curves = list(trials())
     study.add(curves[:1])
@@ -81,7 +81,8 @@ def test_every_table_and_artifact_is_as_the_client_writes_it(
         return 1_800_000_000_000
 
     monkeypatch.setattr(bulk_runs, "write", counted)
-    monkeypatch.setattr(study_recorder, "_milliseconds", moments_are_equal)
+    for module in (study_recorder, trial_runs):
+        monkeypatch.setattr(module, "milliseconds", moments_are_equal)
     found, artifacts = [], []
     for number, (client, takes) in enumerate(
         ((connect_to_record, bulk_runs.takes), (connect_to_record, _none), (connect, _none))

@@ -17,8 +17,9 @@ import pytest
 from driftline.results.curves import TrialCurve
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
-from service.recorder import bulk_runs, study_recorder
-from service.recorder.study_recorder import Recorder, lock_name
+from service.recorder import bulk_runs, study_lease, study_recorder, trial_runs
+from service.recorder.study_lease import StudyLease
+from service.recorder.study_recorder import Recorder
 from service.recorder.tracking import Tracking, connect
 from service.store.store import Store
 from tests import mlflow_warnings
@@ -344,13 +345,13 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
     for at in (places[0], *places[4:6], places[7]) if ended else (places[0], *places[3:]):  # trial, study, label
         store, uri = fresh(f"at{at}")
         other = recorder(store, study, uri, tmp_path / f"at{at}")
-        other._holder = "another-host/7"
+        other._lease.owner = "another-host/7"
         stalled = Cut(connect(uri), at)
         slow = recorder(store, study, uri, tmp_path / f"at{at}", client=lambda _, one=stalled: one)
         stalled.meanwhile = partial(overtaken, store, slow, other, ended=ended)
         slow.sync()
         assert len(stalled.writes) >= at
-        store.locks.release(lock_name(study.id), other._holder)
+        other._lease.release()
         slow.sync()
         assert not slow.doubts
         assert shown(connect(uri)) == expected, (at, whole.writes[at - 1])
@@ -360,7 +361,7 @@ def test_a_recorder_that_stalls_while_another_writes_all_leaves_nothing_twice(
 def test_a_slow_answer_costs_no_lease(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise two recorders for which everything takes longer than a lease would write the study in turn for ever."""
     monkeypatch.setattr(study_recorder, "FILES", ("frontier.json", "trials.csv"))
-    monkeypatch.setattr(study_recorder, "LEASE_S", 2.0)
+    monkeypatch.setattr(study_lease, "LEASE_S", 2.0)
     fresh, study = prepared(tmp_path, migrated)
     store, uri = fresh("slow")
     stalled = Cut(connect(uri), at=3)
@@ -369,7 +370,7 @@ def test_a_slow_answer_costs_no_lease(tmp_path: Path, migrated: Path, monkeypatc
 
     def meanwhile() -> None:
         time.sleep(3)
-        taken.append(store.locks.take(lock_name(study.id), "another-host/7", 2.0))
+        taken.append(StudyLease(store, study.id, "another-host/7").take())
 
     stalled.meanwhile = meanwhile
     assert slow.sync()
@@ -380,11 +381,11 @@ def test_a_slow_answer_costs_no_lease(tmp_path: Path, migrated: Path, monkeypatc
 
 def overtaken(store: Store, slow: Recorder, other: Recorder, *, ended: bool) -> None:
     """The lease of one recorder ends, and another one writes everything, and perhaps ends."""
-    store.locks.release(slow._lock_name, slow._holder)
-    slow._renewed = float("-inf")
+    slow._lease.release()
+    slow._lease._renewed = float("-inf")
     assert other.sync()
     if ended:
-        store.locks.release(other._lock_name, other._holder)
+        other._lease.release()
 
 
 def test_a_crash_at_any_write_leaves_nothing_twice(
@@ -447,7 +448,7 @@ def test_mlflow_away_then_back(
 def test_labels_follow_a_running_study(
     store: Store, uri: str, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_recorder, "LIVE_AFTER_S", 0.0)
+    monkeypatch.setattr(trial_runs, "LIVE_AFTER_S", 0.0)
     monkeypatch.setattr(study_recorder, "FILES", ("frontier.json",))
     study = Stored(store, ["fedavg"], 20)
     writer = recorder(store, study, uri, tmp_path)
