@@ -80,13 +80,13 @@ def array_of(chunk: Any) -> NDArray[Any]:
     return _array(pa.chunked_array([chunk]))
 
 
-def texts_of(chunks: Iterable[Any], what: str, place: str) -> Iterator[str | Sequence[str]]:
+def texts_of(chunks: Iterable[Any], what: str, key_path: str) -> Iterator[str | Sequence[str]]:
     """The texts of `pyarrow.Array`s of which `is_text` holds, one after the other.
 
     Args:
         chunks: the arrays.
         what: the column, for errors.
-        place: dotted path of the setting that names it, for errors.
+        key_path: dotted path of the setting that names it, for errors.
 
     Raises:
         SpecError: there is none in a row.
@@ -99,7 +99,7 @@ def texts_of(chunks: Iterable[Any], what: str, place: str) -> Iterator[str | Seq
                     isinstance(text, list) and all(isinstance(word, str) for word in text)
                 ):
                     got = "none" if text is None else shown(text)
-                    raise SpecError(f"{what} must have a text in every row, got {got} in row {row}", place)
+                    raise SpecError(f"{what} must have a text in every row, got {got} in row {row}", key_path)
                 yield text
                 row += 1
 

@@ -19,13 +19,13 @@ BYTES = 256
 _LINES = 1 << 14  # encoded at once
 
 
-def train(texts: Iterable[str], size: int, place: str) -> Any:
+def train(texts: Iterable[str], size: int, path: str) -> Any:
     """A tokenizer of `size` tokens.
 
     Args:
         texts: what it is trained on.
         size: tokens, above 256.
-        place: dotted path of the task.
+        path: dotted path of the task.
 
     Raises:
         SpecError: the library is not installed, or the texts have too few different pairs.
@@ -34,9 +34,9 @@ def train(texts: Iterable[str], size: int, place: str) -> Any:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError as error:
         raise SpecError(
-            f"{place}.vocabulary must be bytes or characters without the package tokenizers, got bpe: "
+            f"{path}.vocabulary must be bytes or characters without the package tokenizers, got bpe: "
             'run pip install "driftline[text]"',
-            f"{place}.vocabulary",
+            f"{path}.vocabulary",
         ) from error
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -46,8 +46,8 @@ def train(texts: Iterable[str], size: int, place: str) -> Any:
     tokenizer.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)
     if (most := tokenizer.get_vocab_size()) < size:
         raise SpecError(
-            f"{place}.vocabulary_size must be at most {most}, the pairs of this text, got vocabulary_size={size}",
-            f"{place}.vocabulary_size",
+            f"{path}.vocabulary_size must be at most {most}, the pairs of this text, got vocabulary_size={size}",
+            f"{path}.vocabulary_size",
         )
     return tokenizer
 

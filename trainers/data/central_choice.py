@@ -43,13 +43,13 @@ def regulariser(value: Any, model: str, path: str) -> Regulariser | None:
     Raises:
         SpecError: the weight is no positive number.
     """
-    known = models()[model].REGULARISERS
-    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in known:
+    regularisers = models()[model].REGULARISERS
+    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in regularisers:
         return None
-    (name, given), place = next(iter(value.items())), join(path, next(iter(value)))
-    weight = number(given, place)
+    (name, given), key_path = next(iter(value.items())), join(path, next(iter(value)))
+    weight = number(given, key_path)
     if not weight > 0:
-        raise SpecError(f"{place} must be above 0, got {name}={shown(weight)}", place)
+        raise SpecError(f"{key_path} must be above 0, got {name}={shown(weight)}", key_path)
     return Regulariser(name, weight)
 
 
@@ -68,19 +68,19 @@ def checked(value: Any, path: str) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or len(value) != 1:
         raise SpecError(f'{path} must be like {{"fraction": 0.1}}, got central={shown(value)}', path)
     refuse_unknown(value, (_FRACTION, _CLASSES, _CLIENTS), path)
-    (key, given), place = next(iter(value.items())), join(path, next(iter(value)))
+    (key, given), key_path = next(iter(value.items())), join(path, next(iter(value)))
     if key == _CLIENTS and isinstance(given, list | tuple):
         if not given or any(type(one) not in (str, int) for one in given) or len(set(given)) < len(given):
-            raise SpecError(f"{place} must be a list of different clients, or a share, got {shown(given)}", place)
+            raise SpecError(f"{key_path} must be a list of different clients, or a share, got {shown(given)}", key_path)
         return {key: [str(one) for one in given]}
     if key == _CLASSES:
         labels = list(given) if isinstance(given, list | tuple) else []
         if not labels or any(type(label) not in (str, int) for label in labels) or len(set(labels)) < len(labels):
-            raise SpecError(f"{place} must be a list of different labels, got classes={shown(given)}", place)
+            raise SpecError(f"{key_path} must be a list of different labels, got classes={shown(given)}", key_path)
         return {key: labels}
-    share = number(given, place)
+    share = number(given, key_path)
     if not 0 < share < 1:
-        raise SpecError(f"{place} must be in (0, 1), got {key}={shown(share)}", place)
+        raise SpecError(f"{key_path} must be in (0, 1), got {key}={shown(share)}", key_path)
     return {key: share}
 
 
@@ -111,15 +111,15 @@ def taken(
     Raises:
         SpecError: the server or the clients would have none, or there are no such classes or clients.
     """
-    (key, given), place = next(iter(central.items())), join(path, next(iter(central)))
+    (key, given), key_path = next(iter(central.items())), join(path, next(iter(central)))
     if key == _CLASSES:
         if labels is None:
-            raise SpecError(f"{place} must be left out of data without classes: give fraction", place)
-        result = np.isin(labels, _numbers(given, labels, names, place))
+            raise SpecError(f"{key_path} must be left out of data without classes: give fraction", key_path)
+        result = np.isin(labels, _numbers(given, labels, names, key_path))
     elif key == _CLIENTS:
         if owners is None:
-            raise SpecError(f"{place} must be left out of data without natural clients: give fraction", place)
-        result = np.isin(owners, _chosen(given, np.unique(owners), people, seed, place))
+            raise SpecError(f"{key_path} must be left out of data without natural clients: give fraction", key_path)
+        result = np.isin(owners, _chosen(given, np.unique(owners), people, seed, key_path))
     else:
         if natural:
             assert owners is not None
@@ -129,33 +129,34 @@ def taken(
         result = np.zeros(examples, np.bool_)
         result[aside] = True
     if not result.any():
-        raise SpecError(f"{place} must give the server an example, got {shown(given)}", place)
+        raise SpecError(f"{key_path} must give the server an example, got {shown(given)}", key_path)
     if result.all():
-        raise SpecError(f"{place} must leave an example to the clients, got {key}={shown(given)}", place)
+        raise SpecError(f"{key_path} must leave an example to the clients, got {key}={shown(given)}", key_path)
     return result
 
 
-def _chosen(given: Any, present: Rows, people: Sequence[Any] | None, seed: int, place: str) -> Rows:
+def _chosen(given: Any, present: Rows, people: Sequence[Any] | None, seed: int, key_path: str) -> Rows:
     """The numbers of the natural clients that are the server's."""
     if not isinstance(given, list):
         return partitions.choose(present, round(given * len(present)), seed)
-    known = {str(number if people is None else people[number]): number for number in present.tolist()}
+    numbers = {str(number if people is None else people[number]): number for number in present.tolist()}
     for name in given:
-        if name not in known:
-            raise SpecError(f"{place}: no client {shown(name)} for training: {hint(name, list(known))}", place)
-    return np.array([known[name] for name in given])
+        if name not in numbers:
+            raise SpecError(f"{key_path}: no client {shown(name)} for training: {hint(name, list(numbers))}", key_path)
+    return np.array([numbers[name] for name in given])
 
 
-def _numbers(given: Sequence[Any], labels: Rows, names: Sequence[Any] | None, place: str) -> list[int]:
+def _numbers(given: Sequence[Any], labels: Rows, names: Sequence[Any] | None, key_path: str) -> list[int]:
     """The class numbers of labels."""
     present = np.unique(labels).tolist()
-    known = {number if names is None else names[number]: number for number in present}
+    numbers = {number if names is None else names[number]: number for number in present}
     for label in given:
-        if label not in known:
+        if label not in numbers:
             raise SpecError(
-                f"{place}: no class {shown(label)} for training: {hint(str(label), [str(one) for one in known])}", place
+                f"{key_path}: no class {shown(label)} for training: {hint(str(label), [str(one) for one in numbers])}",
+                key_path,
             )
-    return [known[label] for label in given]
+    return [numbers[label] for label in given]
 
 
 def class_numbers(document: Mapping[str, Any]) -> tuple[int, ...]:

@@ -29,14 +29,14 @@ def checked(value: Any, path: str) -> Labels | None:
     Raises:
         SpecError: they are not different strings or different whole numbers.
     """
-    place = join(path, "labels")
+    key_path = join(path, "labels")
     if value is None:
         return None
     kinds = {type(label) for label in value} if isinstance(value, list | tuple) else set()
     if kinds not in ({str}, {int}) or len(set(value)) < len(value):
         raise SpecError(
-            f"{place} must be a list of different strings or of different whole numbers, got labels={shown(value)}",
-            place,
+            f"{key_path} must be a list of different strings or of different whole numbers, got labels={shown(value)}",
+            key_path,
         )
     return tuple(value)
 
@@ -50,17 +50,17 @@ def different(values: NDArray[Any]) -> NDArray[Any]:
     """
     counted = values.dtype.kind in "iu" and values.dtype != np.uint64 and len(values) > 0 and values.min() >= 0
     if counted and int(values.max()) < _PER_VALUE * len(values):
-        found = np.zeros(int(values.max()) + 1, np.bool_)
+        present = np.zeros(int(values.max()) + 1, np.bool_)
         for row in range(0, len(values), _ROWS):
-            found[values[row : row + _ROWS]] = True
-        return np.flatnonzero(found)
+            present[values[row : row + _ROWS]] = True
+        return np.flatnonzero(present)
     return np.unique(
         np.concatenate([np.unique(values[row : row + _ROWS]) for row in range(0, len(values) or 1, _ROWS)])
     )
 
 
-def places(values: NDArray[Any], known: NDArray[Any]) -> Rows:
-    """The place of each value among known ones, which are in order and hold all of them.
+def places(values: NDArray[Any], ordered: NDArray[Any]) -> Rows:
+    """The place of each value in `ordered`, which holds all of them in ascending order.
 
     Examples:
         >>> places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
@@ -68,7 +68,7 @@ def places(values: NDArray[Any], known: NDArray[Any]) -> Rows:
     """
     result = disk_cache.array(values.shape, np.int64)
     for row in range(0, len(values), _ROWS):
-        result[row : row + _ROWS] = np.searchsorted(known, values[row : row + _ROWS])
+        result[row : row + _ROWS] = np.searchsorted(ordered, values[row : row + _ROWS])
     return result
 
 
@@ -97,21 +97,21 @@ def numbered(
         >>> numbered([np.array([1, 2, 4])], None, 5, "task")
         ([array([1, 2, 4])], None)
     """
-    found = np.unique(np.concatenate([different(part) for part in parts]))
+    present = np.unique(np.concatenate([different(part) for part in parts]))
     if given is None:
-        whole = found.dtype.kind != "U"
-        if whole and (int(found[0]), int(found[-1])) == (0, len(found) - 1):
+        whole = present.dtype.kind != "U"
+        if whole and (int(present[0]), int(present[-1])) == (0, len(present) - 1):
             return list(parts), None
-        if whole and classes is not None and found[0] >= 0 and found[-1] < classes:
+        if whole and classes is not None and present[0] >= 0 and present[-1] < classes:
             return list(parts), None
-        known = found
+        labels = present
     else:
-        known = np.array(given)
-        if (known.dtype.kind == "U") != (found.dtype.kind == "U") or not np.isin(found, known).all():
-            alike = (known.dtype.kind == "U") == (found.dtype.kind == "U")
-            other = (found[~np.isin(found, known)] if alike else found)[0].item()
-            place = join(path, "labels")
-            raise SpecError(f"{place} must have every label of the data, got none for {shown(other)}", place)
-    order = np.argsort(known)
-    numbers = [order[places(part, known[order])] for part in parts]
-    return numbers, tuple(known.tolist())
+        labels = np.array(given)
+        if (labels.dtype.kind == "U") != (present.dtype.kind == "U") or not np.isin(present, labels).all():
+            alike = (labels.dtype.kind == "U") == (present.dtype.kind == "U")
+            other = (present[~np.isin(present, labels)] if alike else present)[0].item()
+            key_path = join(path, "labels")
+            raise SpecError(f"{key_path} must have every label of the data, got none for {shown(other)}", key_path)
+    order = np.argsort(labels)
+    numbers = [order[places(part, labels[order])] for part in parts]
+    return numbers, tuple(labels.tolist())

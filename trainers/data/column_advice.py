@@ -59,19 +59,19 @@ def advised(source: DataSource, given: Mapping[str, Any], path: str) -> dict[str
     return _texts(source, columns, named, target, given.get("client", CLIENT), path)
 
 
-def words_of(columns: Columns, name: str, place: str) -> tuple[float, int] | None:
+def words_of(columns: Columns, name: str, key_path: str) -> tuple[float, int] | None:
     """(mean number of words, number of texts) of a column; None if it does not hold texts.
 
     Args:
         columns: of a format.
         name: of the column.
-        place: dotted path of the setting that names it, for errors.
+        key_path: dotted path of the setting that names it, for errors.
     """
     texts: Any = None
     if isinstance(columns, HasTexts):
-        texts = columns.texts(name, place)
+        texts = columns.texts(name, key_path)
     else:
-        array = columns.array(name, place)
+        array = columns.array(name, key_path)
         texts = array.tolist() if array.dtype.kind == "U" and array.ndim == 1 else None
     if texts is None:
         return None
@@ -110,25 +110,25 @@ def _texts(
     source: DataSource, columns: Sequence[str], named: Sequence[str] | None, target: str | None, client: str, path: str
 ) -> dict[str, Any]:
     """Keys of texts, of the column with the most words an example; {} without any."""
-    place = join(path, "inputs")
-    found: dict[str, tuple[float, int]] = {}
+    key_path = join(path, "inputs")
+    texts: dict[str, tuple[float, int]] = {}
     names = [name for name in named or columns if name not in (target, client)]
     if not set(names) <= set(columns):
         return {}
     read = source.format.read(source.path, names, join(path, "path"))
     for name in names:
         try:
-            if isinstance(read, HasDates) and read.dates(name, place) is not None:
+            if isinstance(read, HasDates) and read.dates(name, key_path) is not None:
                 continue
-            words = words_of(read, name, place)
+            words = words_of(read, name, key_path)
         except SpecError:
             continue  # which `parse` reports if the column is used
         if words is not None:
-            found[name] = words
-    if not found:
+            texts[name] = words
+    if not texts:
         return {}
-    name = max(found, key=lambda one: found[one])
-    if named is None and len(found) < len(names) and found[name][0] < _LONG_TEXT:
+    name = max(texts, key=lambda one: texts[one])
+    if named is None and len(texts) < len(names) and texts[name][0] < _LONG_TEXT:
         return {}
     if target is None:
         return {
@@ -138,10 +138,10 @@ def _texts(
             "context": _CONTEXT["tokens"],
             "model": dict(_LSTM),
         }
-    return {"inputs": name, "words": max(_FEWEST, min(_WORDS, _BAGS // (4 * found[name][1])))}
+    return {"inputs": name, "words": max(_FEWEST, min(_WORDS, _BAGS // (4 * texts[name][1])))}
 
 
-def _first(columns: Sequence[str], known: Sequence[str]) -> str | None:
+def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """The first column of these names, which are compared by their letters in lower case."""
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(columns)}
-    return next((plain[name] for name in known if name in plain), None)
+    return next((plain[name] for name in names if name in plain), None)

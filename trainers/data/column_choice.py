@@ -76,20 +76,20 @@ def choose_columns(values: dict[str, Any], columns: Sequence[str], marks: Sequen
     Raises:
         SpecError: no column has one of these names.
     """
-    known = columns or (INPUTS[0], TARGETS[0])
+    names = columns or (INPUTS[0], TARGETS[0])
     if values["targets"] is None:
-        place = join(path, "targets")
-        values["targets"] = next((name for name in TARGETS if name in known), None)
+        key_path = join(path, "targets")
+        values["targets"] = next((name for name in TARGETS if name in names), None)
         if values["targets"] is None:
-            raise SpecError(f"{place} must be given, one of the columns {', '.join(known)}", place)
+            raise SpecError(f"{key_path} must be given, one of the columns {', '.join(names)}", key_path)
     if values["inputs"] is None:
         used = [values["targets"], values["client"], *marks]
-        values["inputs"] = next((name for name in INPUTS if name in known and name not in used), None)
+        values["inputs"] = next((name for name in INPUTS if name in names and name not in used), None)
         if values["inputs"] is None:
-            values["inputs"] = [name for name in known if name not in used]
+            values["inputs"] = [name for name in names if name not in used]
         if not values["inputs"]:
-            place = join(path, "inputs")
-            raise SpecError(f"{place} must be given: no column beside {shown(values['targets'])} is left", place)
+            key_path = join(path, "inputs")
+            raise SpecError(f"{key_path} must be given: no column beside {shown(values['targets'])} is left", key_path)
 
 
 def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names, Names | None]:
@@ -103,7 +103,7 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     Raises:
         SpecError: a key is no name of columns, or columns are not chosen.
     """
-    test, place = values["test"], join(path, "test")
+    test, key_path = values["test"], join(path, "test")
     columns = source.names(path)
     same = values["kind"] in NEXT  # whose targets are inputs too
     if not same and (values["inputs"] is None or values["targets"] is None):
@@ -118,31 +118,33 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
         own |= {"order": order}
         values["test"] = test = {key: _ended(name) for key, name in own.items() if name is not None}
     if test is not None and values["test_fraction"] is not None:
-        raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", place)
+        raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", key_path)
     if test is None or isinstance(test, str):
         return Names(inputs, targets, client, optional, test, order=order), None
     if not isinstance(test, Mapping):
-        raise SpecError(f"{place} must be the name of an array or an object of names, got test={shown(test)}", place)
+        raise SpecError(
+            f"{key_path} must be the name of an array or an object of names, got test={shown(test)}", key_path
+        )
     names = Names(inputs, targets, client, optional, order=order)
     if "classes" in test and values["episodes"] is not None:
-        values["test"] = check(_TestClassesKeys, test, place)
+        values["test"] = check(_TestClassesKeys, test, key_path)
         return names, None
     if "clients" in test:
-        values["test"] = check(_TestClientsKeys, test, place)
+        values["test"] = check(_TestClientsKeys, test, key_path)
         return names, None
     if "path" in test:
-        values["test"] = check(_TestFileKeys, test, place)
+        values["test"] = check(_TestFileKeys, test, key_path)
         return names, replace(_of_side(names, TEST), client_optional=True)
-    own = values["test"] = check(_HeldOutKeys, test, place)
-    inputs = _listed(own["inputs"], join(place, "inputs"))
+    own = values["test"] = check(_HeldOutKeys, test, key_path)
+    inputs = _listed(own["inputs"], join(key_path, "inputs"))
     if (own["targets"] is None) != same:
-        place, kind = join(place, "targets"), values["kind"]
+        key_path, kind = join(key_path, "targets"), values["kind"]
         rule = f"be left out for {kind}, which are {NEXT[kind]}" if same else "be given, a column"
-        raise SpecError(f"{place} must {rule}, got targets={shown(own['targets'])}", place)
+        raise SpecError(f"{key_path} must {rule}, got targets={shown(own['targets'])}", key_path)
     if (own["order"] is None) != (order is None):
-        place, got = join(place, "order"), f"got order={shown(own['order'])}"
+        key_path, got = join(key_path, "order"), f"got order={shown(own['order'])}"
         rule = "be left out without order of the task" if order is None else "be given, as order of the task is"
-        raise SpecError(f"{place} must {rule}, {got}", place)
+        raise SpecError(f"{key_path} must {rule}, {got}", key_path)
     if order is None:
         del own["order"]
     return names, Names(inputs, str(inputs) if same else own["targets"], own["client"], order=own.get("order"))
@@ -163,14 +165,16 @@ def with_embeddings(
     Raises:
         SpecError: the widths are invalid, or no columns of inputs, or the model or the inputs take none.
     """
-    place = join(path, "embeddings")
+    key_path = join(path, "embeddings")
     if values["embeddings"] is None:
         del values["embeddings"]
         return names, test
-    widths = embeddings.checked(values["embeddings"], model, place)
+    widths = embeddings.checked(values["embeddings"], model, key_path)
     if names.sequences is not None:
-        raise SpecError(f"{place} must be left out for texts, got embeddings={shown(values['embeddings'])}", place)
-    embeddings.require_columns(widths, names.features, place)
+        raise SpecError(
+            f"{key_path} must be left out for texts, got embeddings={shown(values['embeddings'])}", key_path
+        )
+    embeddings.require_columns(widths, names.features, key_path)
     names = replace(names, inputs=names.features, embeddings=widths)
     return names, None if test is None else replace(test, inputs=test.features)
 
@@ -194,8 +198,8 @@ def other_names(
     if isinstance(values["central"], Mapping) and "path" in values["central"]:
         check(_ServerFileKeys, values["central"], join(path, "central"))
         if values["kind"] == "pairs":
-            place = join(path, "central.path")
-            raise SpecError(f"{place} must be left out for pairs, whose histories are clients'", place)
+            key_path = join(path, "central.path")
+            raise SpecError(f"{key_path} must be left out for pairs, whose histories are clients'", key_path)
         own = _of_side(names, SERVER)
         sides.append(("server", replace(own, client=None, client_optional=False)))
     if source.validation is not None:
@@ -212,13 +216,15 @@ def _of_side(names: Names, ending: str) -> Names:
     )
 
 
-def _listed(inputs: Any, place: str) -> str | tuple[str, ...]:
+def _listed(inputs: Any, key_path: str) -> str | tuple[str, ...]:
     """The name of a column, or several."""
     if isinstance(inputs, str):
         return inputs
     several = isinstance(inputs, Sequence) and all(isinstance(name, str) for name in inputs)
     if not several or not inputs or len(set(inputs)) < len(inputs):
-        raise SpecError(f"{place} must be a column or a list of different columns, got inputs={shown(inputs)}", place)
+        raise SpecError(
+            f"{key_path} must be a column or a list of different columns, got inputs={shown(inputs)}", key_path
+        )
     return tuple(inputs)
 
 

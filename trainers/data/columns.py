@@ -143,99 +143,103 @@ class ColumnReader:
             _as_long(order, len(features[0]), names.order, first, places["order"])
         return ColumnPart(features, targets, clients, people, order)
 
-    def mask(self, name: str, examples: int, place: str) -> NDArray[np.bool_]:
+    def mask(self, name: str, examples: int, key_path: str) -> NDArray[np.bool_]:
         """(examples,) the column that marks examples for testing or validation.
 
         Raises:
             SpecError: the column is missing or invalid.
         """
-        mask = self._array(name, place)
+        mask = self._array(name, key_path)
         if mask.ndim != 1 or not (mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())):
-            raise SpecError(f"{place}: array {shown(name)} must be 1-D, true or false, got {_facts(mask)}", place)
-        _as_long(mask, examples, name, "the inputs", place)
+            raise SpecError(f"{key_path}: array {shown(name)} must be 1-D, true or false, got {_facts(mask)}", key_path)
+        _as_long(mask, examples, name, "the inputs", key_path)
         mask = mask.astype(np.bool_)
         if mask.all() or not mask.any():
             which = "all" if mask.all() else "none"
-            raise SpecError(f"{place}: array {shown(name)} must mark some examples, got {which} of them marked", place)
+            raise SpecError(
+                f"{key_path}: array {shown(name)} must mark some examples, got {which} of them marked", key_path
+            )
         return mask
 
-    def groups(self, name: str, examples: int, place: str) -> Rows:
+    def groups(self, name: str, examples: int, key_path: str) -> Rows:
         """(examples,) the column with the groups of the classes, numbered in their order.
 
         Raises:
             SpecError: the column is missing or invalid.
         """
-        array = self._array(name, place)
+        array = self._array(name, key_path)
         if array.ndim != 1 or array.dtype.kind not in "iuU":
             rule = "must be 1-D, a whole number or string for each example"
-            raise SpecError(f"{place}: array {shown(name)} {rule}, got {_facts(array)}", place)
-        _as_long(array, examples, name, "the inputs", place)
+            raise SpecError(f"{key_path}: array {shown(name)} {rule}, got {_facts(array)}", key_path)
+        _as_long(array, examples, name, "the inputs", key_path)
         return ranked(array)[1]
 
-    def _array(self, name: str, place: str, advice: str = "") -> NDArray[Any]:
+    def _array(self, name: str, key_path: str, advice: str = "") -> NDArray[Any]:
         if name not in self.columns.names:
-            known = hint(name, self.columns.names)
-            raise SpecError(f"{place}: no array {shown(name)} in {self.title}: {known}{advice}", place)
-        return self.columns.array(name, place)
+            suggestion = hint(name, self.columns.names)
+            raise SpecError(f"{key_path}: no array {shown(name)} in {self.title}: {suggestion}{advice}", key_path)
+        return self.columns.array(name, key_path)
 
-    def _numeric(self, name: str, place: str, what: str, kinds: str = "fiub") -> NDArray[Any]:
-        array = self._array(name, place)
+    def _numeric(self, name: str, key_path: str, what: str, kinds: str = "fiub") -> NDArray[Any]:
+        array = self._array(name, key_path)
         if array.dtype.kind not in kinds:
-            raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {_facts(array)}", place)
+            raise SpecError(f"{key_path}: array {shown(name)} must hold {what}, got {_facts(array)}", key_path)
         if not array.size:
-            raise SpecError(f"{place}: array {shown(name)} must hold examples, got {_facts(array)}", place)
+            raise SpecError(f"{key_path}: array {shown(name)} must hold examples, got {_facts(array)}", key_path)
         if array.dtype.kind == "f" and not np.isfinite((array.min(), array.max())).all():
             row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
-            raise SpecError(f"{place}: array {shown(name)} must be finite, got NaN or infinity in row {row}", place)
+            raise SpecError(
+                f"{key_path}: array {shown(name)} must be finite, got NaN or infinity in row {row}", key_path
+            )
         return array
 
-    def _inputs(self, name: str, place: str, axes: int) -> NDArray[Any]:
-        array = self._numeric(name, place, "numbers or strings", _LABELS)
+    def _inputs(self, name: str, key_path: str, axes: int) -> NDArray[Any]:
+        array = self._numeric(name, key_path, "numbers or strings", _LABELS)
         if array.dtype.kind == "U" and array.ndim:
             return array
         if array.ndim < axes:
             advice = f"reshape it to {(*array.shape, 1)}" + (f", or give the list [{name}]" if array.ndim else "")
             raise SpecError(
-                f"{place}: array {shown(name)} must have an axis of examples and one of features, got {_facts(array)}: "
-                f"{advice}",
-                place,
+                f"{key_path}: array {shown(name)} must have an axis of examples and one of features, got "
+                f"{_facts(array)}: {advice}",
+                key_path,
             )
-        return _small(array, name, place)
+        return _small(array, name, key_path)
 
-    def _numbers(self, name: str, place: str) -> NDArray[Any]:
-        array = self._numeric(name, place, "numbers")
+    def _numbers(self, name: str, key_path: str) -> NDArray[Any]:
+        array = self._numeric(name, key_path, "numbers")
         if array.ndim not in (1, 2):
             shape = "(examples,) or (examples, outputs)"
-            raise SpecError(f"{place}: array {shown(name)} must have shape {shape}, got {_facts(array)}", place)
-        return _small(array, name, place)
+            raise SpecError(f"{key_path}: array {shown(name)} must have shape {shape}, got {_facts(array)}", key_path)
+        return _small(array, name, key_path)
 
-    def _classes(self, name: str, place: str) -> NDArray[Any]:
+    def _classes(self, name: str, key_path: str) -> NDArray[Any]:
         what = "whole numbers or strings, one for each class"
-        array = self._numeric(name, place, what, _LABELS)
+        array = self._numeric(name, key_path, what, _LABELS)
         if array.ndim != 1:
-            raise SpecError(f"{place}: array {shown(name)} must be 1-D, got {_facts(array)}", place)
+            raise SpecError(f"{key_path}: array {shown(name)} must be 1-D, got {_facts(array)}", key_path)
         if array.dtype.kind == "U":
             return array
         if array.dtype.kind == "f" and (array != np.floor(array)).any():
             value = float(array[array != np.floor(array)][0])
             raise SpecError(
-                f"{place}: array {shown(name)} must hold {what}, got {value:g}: for numbers to predict, "
+                f"{key_path}: array {shown(name)} must hold {what}, got {value:g}: for numbers to predict, "
                 'set model to "linear"',
-                place,
+                key_path,
             )
         if max(-float(array.min()), float(array.max())) >= 2**63:
             value = float(array.max() if array.max() >= 2**63 else array.min())
-            raise SpecError(f"{place}: array {shown(name)} must hold {what}, got {value:g}", place)
+            raise SpecError(f"{key_path}: array {shown(name)} must hold {what}, got {value:g}", key_path)
         return array.astype(np.int64, copy=False)
 
-    def _tags(self, name: str, place: str, separator: str | None) -> TagLists:
+    def _tags(self, name: str, key_path: str, separator: str | None) -> TagLists:
         if isinstance(self.columns, HasLists) and name in self.columns.names:
-            lists = self.columns.lists(name, place, separator)
+            lists = self.columns.lists(name, key_path, separator)
             if lists is not None:
                 return lists
-        array = self._numeric(name, place, "tags", _LABELS)
+        array = self._numeric(name, key_path, "tags", _LABELS)
         if array.dtype.kind == "U" and array.ndim == 1 and separator is None:
-            key = f"{place.rpartition('.')[0]}.separator"
+            key = f"{key_path.rpartition('.')[0]}.separator"
             raise SpecError(f'{key} must be given for a column of text, such as "|" for {shown("a|b")}: got none', key)
         if array.dtype.kind == "U" and array.ndim == 1 and separator is not None:
             return TagLists.of_texts(array, separator)
@@ -244,43 +248,45 @@ class ColumnReader:
         if array.ndim == 1 and array.dtype.kind in "iu" and separator is not None:  # every text has one tag, a number
             return TagLists(array, np.ones(len(array), np.int64))
         raise SpecError(
-            f"{place}: column {shown(name)} must hold lists of tags, text with a separator, or a matrix (examples, "
+            f"{key_path}: column {shown(name)} must hold lists of tags, text with a separator, or a matrix (examples, "
             f"tags) of 0 and 1, got {_facts(array)}",
-            place,
+            key_path,
         )
 
-    def _plain(self, name: str, place: str, what: str, kinds: str) -> NDArray[Any]:
-        array = self._numeric(name, place, what, kinds)
+    def _plain(self, name: str, key_path: str, what: str, kinds: str) -> NDArray[Any]:
+        array = self._numeric(name, key_path, what, kinds)
         if array.ndim != 1:
-            raise SpecError(f"{place}: array {shown(name)} must be 1-D, got {_facts(array)}", place)
+            raise SpecError(f"{key_path}: array {shown(name)} must be 1-D, got {_facts(array)}", key_path)
         return array
 
-    def _order(self, name: str, place: str) -> NDArray[Any]:
+    def _order(self, name: str, key_path: str) -> NDArray[Any]:
         dates = None
         if isinstance(self.columns, HasDates) and name in self.columns.names:
-            dates = self.columns.dates(name, place)
-        order = self._plain(name, place, "numbers, dates or strings", "iufUM") if dates is None else dates
-        return sortable(order, f"{place}: array {shown(name)}", place)
+            dates = self.columns.dates(name, key_path)
+        order = self._plain(name, key_path, "numbers, dates or strings", "iufUM") if dates is None else dates
+        return sortable(order, f"{key_path}: array {shown(name)}", key_path)
 
-    def _texts(self, name: str, place: str) -> Sentences:
+    def _texts(self, name: str, key_path: str) -> Sentences:
         if isinstance(self.columns, HasTexts) and name in self.columns.names:
-            texts = self.columns.texts(name, place)
+            texts = self.columns.texts(name, key_path)
             if texts is not None:
                 return Sentences.of(texts)
-        array = self._numeric(name, place, "strings, for the key words", "U")
+        array = self._numeric(name, key_path, "strings, for the key words", "U")
         if array.ndim not in (1, 2):
-            raise SpecError(f"{place}: array {shown(name)} must hold a text an example, got {_facts(array)}", place)
+            raise SpecError(
+                f"{key_path}: array {shown(name)} must hold a text an example, got {_facts(array)}", key_path
+            )
         return Sentences.of(array.tolist())
 
-    def _clients(self, name: str, place: str) -> tuple[NDArray[Any], Rows]:
+    def _clients(self, name: str, key_path: str) -> tuple[NDArray[Any], Rows]:
         without = ' (without such an array, set client to null, partition to "iid" and clients to their number)'
-        array = self._array(name, place, without)
+        array = self._array(name, key_path, without)
         whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
         if array.ndim != 1 or array.dtype.kind not in "iufUSb" or not whole:
             raise SpecError(
-                f"{place}: array {shown(name)} must be 1-D, a whole number or string for each example, "
+                f"{key_path}: array {shown(name)} must be 1-D, a whole number or string for each example, "
                 f"got {_facts(array)}{'' if whole else ' with other numbers'}",
-                place,
+                key_path,
             )
         return ranked(array)
 
@@ -288,27 +294,27 @@ class ColumnReader:
 def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
     """(different values in order, place of each value among them). Values in order take the memory of one result."""
     if len(values) == 0 or not (values[1:] >= values[:-1]).all():
-        known = different(values)
-        return known, places(values, known)
+        ordered = different(values)
+        return ordered, places(values, ordered)
     first = np.append(True, values[1:] != values[:-1])
     numbers = np.cumsum(first, dtype=np.int64)
     numbers -= 1
     return np.array(values[first]), numbers
 
 
-def _as_long(array: Sized, examples: int, name: str, other: str, place: str) -> None:
+def _as_long(array: Sized, examples: int, name: str, other: str, key_path: str) -> None:
     if len(array) != examples:
         raise SpecError(
-            f"{place}: array {shown(name)} must have one row for each example of {other}, "
+            f"{key_path}: array {shown(name)} must have one row for each example of {other}, "
             f"got {len(array)} rows and {examples} examples",
-            place,
+            key_path,
         )
 
 
-def _small(array: NDArray[Any], name: str, place: str) -> NDArray[Any]:
+def _small(array: NDArray[Any], name: str, key_path: str) -> NDArray[Any]:
     largest = max(abs(float(array.min())), abs(float(array.max())))
     if largest > _LARGEST:
-        raise SpecError(f"{place}: array {shown(name)} must stay below 3.4e38, got {largest:g}: scale it", place)
+        raise SpecError(f"{key_path}: array {shown(name)} must stay below 3.4e38, got {largest:g}: scale it", key_path)
     return array
 
 

@@ -21,12 +21,12 @@ class OtherBytes(ValueError):
 
 
 @contextmanager
-def reading(title: str, place: str, *more: type[Exception]) -> Iterator[None]:
+def reading(title: str, key_path: str, *more: type[Exception]) -> Iterator[None]:
     """Turns an error from reading a file into one that names it.
 
     Args:
         title: name of the file.
-        place: dotted path of the setting that names the data.
+        key_path: dotted path of the setting that names the data.
         more: further errors of the library that reads.
 
     Raises:
@@ -40,4 +40,4 @@ def reading(title: str, place: str, *more: type[Exception]) -> Iterator[None]:
     except errors as error:
         plain = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
         reason = str(error) if plain and str(error) else f"{type(error).__name__}: {error}"
-        raise SpecError(f"{place}: {title}: {reason}", place) from error
+        raise SpecError(f"{key_path}: {title}: {reason}", key_path) from error

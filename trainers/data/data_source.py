@@ -54,15 +54,15 @@ class DataSource:
         """The format."""
         return formats()[self.name]
 
-    def reader(self, names: tuple[Names, ...], place: str) -> ColumnReader:
+    def reader(self, names: tuple[Names, ...], key_path: str) -> ColumnReader:
         """Reads columns.
 
         Args:
             names: columns that are read next.
-            place: dotted path of the task.
+            key_path: dotted path of the task.
         """
-        wanted = [name for one in names for name in one.given]
-        columns = self.format.read(self.path, wanted, join(place, "path"))
+        column_names = [name for one in names for name in one.given]
+        columns = self.format.read(self.path, column_names, join(key_path, "path"))
         sides = {"": columns}
         others = (
             (TEST, self.test, "test.path"),
@@ -71,19 +71,19 @@ class DataSource:
         )
         for ending, path, key in others:
             if path is not None:
-                plain = [name.removesuffix(ending) for name in wanted]
-                sides[ending] = self.format.read(path, plain, join(place, key))
+                plain = [name.removesuffix(ending) for name in column_names]
+                sides[ending] = self.format.read(path, plain, join(key_path, key))
         if len(sides) > 1:
             columns = SideColumns(sides)
         return ColumnReader(columns, self.path.name)
 
-    def names(self, place: str) -> Sequence[str]:
+    def names(self, key_path: str) -> Sequence[str]:
         """Names of the columns of the training examples; () if they are not known yet.
 
         Args:
-            place: dotted path of the task.
+            key_path: dotted path of the task.
         """
-        return self.format.names(self.path, join(place, "path"))
+        return self.format.names(self.path, join(key_path, "path"))
 
     @property
     def has_test(self) -> bool:
@@ -117,12 +117,12 @@ class DataSource:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def find(name: str, wanted: Any, path: str, others: Mapping[str, str] | None = None) -> DataSource:
+def find(name: str, format_name: Any, path: str, others: Mapping[str, str] | None = None) -> DataSource:
     """A user's data, with its format.
 
     Args:
         name: the path in the document: absolute, from the current directory, or from the data folder; or a URL.
-        wanted: name of a format, or `AUTO`.
+        format_name: name of a format, or `AUTO`.
         path: dotted path of the task.
         others: "test", "central", "validation" -> the path of a separate file in the document; None without any.
 
@@ -130,29 +130,30 @@ def find(name: str, wanted: Any, path: str, others: Mapping[str, str] | None = N
         MissingDataError: there is no such file or folder.
         SpecError: there is no such format, or none recognises the data.
     """
-    one = None if wanted == AUTO else formats().find(wanted, join(path, "format"))
+    one = None if format_name == AUTO else formats().find(format_name, join(path, "format"))
     folders = one is None or one.FOLDERS
-    found = _located(name, folders, join(path, "path"))
+    location = _located(name, folders, join(path, "path"))
     sides = {key: _located(own, folders, join(path, f"{key}.path")) for key, own in (others or {}).items()}
     separate = [sides.get(key) for key in ("test", "central", "validation")]
     if one is not None:
-        return DataSource(found, wanted, *separate)
+        return DataSource(location, format_name, *separate)
     for candidate in formats():
-        if (found.is_file() or formats()[candidate].FOLDERS) and formats()[candidate].recognises(found):
-            return DataSource(found, candidate, *separate)
-    place = join(path, "path")
+        if (location.is_file() or formats()[candidate].FOLDERS) and formats()[candidate].recognises(location):
+            return DataSource(location, candidate, *separate)
+    key_path = join(path, "path")
     raise SpecError(
-        f"{place} must be data that a format recognises ({', '.join(formats())}), got {found.name}: give format", place
+        f"{key_path} must be data that a format recognises ({', '.join(formats())}), got {location.name}: give format",
+        key_path,
     )
 
 
-def _located(name: str, folders: bool, place: str) -> Path:
+def _located(name: str, folders: bool, key_path: str) -> Path:
     if is_url(name):
-        return local_copy(name, place)
-    found = locate(name, folders)
-    if found is None:
+        return local_copy(name, key_path)
+    location = locate(name, folders)
+    if location is None:
         kind = "file or folder" if folders else "file"
         where = "" if Path(name).is_absolute() else f" in the current directory or in ${VARIABLE}"
         advice = f"give its path or set {VARIABLE}; a service looks on its own computer"
-        raise MissingDataError(f"{place}: no {kind} {shown(name)}{where}: {advice}", place)
-    return found
+        raise MissingDataError(f"{key_path}: no {kind} {shown(name)}{where}: {advice}", key_path)
+    return location

@@ -62,8 +62,10 @@ def checked(value: Any, model: str, path: str) -> Widths:
     if value is None:
         return None
     if not models()[model].EMBEDDINGS:
-        known = ", ".join(name for name in models() if models()[name].EMBEDDINGS)
-        raise SpecError(f"{path} must be left out for the model {model}, which has no vectors: use {known}", path)
+        alternatives = ", ".join(name for name in models() if models()[name].EMBEDDINGS)
+        raise SpecError(
+            f"{path} must be left out for the model {model}, which has no vectors: use {alternatives}", path
+        )
     if not isinstance(value, Mapping):
         return _width(value, path)
     if not value or not all(isinstance(name, str) for name in value):
@@ -78,7 +80,7 @@ def require_columns(widths: Widths, inputs: Sequence[str], path: str) -> None:
             raise SpecError(f"{path} must name columns of inputs, got {shown(name)}: {hint(name, inputs)}", path)
 
 
-def width_of(widths: Widths, name: str, column: NDArray[Any], place: str) -> int | None:
+def width_of(widths: Widths, name: str, column: NDArray[Any], key_path: str) -> int | None:
     """The width of a column; None if it is not embedded.
 
     Raises:
@@ -89,7 +91,9 @@ def width_of(widths: Widths, name: str, column: NDArray[Any], place: str) -> int
     width = dict(widths).get(name)
     if width is not None and (column.dtype.kind not in "Uiub" or column.ndim > 1):
         rule = "must hold a string or a whole number an example to have a width in embeddings"
-        raise SpecError(f"{place}: column {shown(name)} {rule}, got {column.dtype} of shape {column.shape}", place)
+        raise SpecError(
+            f"{key_path}: column {shown(name)} {rule}, got {column.dtype} of shape {column.shape}", key_path
+        )
     return width
 
 

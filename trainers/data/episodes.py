@@ -71,13 +71,13 @@ def checked(value: Any, path: str) -> Episodes:
     return Episodes(**check(Episodes, value, path))
 
 
-def draw(labels: Rows, rows: Rows, wanted: Episodes, clients: int, seed: Sequence[int], path: str) -> ClientRows:
+def draw(labels: Rows, rows: Rows, few_shot: Episodes, clients: int, seed: Sequence[int], path: str) -> ClientRows:
     """The examples of each task, class by class, in the order of `Episodes.labels`.
 
     Args:
         labels: (all examples,) class of every example.
         rows: the examples to draw from; classes with fewer than shots + queries of these are left out.
-        wanted: what a task is made of.
+        few_shot: what a task is made of.
         clients: number of tasks.
         seed: whole numbers from 0; other ones give other tasks.
         path: dotted path of the episodes.
@@ -87,28 +87,28 @@ def draw(labels: Rows, rows: Rows, wanted: Episodes, clients: int, seed: Sequenc
     """
     order = rows[np.argsort(labels[rows], kind="stable")]
     present, first, counts = np.unique(labels[order], return_index=True, return_counts=True)
-    usable = np.flatnonzero(counts >= wanted.each)
-    if len(usable) < wanted.ways:
-        place = join(path, "ways")
+    usable = np.flatnonzero(counts >= few_shot.each)
+    if len(usable) < few_shot.ways:
+        key_path = join(path, "ways")
         raise SpecError(
-            f"{place} must be at most {len(usable)}, the classes with shots + queries = {wanted.each} examples among "
-            f"{len(present)}, got ways={wanted.ways}",
-            place,
+            f"{key_path} must be at most {len(usable)}, the classes with shots + queries = {few_shot.each} examples "
+            f"among {len(present)}, got ways={few_shot.ways}",
+            key_path,
         )
-    chosen = np.empty((clients, wanted.ways, wanted.each), np.int64)
+    chosen = np.empty((clients, few_shot.ways, few_shot.each), np.int64)
     for client in range(clients):
         generator = np.random.default_rng([*seed, client])
-        for way, place_of in enumerate(generator.permutation(usable)[: wanted.ways]):
-            some = generator.permutation(counts[place_of])[: wanted.each]
-            chosen[client, way] = order[first[place_of] + some]
-    sizes = np.full(clients, wanted.ways * wanted.each)
+        for way, index in enumerate(generator.permutation(usable)[: few_shot.ways]):
+            some = generator.permutation(counts[index])[: few_shot.each]
+            chosen[client, way] = order[first[index] + some]
+    sizes = np.full(clients, few_shot.ways * few_shot.each)
     return ClientRows(chosen.reshape(-1), sizes)
 
 
-def left_out(labels: Rows, rows: Rows, wanted: Episodes) -> int:
+def left_out(labels: Rows, rows: Rows, few_shot: Episodes) -> int:
     """The number of classes that have too few examples for a task."""
     counts = np.unique(labels[rows], return_counts=True)[1]
-    return int((counts < wanted.each).sum())
+    return int((counts < few_shot.each).sum())
 
 
 def seeds(split_seed: int) -> tuple[list[int], list[int]]:
@@ -116,33 +116,33 @@ def seeds(split_seed: int) -> tuple[list[int], list[int]]:
     return [split_seed, 20], [split_seed, 21]  # other numbers than those of trainers/data/partitions.py
 
 
-def require_room(wanted: Episodes, clients: int, shape: Sequence[int], path: str) -> None:
+def require_room(few_shot: Episodes, clients: int, shape: Sequence[int], path: str) -> None:
     """Raises a SpecError if a population is too large, each task having its own copy of its examples.
 
     Args:
-        wanted: what a task is made of.
+        few_shot: what a task is made of.
         clients: number of training clients.
         shape: of the inputs of one example.
         path: dotted path of the task.
     """
-    numbers = wanted.ways * wanted.each * math.prod(shape)
-    for key, count in (("clients", clients), ("episodes.test_clients", wanted.test_clients)):
+    numbers = few_shot.ways * few_shot.each * math.prod(shape)
+    for key, count in (("clients", clients), ("episodes.test_clients", few_shot.test_clients)):
         if numbers * count > _MOST:
-            place = join(path, key)
+            key_path = join(path, key)
             raise SpecError(
-                f"{place} must be at most {max(_MOST // numbers, 1)}: tasks x numbers of a task must be at most "
+                f"{key_path} must be at most {max(_MOST // numbers, 1)}: tasks x numbers of a task must be at most "
                 f"{_MOST}, got {count} x {numbers}",
-                place,
+                key_path,
             )
 
 
-def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], wanted: Episodes) -> Examples:
+def examples(parts: Sequence[Rows], inputs: Callable[[Rows], NDArray[Any]], few_shot: Episodes) -> Examples:
     """The examples of tasks, with the classes of each numbered from 0.
 
     Args:
         parts: rows of each task, from `draw`.
         inputs: maps rows to a new array of their inputs.
-        wanted: what a task is made of.
+        few_shot: what a task is made of.
     """
     parts = ClientRows.of(parts)
-    return Examples(inputs(parts.rows), np.tile(wanted.labels, len(parts)), parts.offsets, parts.sizes, "classes")
+    return Examples(inputs(parts.rows), np.tile(few_shot.labels, len(parts)), parts.offsets, parts.sizes, "classes")

@@ -8,13 +8,13 @@ from typing import Any
 from trainers.errors import MissingDataError
 
 
-def library(module: str, what: str, place: str = "") -> Any:
+def library(module: str, what: str, key_path: str = "") -> Any:
     """A library.
 
     Args:
         module: dotted name, such as "PIL.Image".
         what: what needs it.
-        place: dotted path of the setting that names the data.
+        key_path: dotted path of the setting that names the data.
 
     Raises:
         MissingDataError: it is not installed.
@@ -22,6 +22,6 @@ def library(module: str, what: str, place: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        where = f"{place}: " if place else ""
+        where = f"{key_path}: " if key_path else ""
         name = module.partition(".")[0]
-        raise MissingDataError(f"{where}{what} need {name}: pip install 'driftline[data]'", place) from error
+        raise MissingDataError(f"{where}{what} need {name}: pip install 'driftline[data]'", key_path) from error

@@ -39,14 +39,14 @@ class Features:
 
 
 def joined(
-    parts: Sequence[Sequence[NDArray[Any]]], names: Sequence[str], place: str, widths: Widths = None
+    parts: Sequence[Sequence[NDArray[Any]]], names: Sequence[str], key_path: str, widths: Widths = None
 ) -> Features:
     """The features, in the order of the columns.
 
     Args:
         parts: columns of training, then test examples, in one order; numbers (examples, ...) or strings (examples,).
         names: of the columns.
-        place: dotted path of the setting, for errors.
+        key_path: dotted path of the setting, for errors.
         widths: of columns that are to be embedded; None makes all categories one-hot.
 
     Raises:
@@ -61,18 +61,20 @@ def joined(
         [array([[1.5, 2. ],
                [2. , 1. ]])]
     """
-    widest, categories, embedded = [0], [], []
+    widest, column_categories, embedded = [0], [], []
     for number, name in enumerate(names):
         columns = [part[number] for part in parts]
-        width = width_of(widths, name, columns[0], place)
-        known = _categories(columns, name, place, width is not None)
-        categories.append(known)
-        if known is not None and width is not None:
-            embedded.append(Embedding(widest[-1], len(known), width))
+        width = width_of(widths, name, columns[0], key_path)
+        categories = _categories(columns, name, key_path, width is not None)
+        column_categories.append(categories)
+        if categories is not None and width is not None:
+            embedded.append(Embedding(widest[-1], len(categories), width))
             widest.append(widest[-1] + 1)
         else:
-            widest.append(widest[-1] + (len(known) if known is not None else int(np.prod(columns[0].shape[1:]))))
-    kept = np.repeat([known is not None for known in categories], np.diff(widest))
+            widest.append(
+                widest[-1] + (len(categories) if categories is not None else int(np.prod(columns[0].shape[1:])))
+            )
+    kept = np.repeat([categories is not None for categories in column_categories], np.diff(widest))
     looked_up = {one.feature for one in embedded}
     dtype = np.float32 if all(map(_single, parts[0])) else np.float64
     features = []
@@ -80,56 +82,58 @@ def joined(
         matrix = disk_cache.array((len(part[0]), widest[-1]), dtype)
         for first in range(0, len(matrix), _ROWS):
             rows = matrix[first : first + _ROWS]
-            for column, known, start, end in zip(part, categories, widest, widest[1:], strict=False):
+            for column, categories, start, end in zip(part, column_categories, widest, widest[1:], strict=False):
                 own = column[first : first + _ROWS]
-                if known is None:
+                if categories is None:
                     rows[:, start:end] = own.reshape(len(own), -1)
                 elif start in looked_up:
-                    rows[:, start] = _numbers(known, own)
+                    rows[:, start] = _numbers(categories, own)
                 else:
-                    rows[np.arange(len(own)), start + np.searchsorted(known, own)] = 1
+                    rows[np.arange(len(own)), start + np.searchsorted(categories, own)] = 1
         features.append(matrix)
     return Features(features, kept, tuple(embedded))
 
 
-def _numbers(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
+def _numbers(categories: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
     """The number of each category, from 1 on; 0 of others."""
-    if np.result_type(known, column).kind == "f":  # with and without a sign, which floats would round
-        known, column = known.astype(np.object_), column.astype(np.object_)
-    places = np.searchsorted(known, column).clip(max=len(known) - 1)
-    return np.where(known[places] == column, places + 1, 0)
+    if np.result_type(categories, column).kind == "f":  # with and without a sign, which floats would round
+        categories, column = categories.astype(np.object_), column.astype(np.object_)
+    places = np.searchsorted(categories, column).clip(max=len(categories) - 1)
+    return np.where(categories[places] == column, places + 1, 0)
 
 
-def _categories(columns: Sequence[NDArray[Any]], name: str, place: str, embedded: bool) -> NDArray[Any] | None:
+def _categories(columns: Sequence[NDArray[Any]], name: str, key_path: str, embedded: bool) -> NDArray[Any] | None:
     """The categories of a column, those of the training examples alone if they are embedded; None of numbers."""
     kinds = {column.dtype.kind == "U" for column in columns}
     if len(kinds) > 1:
-        raise SpecError(f"{place}: column {shown(name)} must hold strings in all files or in none, got both", place)
+        raise SpecError(
+            f"{key_path}: column {shown(name)} must hold strings in all files or in none, got both", key_path
+        )
     if not kinds.pop() and not embedded:
         return None
     if any(column.ndim > 1 for column in columns):
         alone = "give it alone" + (", without embeddings" if embedded else "")
-        raise SpecError(f"{place}: column {shown(name)} must hold one string an example: {alone}", place)
-    known = np.unique(np.concatenate([different(column) for column in columns[: 1 if embedded else None]]))
-    strings = known.dtype.kind == "U"
-    filled = [str(one) for one in known if one] if strings else []
+        raise SpecError(f"{key_path}: column {shown(name)} must hold one string an example: {alone}", key_path)
+    categories = np.unique(np.concatenate([different(column) for column in columns[: 1 if embedded else None]]))
+    strings = categories.dtype.kind == "U"
+    filled = [str(one) for one in categories if one] if strings else []
     if filled and all(map(_DATE.fullmatch, filled)):
         raise SpecError(
-            f"{place}: column {shown(name)} must hold numbers or categories, got dates such as {shown(filled[0])}: "
+            f"{key_path}: column {shown(name)} must hold numbers or categories, got dates such as {shown(filled[0])}: "
             "leave it out, or store a number such as the days since a first day",
-            place,
+            key_path,
         )
     most = MOST_EMBEDDED if embedded else MOST_CATEGORIES
-    if len(known) > most:
+    if len(categories) > most:
         advice = ("leave it out of inputs" if embedded else "give it a width in embeddings, leave it out of inputs") + (
             ", or store numbers" if strings else " or of embeddings"
         )
         raise SpecError(
-            f"{place}: column {shown(name)} must have at most {most} categories, got {len(known)}, such as "
-            f"{shown(known[0].item())}: {advice}",
-            place,
+            f"{key_path}: column {shown(name)} must have at most {most} categories, got {len(categories)}, such as "
+            f"{shown(categories[0].item())}: {advice}",
+            key_path,
         )
-    return known
+    return categories
 
 
 def _single(column: NDArray[Any]) -> bool:

@@ -350,18 +350,18 @@ def _labels(pool: Pool) -> Rows:
 
 
 def _clients(values: dict[str, Any], pool: Pool, path: str) -> int:
-    place = join(path, "clients")
+    key_path = join(path, "clients")
     owners = 0 if pool.owners is None else len(partitions.natural(taken(pool.owners, pool.rows)))
     if values["partition"] == "natural":
         if values["clients"] not in (None, owners):
             raise SpecError(
-                f"{place} must be left out for the natural partition, which has {owners}, "
+                f"{key_path} must be left out for the natural partition, which has {owners}, "
                 f"got clients={values['clients']}",
-                place,
+                key_path,
             )
         values["clients"] = owners
     if values["clients"] is None:
         if not owners:
-            raise SpecError(f"{place} must be given (at least 1): the data has no natural clients", place)
+            raise SpecError(f"{key_path} must be given (at least 1): the data has no natural clients", key_path)
         values["clients"] = owners
     return int(values["clients"])

@@ -88,13 +88,13 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
         (array([[0, 0, 1],
                [0, 1, 2]], dtype=int32), array([1, 2], dtype=int32), 3)
     """
-    place, rows = join(path, "inputs"), sum(len(log.items) for log in logs)
+    key_path, rows = join(path, "inputs"), sum(len(log.items) for log in logs)
     if rows * given.context * 4 > _MOST:
-        most, place = _MOST // (4 * rows), join(path, "context")
+        most, key_path = _MOST // (4 * rows), join(path, "context")
         raise SpecError(
-            f"{place} must be at most {most} for {rows} items, {_MOST // 2**30} GiB of numbers, got "
+            f"{key_path} must be at most {most} for {rows} items, {_MOST // 2**30} GiB of numbers, got "
             f"context={given.context}",
-            place,
+            key_path,
         )
     items = [log.items for log in logs]
     if np.result_type(*items).kind == "f":  # whole numbers with and without a sign, which floats would round
@@ -105,13 +105,13 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
         for log, one in zip(logs, items, strict=True)
     ]
     if not all(len(one.rows) for one in examples):
-        raise SpecError(f"{place} must hold two items of a client, got one of each client", place)
+        raise SpecError(f"{key_path} must hold two items of a client, got one of each client", key_path)
     if len(names) == 1:
-        raise SpecError(f"{place} must hold two different items, got one", place)
+        raise SpecError(f"{key_path} must hold two different items, got one", key_path)
     return examples, len(names)
 
 
-def sortable(order: NDArray[Any], what: str, place: str) -> NDArray[Any]:
+def sortable(order: NDArray[Any], what: str, key_path: str) -> NDArray[Any]:
     """Numbers in place of dates, and strings as they are if they sort as what they say does.
 
     The strings 9 and 10 do not, nor do 01/05/2024, 01-May-2024 or 09:00 PM.
@@ -120,7 +120,7 @@ def sortable(order: NDArray[Any], what: str, place: str) -> NDArray[Any]:
         order: (rows,) numbers, dates, or strings; those that begin as dates of ISO 8601 are dates, with or without a
             time, its fractions and an offset from UTC.
         what: the column, for errors.
-        place: dotted path of the setting that names it, for errors.
+        key_path: dotted path of the setting that names it, for errors.
 
     Raises:
         SpecError: strings do not sort, or dates are invalid or have an offset in some rows only.
@@ -131,22 +131,22 @@ def sortable(order: NDArray[Any], what: str, place: str) -> NDArray[Any]:
     """
     if order.dtype.kind == "M":
         if (missing := np.isnat(order)).any():
-            raise SpecError(f"{what} must have a date in every row, got none in row {missing.argmax()}", place)
+            raise SpecError(f"{what} must have a date in every row, got none in row {missing.argmax()}", key_path)
         return order.astype(np.int64)
     if order.dtype.kind != "U":
         return order
     if _DATE.match(str(order[0])):
-        return _instants(order, what, place)
+        return _instants(order, what, key_path)
     lengths = np.char.str_len(order)
     odd = order[lengths != lengths[0]]
     if len(odd) or _UNSORTED.search(str(order[0])):
         got = " and ".join(shown(str(one)) for one in (order[0], *odd[:1]))
         rule = "numbers, dates such as 2024-01-31T10:00:00, or strings of one length that sort as meant"
-        raise SpecError(f"{what} must hold {rule}, got {got}", place)
+        raise SpecError(f"{what} must hold {rule}, got {got}", key_path)
     return order
 
 
-def _instants(texts: NDArray[np.str_], what: str, place: str) -> NDArray[np.int64]:
+def _instants(texts: NDArray[np.str_], what: str, key_path: str) -> NDArray[np.int64]:
     """(rows,) places of the instants among all different ones, in order."""
     different, places = np.unique(texts, return_inverse=True)
     instants = []
@@ -156,13 +156,13 @@ def _instants(texts: NDArray[np.str_], what: str, place: str) -> NDArray[np.int6
             instants.append((datetime.fromisoformat(text), finer.group().rstrip("0") if finer else ""))
         except ValueError as error:
             raise SpecError(
-                f"{what} must hold dates of ISO 8601, as its first row does, got {shown(text)}", place
+                f"{what} must hold dates of ISO 8601, as its first row does, got {shown(text)}", key_path
             ) from error
     zoned = [date.tzinfo is not None for date, _ in instants]
     if any(zoned) and not all(zoned):
         bare = different[zoned.index(False)]
         rule = "an offset from UTC in all rows or in none"
-        raise SpecError(f"{what} must have {rule}, got {shown(str(bare))} beside others", place)
+        raise SpecError(f"{what} must have {rule}, got {shown(str(bare))} beside others", key_path)
     numbers = {instant: number for number, instant in enumerate(sorted(set(instants)))}
     return np.array([numbers[instant] for instant in instants], np.int64)[places]
 

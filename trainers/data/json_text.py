@@ -120,12 +120,12 @@ class JsonText:
         if self.begins():
             raise ValueError(f"Extra data at character {self._before + self._at}")
 
-    def _take(self, wanted: str) -> str:
-        found = self.begins()
-        if not found or found not in wanted:
-            raise ValueError(f"Expecting {' or '.join(wanted)} at character {self._before + self._at}")
+    def _take(self, expected: str) -> str:
+        character = self.begins()
+        if not character or character not in expected:
+            raise ValueError(f"Expecting {' or '.join(expected)} at character {self._before + self._at}")
         self._at += 1
-        return found
+        return character
 
     def begins(self) -> str:
         """The next character that is no space, with which a value begins; "" at the end of the document."""
@@ -168,6 +168,6 @@ def _after_spaces(text: str, at: int) -> int:
     """The first place from here on that is no space."""
     if at < len(text) and text[at] > " ":
         return at
-    found = _SPACES.match(text, at)
-    assert found is not None
-    return found.end()
+    match = _SPACES.match(text, at)
+    assert match is not None
+    return match.end()

@@ -29,10 +29,12 @@ def hessians(value: Any, path: str) -> NDArray[np.float64]:
     matrices = [_matrix(item, f"{path}.{index}") for index, item in enumerate(value)]
     size = len(matrices[0])
     for index, matrix in enumerate(matrices):
-        place = f"{path}.{index}"
+        key_path = f"{path}.{index}"
         if len(matrix) != size:
-            raise SpecError(f"{place} must be {size} x {size} as {path}.0, got {len(matrix)} x {len(matrix)}", place)
-        _check_definite(matrix, place)
+            raise SpecError(
+                f"{key_path} must be {size} x {size} as {path}.0, got {len(matrix)} x {len(matrix)}", key_path
+            )
+        _check_definite(matrix, key_path)
     return _symmetric(np.stack(matrices))
 
 
@@ -54,8 +56,8 @@ def centers(value: Any, hessians: NDArray[np.float64], path: str) -> NDArray[np.
         raise SpecError(f"{path} must have one center per hessian: {clients} hessians, got {len(value)} centers", path)
     for index, row in enumerate(value):
         if len(row) != size:
-            place = f"{path}.{index}"
-            raise SpecError(f"{place} must have {size} numbers as the hessians have rows, got {len(row)}", place)
+            key_path = f"{path}.{index}"
+            raise SpecError(f"{key_path} must have {size} numbers as the hessians have rows, got {len(row)}", key_path)
     return np.array([[number(item, f"{path}.{i}.{j}") for j, item in enumerate(row)] for i, row in enumerate(value)])
 
 
@@ -77,34 +79,35 @@ def central(value: Any, dimension: int, path: str) -> Quadratics:
     for key in ("hessian", "center"):
         if key not in value:
             raise SpecError(f"{join(path, key)} must be given, got none", join(path, key))
-    place = join(path, "hessian")
-    hessian = _matrix(value["hessian"], place)
+    key_path = join(path, "hessian")
+    hessian = _matrix(value["hessian"], key_path)
     if len(hessian) != dimension:
         raise SpecError(
-            f"{place} must be {dimension} x {dimension} as the clients' hessians, got {len(hessian)} x {len(hessian)}",
-            place,
+            f"{key_path} must be {dimension} x {dimension} as the clients' hessians, "
+            f"got {len(hessian)} x {len(hessian)}",
+            key_path,
         )
-    _check_definite(hessian, place)
-    place = join(path, "center")
+    _check_definite(hessian, key_path)
+    key_path = join(path, "center")
     center = value["center"]
     if not isinstance(center, (list, tuple)) or len(center) != dimension:
-        raise SpecError(f"{place} must be a list of {dimension} numbers, got center={shown(center)}", place)
-    held = np.array([[number(item, f"{place}.{index}") for index, item in enumerate(center)]])
+        raise SpecError(f"{key_path} must be a list of {dimension} numbers, got center={shown(center)}", key_path)
+    held = np.array([[number(item, f"{key_path}.{index}") for index, item in enumerate(center)]])
     return Quadratics(_symmetric(hessian[None]), held, np.zeros(1))
 
 
-def _check_definite(matrix: NDArray[np.float64], place: str) -> None:
+def _check_definite(matrix: NDArray[np.float64], key_path: str) -> None:
     scale = float(np.abs(matrix).max())
     row, column = (int(i) for i in np.unravel_index(np.abs(matrix - matrix.T).argmax(), matrix.shape))
     if abs(matrix[row, column] - matrix[column, row]) > 1e-9 * scale:
         raise SpecError(
-            f"{place} must be symmetric, got {matrix[row, column]:g} at row {row}, column {column} "
+            f"{key_path} must be symmetric, got {matrix[row, column]:g} at row {row}, column {column} "
             f"and {matrix[column, row]:g} at row {column}, column {row}",
-            place,
+            key_path,
         )
     smallest = float(np.linalg.eigvalsh(matrix)[0])
     if smallest <= 1e-14 * scale:
-        raise SpecError(f"{place} must be positive definite, got smallest eigenvalue {smallest:.6g}", place)
+        raise SpecError(f"{key_path} must be positive definite, got smallest eigenvalue {smallest:.6g}", key_path)
 
 
 def _symmetric(stacked: NDArray[np.float64]) -> NDArray[np.float64]:

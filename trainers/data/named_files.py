@@ -10,26 +10,26 @@ from trainers.data.url_prefixes import is_url
 _FILES = ("path", "file", "folder")
 
 
-def files_of(task: Any, place: str = "task", is_file: bool = False) -> list[tuple[str, str]]:
-    """Every string under a key `path`, `file` or `folder` of a task, at any depth, also in lists, with its place.
+def files_of(task: Any, key_path: str = "task", is_file: bool = False) -> list[tuple[str, str]]:
+    """Every string under a key `path`, `file` or `folder` of a task, at any depth, also in lists, with its dotted path.
 
     Args:
         task: A task's document, or a part of it; not checked yet.
-        place: Its place in the study.
+        key_path: Its dotted path in the study.
         is_file: Whether it is under such a key.
     """
     files: list[tuple[str, str]] = []
     if isinstance(task, Mapping):
         for key, inner in task.items():
-            files += files_of(inner, f"{place}.{key}", key in _FILES)
+            files += files_of(inner, f"{key_path}.{key}", key in _FILES)
     elif isinstance(task, list):
         for number, inner in enumerate(task):
-            files += files_of(inner, f"{place}.{number}", is_file)
+            files += files_of(inner, f"{key_path}.{number}", is_file)
     elif isinstance(task, str) and is_file:
-        files.append((place, task))
+        files.append((key_path, task))
     return files
 
 
 def urls_of(task: Any) -> list[tuple[str, str]]:
-    """The URLs among `files_of`, with their places."""
-    return [(place, name) for place, name in files_of(task) if is_url(name)]
+    """The URLs among `files_of`, with their dotted paths."""
+    return [(key_path, name) for key_path, name in files_of(task) if is_url(name)]

@@ -147,15 +147,15 @@ def _shares(sizes: Any, clients: int, seed: int) -> Shares | None:
 
 
 def _dirichlet(value: Mapping[str, Any], labels: Rows, path: str) -> dict[str, Any]:
-    place = join(path, "dirichlet")
+    key_path = join(path, "dirichlet")
     if "groups" not in value:
-        return {"dirichlet": _positive(value["dirichlet"], "dirichlet", place)}
+        return {"dirichlet": _positive(value["dirichlet"], "dirichlet", key_path)}
     levels = value["dirichlet"]
     if not isinstance(levels, list | tuple) or len(levels) != _LEVELS:
         rule = "must be two concentrations with groups, of the groups and of the classes within one"
-        raise SpecError(f"{place} {rule}, as in [0.1, 10], got dirichlet={shown(levels)}", place)
+        raise SpecError(f"{key_path} {rule}, as in [0.1, 10], got dirichlet={shown(levels)}", key_path)
     groups = _groups(value["groups"], labels, join(path, "groups"))
-    return {"dirichlet": [_positive(one, "dirichlet", place) for one in levels], "groups": groups}
+    return {"dirichlet": [_positive(one, "dirichlet", key_path) for one in levels], "groups": groups}
 
 
 def _groups(value: Any, labels: Rows, path: str) -> list[list[int]]:
@@ -197,9 +197,9 @@ def _positive(value: Any, name: str, path: str) -> float:
 
 
 def _count(value: Mapping[str, Any], name: str, most: int | None, path: str) -> int:
-    place = join(path, name)
-    count = integer(value[name], place)
+    key_path = join(path, name)
+    count = integer(value[name], key_path)
     if count < 1 or (most is not None and count > most):
         rule = "at least 1" if most is None else f"in [1, {most}]"
-        raise SpecError(f"{place} must be {rule}, got {name}={count}", place)
+        raise SpecError(f"{key_path} must be {rule}, got {name}={count}", key_path)
     return count

@@ -42,12 +42,12 @@ def reading_only(prefixes: Sequence[str] | None) -> Iterator[None]:
         _allowed.reset(token)
 
 
-def local_copy(url: str, place: str, *, fresh: bool = False) -> Path:
+def local_copy(url: str, key_path: str, *, fresh: bool = False) -> Path:
     """A copy of the file or folder at a URL; a process looks for another version of it once.
 
     Args:
         url: of any file system that fsspec and its packages know.
-        place: dotted path of the setting, for errors.
+        key_path: dotted path of the setting, for errors.
         fresh: looks for another version in any case.
 
     Raises:
@@ -58,13 +58,13 @@ def local_copy(url: str, place: str, *, fresh: bool = False) -> Path:
     if parts.password:
         bare = f"{parts.scheme}{MARK}{parts.hostname}{parts.path}"
         advice = "set it in the environment or the files of the storage's own client"
-        raise SpecError(f"{place} must be a URL without a password, got one for {shown(bare)}: {advice}", place)
+        raise SpecError(f"{key_path} must be a URL without a password, got one for {shown(bare)}: {advice}", key_path)
     prefixes = _allowed.get()
     try:
         if prefixes is not None:
             allowing(url, prefixes)
     except ValueError as error:
-        raise SpecError(f"{place} {error}", place) from error
+        raise SpecError(f"{key_path} {error}", key_path) from error
     try:
         if fresh:
             _copied.cache_clear()
@@ -75,27 +75,29 @@ def local_copy(url: str, place: str, *, fresh: bool = False) -> Path:
     except Exception as error:  # of any kind, from the package of a file system
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise MissingDataError(
-            f"{place}: cannot read {shown(url)} ({reason}): download it, and give its path", place
+            f"{key_path}: cannot read {shown(url)} ({reason}): download it, and give its path", key_path
         ) from error
     if path is None:
         raise MissingDataError(
-            f"{place}: no folder to keep {shown(url)} in: set XDG_CACHE_HOME to one that can be written to, with room "
-            f"for it within {disk_cache.VARIABLE}, or download it and give its path",
-            place,
+            f"{key_path}: no folder to keep {shown(url)} in: set XDG_CACHE_HOME to one that can be written to, with "
+            f"room for it within {disk_cache.VARIABLE}, or download it and give its path",
+            key_path,
         )
     return path
 
 
-def changed(place: str, wanted: str, got: str) -> ChangedDataError:
+def changed(key_path: str, expected: str, got: str) -> ChangedDataError:
     """The error of data at a URL with another SHA-256 than the document says.
 
     Args:
-        place: dotted path of the setting that names the URL.
-        wanted: what the document says.
+        key_path: dotted path of the setting that names the URL.
+        expected: what the document says.
         got: what was read.
     """
     advice = "they have changed, restore them or begin a new study"
-    return ChangedDataError(f"{place} must lead to data with the SHA-256 {wanted:.64}, got {got}: {advice}", place)
+    return ChangedDataError(
+        f"{key_path} must lead to data with the SHA-256 {expected:.64}, got {got}: {advice}", key_path
+    )
 
 
 @lru_cache(maxsize=16)
@@ -106,12 +108,12 @@ def _copied(url: str, prefixes: tuple[str, ...] | None) -> Path | None:
     import fsspec
 
     files, there = fsspec.core.url_to_fs(url)
-    place = str(there).rstrip("/")
-    facts = files.info(place)
-    within = sorted(files.find(place)) if facts["type"] == "directory" else ()
+    root = str(there).rstrip("/")
+    facts = files.info(root)
+    within = sorted(files.find(root)) if facts["type"] == "directory" else ()
     version = [*map(files.ukey, (there, *within)), *(str(facts.get(name)) for name in _VERSION)]
     bound = None if prefixes is None else _Bound(disk_cache.most_bytes())
-    return _kept([url, *version], _name(place), lambda target: _copy(files, place, target, bound))
+    return _kept([url, *version], _name(root), lambda target: _copy(files, root, target, bound))
 
 
 def _of_web(url: str, file: WebFile) -> Path | None:
@@ -177,26 +179,26 @@ class _Bound:
             raise OSError(f"must be read within {WHOLE_S:.0f} s, took longer")
 
 
-def _copy(files: Any, there: str, here: Path, bound: _Bound | None = None) -> None:
+def _copy(files: Any, there: str, destination: Path, bound: _Bound | None = None) -> None:
     """Copies a file, or all files below a folder."""
     if files.info(there)["type"] != "directory":
-        _get(files, there, here, bound)
+        _get(files, there, destination, bound)
         return
     for file in sorted(files.find(there)):
-        place = Path(file).relative_to(there)
-        if ".." in place.parts:
-            raise OSError(f"a file's name leads out of the folder: {place}")
-        target = here / place
+        relative = Path(file).relative_to(there)
+        if ".." in relative.parts:
+            raise OSError(f"a file's name leads out of the folder: {relative}")
+        target = destination / relative
         target.parent.mkdir(parents=True, exist_ok=True)
         _get(files, file, target, bound)
 
 
-def _get(files: Any, there: str, here: Path, bound: _Bound | None) -> None:
+def _get(files: Any, there: str, destination: Path, bound: _Bound | None) -> None:
     if bound is None:
-        files.get_file(there, str(here))
+        files.get_file(there, str(destination))
         return
     bound.count(0)
-    with files.open(there, "rb", cache_type="readahead") as source, here.open("xb") as target:
+    with files.open(there, "rb", cache_type="readahead") as source, destination.open("xb") as target:
         while piece := source.read(_PIECE):
             bound.count(len(piece))
             target.write(piece)

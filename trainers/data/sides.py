@@ -86,18 +86,18 @@ def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:
     return {"": train, **({TEST: test} if test else {})}
 
 
-def require_files(path: Path, files: Sides, rule: str, place: str) -> None:
+def require_files(path: Path, files: Sides, rule: str, key_path: str) -> None:
     """Raises a SpecError if there are no files, or one is a link out of the folder.
 
     Args:
         path: of the file or folder.
         files: from `sides`.
         rule: what the folder must hold.
-        place: dotted path of the setting that names the data.
+        key_path: dotted path of the setting that names the data.
     """
     inside = all(file.resolve().is_relative_to(path) for side in files.values() for file in side)
     if not files.get("") or not inside:
-        raise SpecError(f"{place} must be {rule}, and no links out of it, got {path.name}", place)
+        raise SpecError(f"{key_path} must be {rule}, and no links out of it, got {path.name}", key_path)
 
 
 def title(file: Path, path: Path) -> str:
@@ -106,5 +106,5 @@ def title(file: Path, path: Path) -> str:
 
 
 def _files(folder: Path, belongs: Callable[[Path], bool]) -> list[Path]:
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(file for file in found if file.name[0] not in "._" and belongs(file) and file.is_file())
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return sorted(file for file in entries if file.name[0] not in "._" and belongs(file) and file.is_file())

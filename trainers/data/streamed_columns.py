@@ -69,11 +69,11 @@ class StreamedColumns:
             return None
         return texts_of(chain([first], chunks), f"{place}: column {shown(name)}", place)
 
-    def _each(self, name: str, place: str) -> Iterator[Any]:
+    def _each(self, name: str, key_path: str) -> Iterator[Any]:
         import pyarrow as pa
 
         for path in self._files:
-            with reading(path.name, place, pa.ArrowException):
+            with reading(path.name, key_path, pa.ArrowException):
                 for chunk in self._chunks(path, name):
                     chunk.validate(full=True)
                     yield chunk

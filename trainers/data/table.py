@@ -138,36 +138,36 @@ def read(source: DataSource, names: Names, sides: SideNames, labelling: Labellin
     separator = labelling.separator if isinstance(labelling, Tags) else None
     reader = source.reader((names, *(one for _, one in sides)), path)
     keys = ("inputs", "targets", "client", "order")
-    found = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
+    column_parts = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
     mask = marked = None
     for side, one in sides:
-        place = join(path, _KEYS_OF_SIDES[side])
-        found.append(reader.part(one, {key: join(place, key) for key in keys}, kind, separator))
-        _require_alike(found[0], found[-1], path, place)
+        key_path = join(path, _KEYS_OF_SIDES[side])
+        column_parts.append(reader.part(one, {key: join(key_path, key) for key in keys}, kind, separator))
+        _require_alike(column_parts[0], column_parts[-1], path, key_path)
     if names.mask is not None:
-        mask = reader.mask(names.mask, len(found[0].targets), join(path, "test"))
+        mask = reader.mask(names.mask, len(column_parts[0].targets), join(path, "test"))
     if names.validation is not None:
-        marked = reader.mask(names.validation, len(found[0].targets), join(path, "validation"))
+        marked = reader.mask(names.validation, len(column_parts[0].targets), join(path, "validation"))
     groups = None
     if names.groups is not None:
-        groups = reader.groups(names.groups, len(found[0].targets), join(path, "partition.groups"))
-    known = 0
+        groups = reader.groups(names.groups, len(column_parts[0].targets), join(path, "partition.groups"))
+    vocabulary_size = 0
     if isinstance(names.sequences, histories.Histories):
         places = [join(path, key) for key in ("client", *(f"{_KEYS_OF_SIDES[side]}.client" for side, _ in sides))]
-        found, known, rows = _in_histories(found, names.sequences, places, path)
+        column_parts, vocabulary_size, rows = _in_histories(column_parts, names.sequences, places, path)
         mask = None if mask is None else _mask_of(mask[rows], join(path, "test"))
         marked = None if marked is None else _mask_of(marked[rows], join(path, "validation"))
     elif names.sequences is not None:
-        found, known = _in_words(found, names.sequences, path)
-    inputs, tokens, kept, embedded = _inputs(found, names, join(path, "inputs"))
+        column_parts, vocabulary_size = _in_words(column_parts, names.sequences, path)
+    inputs, tokens, kept, embedded = _inputs(column_parts, names, join(path, "inputs"))
     if names.embeddings is not None and not embedded:
-        place = join(path, "embeddings")
+        key_path = join(path, "embeddings")
         rule = 'be left out without columns of strings, or name columns, as in {"zip": 8}'
-        raise SpecError(f"{place} must {rule}, got embeddings={shown(names.embeddings)}", place)
-    targets, labels = _targets(found, labelling, path)
+        raise SpecError(f"{key_path} must {rule}, got embeddings={shown(names.embeddings)}", key_path)
+    targets, labels = _targets(column_parts, labelling, path)
     parts = [
         TablePart(one, other, part.clients, part.people)
-        for one, other, part in zip(inputs, targets, found, strict=True)
+        for one, other, part in zip(inputs, targets, column_parts, strict=True)
     ]
     own = dict(zip((side for side, _ in sides), parts[1:], strict=True))
     return Table(
@@ -178,7 +178,7 @@ def read(source: DataSource, names: Names, sides: SideNames, labelling: Labellin
         server=own.get("server"),
         validation=own.get("validation"),
         marked=marked,
-        tokens=tokens or known,
+        tokens=tokens or vocabulary_size,
         labels=labels,
         kept=kept,
         embedded=embedded,
@@ -198,24 +198,24 @@ def _targets(parts: list[ColumnPart], labelling: Labelling, path: str) -> tuple[
     return class_labels.numbered(arrays, labelling.labels, labelling.count, path)
 
 
-def _require_alike(main: ColumnPart, test: ColumnPart, path: str, place: str) -> None:
+def _require_alike(main: ColumnPart, test: ColumnPart, path: str, key_path: str) -> None:
     for one, other in zip(main.features, test.features, strict=True):
         if one.shape[1:] != other.shape[1:]:
             raise SpecError(
-                f"{place}.inputs must have examples of shape {one.shape[1:]} as {path}.inputs has, "
+                f"{key_path}.inputs must have examples of shape {one.shape[1:]} as {path}.inputs has, "
                 f"got {other.shape[1:]}",
-                f"{place}.inputs",
+                f"{key_path}.inputs",
             )
     if test.targets.shape[1:] != main.targets.shape[1:]:
         raise SpecError(
-            f"{place}.targets must have as many numbers an example as {path}.targets, "
+            f"{key_path}.targets must have as many numbers an example as {path}.targets, "
             f"got shapes {test.targets.shape} and {main.targets.shape}",
-            f"{place}.targets",
+            f"{key_path}.targets",
         )
     pairs = [("inputs", one.dtype, other.dtype) for one, other in zip(main.features, test.features, strict=True)]
     for key, own, tested in (*pairs, ("targets", main.targets.dtype, test.targets.dtype)):
         if (own.kind == "U") != (tested.kind == "U"):
-            raise SpecError(f"{place}.{key} must hold {own} as {path}.{key} does, got {tested}", f"{place}.{key}")
+            raise SpecError(f"{key_path}.{key} must hold {own} as {path}.{key} does, got {tested}", f"{key_path}.{key}")
 
 
 def _in_words(parts: list[ColumnPart], given: words.Words, path: str) -> tuple[list[ColumnPart], int]:
@@ -236,9 +236,9 @@ def _in_histories(
 ) -> tuple[list[ColumnPart], int, Rows]:
     """(the parts with examples in place of rows, number of different items, row of each example of the first part)."""
     logs: list[histories.Log] = []
-    for part, place in zip(parts, places, strict=True):
+    for part, key_path in zip(parts, places, strict=True):
         if part.clients is None:
-            raise SpecError(f"{place} must be a column for pairs, which are of a client's items, got none", place)
+            raise SpecError(f"{key_path} must be a column for pairs, which are of a client's items, got none", key_path)
         logs.append(histories.Log(np.asarray(part.features[0]), part.clients, part.order))
     made, count = histories.numbered(logs, given, path)
     examples = [
@@ -248,23 +248,25 @@ def _in_histories(
     return examples, count, made[0].rows
 
 
-def _mask_of(mask: NDArray[np.bool_], place: str) -> NDArray[np.bool_]:
+def _mask_of(mask: NDArray[np.bool_], key_path: str) -> NDArray[np.bool_]:
     """The mask of examples of histories."""
     if mask.all() or not mask.any():
         what = "all" if mask.all() else "none"
-        raise SpecError(f"{place} must mark some items, and not clients' first alone, got {what} of others", place)
+        raise SpecError(
+            f"{key_path} must mark some items, and not clients' first alone, got {what} of others", key_path
+        )
     return mask
 
 
 def _inputs(
-    parts: list[ColumnPart], names: Names, place: str
+    parts: list[ColumnPart], names: Names, key_path: str
 ) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None, tuple[Embedding, ...]]:
     """(inputs of each part, number of different tokens of strings, `kept` of `Table`, its `embedded`)."""
     features = [tuple(one for one in part.features if isinstance(one, np.ndarray)) for part in parts]
     if not isinstance(names.inputs, str):
-        made = joined(features, names.features, place, names.embeddings)
+        made = joined(features, names.features, key_path, names.embeddings)
         return made.parts, 0, made.kept, made.embedded
     columns = [arrays[0] for arrays in features]
     if columns[0].dtype.kind == "U":
-        return *numbered(columns, place), None, ()
+        return *numbered(columns, key_path), None, ()
     return columns, 0, None, ()

@@ -24,37 +24,37 @@ def asked(values: dict[str, Any], document: Mapping[str, Any], kind: str, path: 
     Raises:
         SpecError: they are invalid, or do not go with other keys.
     """
-    place = join(path, "episodes")
+    key_path = join(path, "episodes")
     if values["episodes"] is None:
         return None
     if kind != "classes":
-        raise SpecError(f"{place} must be left out for {kind}: tasks are made of classes", place)
-    wanted = episodes.checked(values["episodes"], place)
+        raise SpecError(f"{key_path} must be left out for {kind}: tasks are made of classes", key_path)
+    few_shot = episodes.checked(values["episodes"], key_path)
     nothing = (None,)
     kept = {"client": (None, "client"), "partition": ("natural",), "central": nothing, "validation": nothing}
     for key, allowed in kept.items():
         if key in document and values[key] not in allowed:
             own = join(path, key)
             raise SpecError(f"{own} must be left out beside episodes, whose clients are tasks, got {key}", own)
-    values["episodes"], values["client"] = wanted.to_json(), None
+    values["episodes"], values["client"] = few_shot.to_json(), None
     values["clients"] = values["clients"] or CLIENTS
-    return wanted
+    return few_shot
 
 
-def split(values: dict[str, Any], table: Table, wanted: Episodes, path: str) -> tuple[ClientRows, Sequence[Rows]]:
+def split(values: dict[str, Any], table: Table, few_shot: Episodes, path: str) -> tuple[ClientRows, Sequence[Rows]]:
     """(rows of each training task, rows of each test task), of different classes.
 
     Args:
         values: checked values of the document; test_fraction and test are overwritten with their resolved values.
         table: the examples.
-        wanted: what a task is made of.
+        few_shot: what a task is made of.
         path: dotted path of the task.
 
     Raises:
         SpecError: there are too few classes, or a class is on both sides.
     """
-    episodes.require_room(wanted, values["clients"], table.main.inputs.shape[1:], path)
-    place, seed = join(path, "episodes"), values["split_seed"]
+    episodes.require_room(few_shot, values["clients"], table.main.inputs.shape[1:], path)
+    key_path, seed = join(path, "episodes"), values["split_seed"]
     labels, everything = table.main.targets, np.arange(len(table.main.targets))
     tested, train, test = labels, everything, everything[:0]
     if table.test is not None:
@@ -68,19 +68,19 @@ def split(values: dict[str, Any], table: Table, wanted: Episodes, path: str) -> 
         own = join(path, "test")
         raise SpecError(f"{own} must have other classes than training, got class {_named(table, int(both[0]))}", own)
     own_seed, test_seed = episodes.seeds(seed)
-    parts = episodes.draw(labels, train, wanted, values["clients"], own_seed, place)
+    parts = episodes.draw(labels, train, few_shot, values["clients"], own_seed, key_path)
     if not len(test):
         return parts, ()
-    return parts, episodes.draw(tested, test, wanted, wanted.test_clients, test_seed, join(path, "test"))
+    return parts, episodes.draw(tested, test, few_shot, few_shot.test_clients, test_seed, join(path, "test"))
 
 
-def notes(table: Table, wanted: Episodes, path: str) -> Iterator[str]:
+def notes(table: Table, few_shot: Episodes, path: str) -> Iterator[str]:
     """Classes that have too few examples."""
     sides = [("targets", table.main), *([] if table.test is None else [("test", table.test)])]
     for key, part in sides:
-        if few := episodes.left_out(part.targets, np.arange(len(part.targets)), wanted):
+        if few := episodes.left_out(part.targets, np.arange(len(part.targets)), few_shot):
             yield (
-                f"{join(path, key)}: {few} classes have fewer than shots + queries = {wanted.each} examples: no task "
+                f"{join(path, key)}: {few} classes have fewer than shots + queries = {few_shot.each} examples: no task "
                 "has them"
             )
 
@@ -88,20 +88,21 @@ def notes(table: Table, wanted: Episodes, path: str) -> Iterator[str]:
 def _classes(values: dict[str, Any], table: Table, path: str) -> Rows:
     """The class numbers that are held out of one set of examples."""
     present = np.unique(table.main.targets)
-    test, place = values["test"], join(path, "test")
+    test, key_path = values["test"], join(path, "test")
     if test is not None:
         if "classes" not in test:
             raise SpecError(
-                f'{place} must hold out classes beside episodes, as {{"classes": [..]}}, got test={shown(test)}', place
+                f'{key_path} must hold out classes beside episodes, as {{"classes": [..]}}, got test={shown(test)}',
+                key_path,
             )
-        place = join(place, "classes")
+        key_path = join(key_path, "classes")
         given = test["classes"]
         if not isinstance(given, list | tuple) or not given:
-            raise SpecError(f"{place} must be a list of labels, got classes={shown(given)}", place)
+            raise SpecError(f"{key_path} must be a list of labels, got classes={shown(given)}", key_path)
         numbers = {_label(table, int(number)): int(number) for number in present}
         for label in given:
             if type(label) not in (str, int) or label not in numbers:
-                raise SpecError(f"{place}: no class {shown(label)} in the data", place)
+                raise SpecError(f"{key_path}: no class {shown(label)} in the data", key_path)
         return np.unique([numbers[label] for label in given])
     fraction = values["test_fraction"]
     if fraction is None:

@@ -48,16 +48,16 @@ class TableFiles:
 
     def names(self, path: Path, place: str) -> Sequence[str]:
         """Names of the columns of the training examples."""
-        found = sides(path, self._belongs)
-        self._require(path, found, place)
-        return self._names(found[""][0], path, place)
+        side_files = sides(path, self._belongs)
+        self._require(path, side_files, place)
+        return self._names(side_files[""][0], path, place)
 
     def read(self, path: Path, wanted: Sequence[str], place: str) -> Columns:
         """The columns of a file or folder."""
-        found = sides(path, self._belongs)
-        self._require(path, found, place)
+        side_files = sides(path, self._belongs)
+        self._require(path, side_files, place)
         columns: dict[str, Columns] = {}
-        for ending, side in found.items():
+        for ending, side in side_files.items():
             plain = [name.removesuffix(ending) for name in wanted if name.endswith(ending)]
             names = self._names(side[0], path, place)
             if self._chunks is not None and sum(file.stat().st_size for file in side) >= _LARGE:
@@ -67,32 +67,32 @@ class TableFiles:
         return SideColumns(columns)
 
     def _streamed(
-        self, side: Sequence[Path], names: Sequence[str], path: Path, place: str, chunks: Chunks
+        self, side: Sequence[Path], names: Sequence[str], path: Path, key_path: str, chunks: Chunks
     ) -> StreamedColumns:
         _arrow()  # sets its allocator
-        return StreamedColumns(side, names, chunks, lambda name: self._whole(side, names, path, place, [name]))
+        return StreamedColumns(side, names, chunks, lambda name: self._whole(side, names, path, key_path, [name]))
 
     def _whole(
-        self, side: Sequence[Path], names: Sequence[str], path: Path, place: str, wanted: Sequence[str]
+        self, side: Sequence[Path], names: Sequence[str], path: Path, key_path: str, selected: Sequence[str]
     ) -> ArrowColumns:
         tables = []
         for file in side:
-            with reading(title(file, path), place, _arrow().ArrowException):
-                table = self._table(file, wanted)
+            with reading(title(file, path), key_path, _arrow().ArrowException):
+                table = self._table(file, selected)
                 table.validate(full=True)
                 tables.append(table)
-        with reading(path.name, place, _arrow().ArrowException):
+        with reading(path.name, key_path, _arrow().ArrowException):
             return ArrowColumns(together(tables), names)
 
     def _belongs(self, file: Path) -> bool:
         return file.name.endswith(self.endings)
 
-    def _names(self, file: Path, path: Path, place: str) -> Sequence[str]:
-        with reading(title(file, path), place, _arrow().ArrowException):
+    def _names(self, file: Path, path: Path, key_path: str) -> Sequence[str]:
+        with reading(title(file, path), key_path, _arrow().ArrowException):
             return require_names(self._header(file))
 
-    def _require(self, path: Path, found: Any, place: str) -> None:
-        require_files(path, found, f"a file or a folder of files {', '.join(self.endings)}", place)
+    def _require(self, path: Path, side_files: Any, key_path: str) -> None:
+        require_files(path, side_files, f"a file or a folder of files {', '.join(self.endings)}", key_path)
 
 
 def _arrow() -> Any:

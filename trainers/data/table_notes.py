@@ -48,14 +48,14 @@ def _listed(first: Rows, count: int) -> str:
     return ", ".join(map(str, first[:_SHOWN].tolist())) + more
 
 
-def input_notes(table: Table, model: str, place: str) -> Iterator[str]:
+def input_notes(table: Table, model: str, key_path: str) -> Iterator[str]:
     """A note on inputs that a model of Driftline takes as numbers of another size or kind than it expects."""
     inputs = table.main.inputs
     by_id = ("any", "tokens", "pairs")  # what models learn that may look numbers up instead of computing with them
     built_in = models().built_in(model) and models()[model].TARGETS not in by_id
     if table.tokens:
         if built_in:
-            yield f"{place}: strings are numbered in 0..{table.tokens - 1}, and {model} computes with these numbers"
+            yield f"{key_path}: strings are numbered in 0..{table.tokens - 1}, and {model} computes with these numbers"
         return
     images = inputs.ndim > 2 if built_in else inputs.ndim == _IMAGE_AXES
     if not (images or built_in) or table.lowest < 0:
@@ -64,4 +64,4 @@ def input_notes(table: Table, model: str, place: str) -> Iterator[str]:
     of_bytes = _HALF_BYTE <= largest <= _BYTE
     if (of_bytes or (images and largest > _SMALL)) and bool((inputs[:_LOOKED_AT] % 1 == 0).all()):
         what, end = "images" if images else "inputs", _BYTE if of_bytes else largest
-        yield f"{place}: {what} are whole numbers in 0..{end:g}, which no model scales: set scale to unit"
+        yield f"{key_path}: {what} are whole numbers in 0..{end:g}, which no model scales: set scale to unit"

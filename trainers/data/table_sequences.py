@@ -35,24 +35,24 @@ def sequences_of(values: Mapping[str, Any], kind: str, path: str) -> Words | His
     needed = {"tokens": ("words", "context"), "pairs": ("context",)}.get(kind, ())
     optional = {"pairs": ("order",), "tokens": ()}.get(kind, ("words",))
     for key in KEYS_OF_SEQUENCES:
-        place = join(path, key)
+        key_path = join(path, key)
         if key in needed and values[key] is None:
-            raise SpecError(f"{place} must be given for {kind}, such as {key}: {_EXAMPLES[key]}, got none", place)
+            raise SpecError(f"{key_path} must be given for {kind}, such as {key}: {_EXAMPLES[key]}, got none", key_path)
         if key not in (*needed, *optional) and values[key] is not None:
             owner = " or ".join({"words": ("tokens",), "context": NEXT, "order": ("pairs",)}[key])
             got = f"{key}={shown(values[key])}"
-            raise SpecError(f"{place} must be left out for {kind}, got {got}: it needs kind: {owner}", place)
+            raise SpecError(f"{key_path} must be left out for {kind}, got {got}: it needs kind: {owner}", key_path)
     if (count is not None or kind in NEXT) and not isinstance(values["inputs"], str):
-        place, what = join(path, "inputs"), "items" if kind == "pairs" else "text"
-        raise SpecError(f"{place} must be one column, of {what}, got inputs={shown(values['inputs'])}", place)
+        key_path, what = join(path, "inputs"), "items" if kind == "pairs" else "text"
+        raise SpecError(f"{key_path} must be one column, of {what}, got inputs={shown(values['inputs'])}", key_path)
     for key in ("targets", "labels", "classes") if kind in NEXT else ():
         if values[key] is not None:
-            place = join(path, key)
+            key_path = join(path, key)
             got = f"{key}={shown(values[key])}"
-            raise SpecError(f"{place} must be left out for {kind}, which are {NEXT[kind]}, got {got}", place)
+            raise SpecError(f"{key_path} must be left out for {kind}, which are {NEXT[kind]}, got {got}", key_path)
     if kind in NEXT and values["scale"] != "none":
-        place = join(path, "scale")
-        raise SpecError(f"{place} must be none for {kind}, got scale={shown(values['scale'])}", place)
+        key_path = join(path, "scale")
+        raise SpecError(f"{key_path} must be none for {kind}, got scale={shown(values['scale'])}", key_path)
     if kind == "pairs":
         return Histories(context)
     return None if count is None else Words(count, context)

@@ -39,17 +39,17 @@ def held_out_clients(
         return everything, grouped(np.arange(len(table.test.targets)), table.test.clients)
     if table.mask is not None:
         if table.marked is not None and (table.mask & table.marked).any():
-            place = join(path, "validation")
-            raise SpecError(f"{place} must mark no test examples, got {(table.mask & table.marked).sum()}", place)
+            key_path = join(path, "validation")
+            raise SpecError(f"{key_path} must mark no test examples, got {(table.mask & table.marked).sum()}", key_path)
         tested = table.mask[everything]
         return everything[~tested], grouped(everything[tested], owners)
     if isinstance(values["test"], Mapping):
-        people, place = np.arange(len(table.main.people)), join(path, "test.clients")
-        chosen = chosen_clients(values["test"]["clients"], table.main, people, values["split_seed"], place)
+        people, key_path = np.arange(len(table.main.people)), join(path, "test.clients")
+        chosen = chosen_clients(values["test"]["clients"], table.main, people, values["split_seed"], key_path)
         held_out = np.isin(taken(owners, everything), chosen) if owners is not None else everything < 0
         if not held_out.any():
-            place = join(path, "validation")
-            raise SpecError(f"{place} must leave a test example, got all of the clients of test", place)
+            key_path = join(path, "validation")
+            raise SpecError(f"{key_path} must leave a test example, got all of the clients of test", key_path)
         return everything[~held_out], grouped(everything[held_out], owners)
     fraction = values["test_fraction"]
     if fraction is None:
@@ -63,11 +63,11 @@ def held_out_clients(
         groups = np.zeros(len(everything), np.int64) if labels is None else taken(labels, everything)
         test, rest = partitions.stratified(groups, fraction, seed)
     if not len(test) or not len(rest):
-        place = join(path, "test_fraction")
+        key_path = join(path, "test_fraction")
         raise SpecError(
-            f"{place} must set an example aside and leave one, got test_fraction={shown(fraction)} of "
+            f"{key_path} must set an example aside and leave one, got test_fraction={shown(fraction)} of "
             f"{len(everything)} examples (each client keeps at least one)",
-            place,
+            key_path,
         )
     if table.marked is not None:
         test, rest = everything[test], everything[rest]
@@ -95,8 +95,8 @@ def server_rows(values: Mapping[str, Any], table: Table, classified: bool, path:
     groups = targets if classified else np.zeros(len(targets), np.int64)
     test, rest = partitions.stratified(groups, fraction, values["split_seed"] + 1)
     if not len(rest):
-        place = join(path, "central.path")
-        raise SpecError(f"{place} must leave the server an example to train on, got {len(targets)}", place)
+        key_path = join(path, "central.path")
+        raise SpecError(f"{key_path} must leave the server an example to train on, got {len(targets)}", key_path)
     return rest, test if len(test) else None
 
 
@@ -121,36 +121,38 @@ def server_population(
     return apart if any(apart) and not all(apart) else ()
 
 
-def chosen_clients(wanted: Any, part: TablePart, people: Rows, seed: int, place: str) -> Rows:
+def chosen_clients(value: Any, part: TablePart, people: Rows, seed: int, key_path: str) -> Rows:
     """Client ids that a document sets aside: a share of people, drawn, or names.
 
     Args:
-        wanted: of the document.
+        value: of the document.
         part: the examples.
         people: client ids to choose from.
         seed: of the draw.
-        place: dotted path of the value.
+        key_path: dotted path of the value.
 
     Raises:
         SpecError: there are no clients, or not these, or none or all are set aside.
     """
     if part.clients is None:
-        raise SpecError(f"{place} must be left out of data without a client column, got clients={shown(wanted)}", place)
-    if isinstance(wanted, list | tuple):
-        names = [str(name) for name in wanted]
-        known = part.people[people].astype(str)
+        raise SpecError(
+            f"{key_path} must be left out of data without a client column, got clients={shown(value)}", key_path
+        )
+    if isinstance(value, list | tuple):
+        names = [str(name) for name in value]
+        present = part.people[people].astype(str)
         for name in names:
-            if name not in known:
-                raise SpecError(f"{place}: no client {shown(name)}: {hint(name, known.tolist())}", place)
-        chosen = people[np.isin(known, names)]
+            if name not in present:
+                raise SpecError(f"{key_path}: no client {shown(name)}: {hint(name, present.tolist())}", key_path)
+        chosen = people[np.isin(present, names)]
     else:
-        fraction = number(wanted, place)
+        fraction = number(value, key_path)
         if not 0 < fraction < 1:
-            raise SpecError(f"{place} must be in (0, 1), or a list of names, got clients={shown(wanted)}", place)
+            raise SpecError(f"{key_path} must be in (0, 1), or a list of names, got clients={shown(value)}", key_path)
         chosen = partitions.choose(people, round(fraction * len(people)), seed)
     if not 0 < len(chosen) < len(people):
         raise SpecError(
-            f"{place} must set a client aside and leave one, got clients={shown(wanted)} of {len(people)}", place
+            f"{key_path} must set a client aside and leave one, got clients={shown(value)} of {len(people)}", key_path
         )
     return chosen
 

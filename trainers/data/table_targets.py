@@ -38,9 +38,11 @@ def refuse_keys_of_others(values: Mapping[str, Any], kind: str, path: str) -> No
     others = KEYS_OF_TAGS if kind != "pairs" else tuple(key for key in KEYS_OF_TAGS if key != "at")
     for key in ("classes",) if kind == "tags" else others:
         if values[key] is not None:
-            place = join(path, key)
+            key_path = join(path, key)
             advice = "give tags" if kind == "tags" else "they need kind: tags"
-            raise SpecError(f"{place} must be left out for {kind}, got {key}={shown(values[key])}: {advice}", place)
+            raise SpecError(
+                f"{key_path} must be left out for {kind}, got {key}={shown(values[key])}: {advice}", key_path
+            )
 
 
 def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
@@ -51,16 +53,16 @@ def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
     if kind == "classes":
         return Classes(labels, values["classes"])
     if values["separator"] == "":
-        place = join(path, "separator")
-        raise SpecError(f'{place} must be a string such as "|", got an empty one', place)
+        key_path = join(path, "separator")
+        raise SpecError(f'{key_path} must be a string such as "|", got an empty one', key_path)
     return Tags(labels, values["tags"], values["separator"])
 
 
 def at_of(given: int | None, outputs: int, kind: str, path: str) -> int:
     """The k of precision and recall at k."""
     if given is not None and given > outputs:
-        place, what = join(path, "at"), "tags" if kind == "tags" else "items"
-        raise SpecError(f"{place} must be at most {outputs}, the number of {what}, got at={given}", place)
+        key_path, what = join(path, "at"), "tags" if kind == "tags" else "items"
+        raise SpecError(f"{key_path} must be at most {outputs}, the number of {what}, got at={given}", key_path)
     return min(_AT[kind], outputs) if given is None else given
 
 
@@ -71,8 +73,8 @@ def require_tags(table: Table, rows: Rows, test: Sequence[Rows], path: str) -> N
     parts += [("test", held_out.targets[np.concatenate(test)])] if len(test) else []
     for key, targets in parts:
         if not targets.any():
-            place = join(path, key)
-            raise SpecError(f"{place} must have examples with tags, got none in {len(targets)} examples", place)
+            key_path = join(path, key)
+            raise SpecError(f"{key_path} must have examples with tags, got none in {len(targets)} examples", key_path)
 
 
 def require_words(table: Table, test: Sequence[Rows], path: str) -> None:
@@ -80,8 +82,8 @@ def require_words(table: Table, test: Sequence[Rows], path: str) -> None:
     held_out = table.main if table.test is None else table.test
     targets = held_out.targets[np.concatenate(test)]
     if not (targets >= OTHERS).any():
-        place = join(path, "test")
-        raise SpecError(f"{place} must have words that are known, got none in {len(targets)} texts", place)
+        key_path = join(path, "test")
+        raise SpecError(f"{key_path} must have words that are known, got none in {len(targets)} texts", key_path)
 
 
 def classes_of(table: Table, given: int | None, path: str) -> int:
@@ -99,10 +101,10 @@ def classes_of(table: Table, given: int | None, path: str) -> int:
     largest = len(table.labels) - 1 if table.labels else max(int(part.targets.max()) for part in parts)
     if given is not None:
         if largest >= given:
-            place = join(path, "classes")
-            raise SpecError(f"{place} must be above the largest class, {largest}, got classes={given}", place)
+            key_path = join(path, "classes")
+            raise SpecError(f"{key_path} must be above the largest class, {largest}, got classes={given}", key_path)
         return given
     if not largest:
-        place = join(path, "targets")
-        raise SpecError(f"{place} must hold at least two classes, got one: give classes if there are more", place)
+        key_path = join(path, "targets")
+        raise SpecError(f"{key_path} must hold at least two classes, got one: give classes if there are more", key_path)
     return largest + 1

@@ -184,7 +184,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     source = find(values["path"], _format(document), path, _other_paths(document))
     if "format" in values:
         values["format"] = source.name
-    wanted = table_episodes.asked(values, document, kind, path)
+    few_shot = table_episodes.asked(values, document, kind, path)
     sequences, sentences = sequences_of(values, kind, path), kind == "tokens"
     names, test_names = choose_names(values, source, path)
     refuse_keys_of_others(values, kind, path)
@@ -197,33 +197,33 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     sides = column_choice.other_names(values, source, names, test_names, path)
     table = load(source, names, sides, given, path)
     if values["sha256"] not in (None, table.sha256):
-        place = join(path, "sha256")
+        key_path = join(path, "sha256")
         if any(map(is_url, (values["path"], *_other_paths(document).values()))):
             raise changed(join(path, "path"), values["sha256"], table.sha256)
-        raise SpecError(f"{place} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", place)
+        raise SpecError(f"{key_path} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", key_path)
     values["sha256"] = table.sha256
     classes = values["classes"] = classes_of(table, values["classes"], path) if classified else None
     values["labels"] = None if table.labels is None else list(table.labels)
-    if wanted is None:
+    if few_shot is None:
         del values["episodes"]
     hidden = [key for key in KEYS_OF_TAGS if kind != "tags" and (kind, key) != ("pairs", "at")]
     hidden += KEYS_OF_SEQUENCES if sequences is None else ()
     values = {key: value for key, value in values.items() if key not in hidden}  # documents of other targets
     if table.tokens and values["scale"] != "none":
-        place = join(path, "scale")
-        raise SpecError(f"{place} must be none for strings, got scale={shown(values['scale'])}", place)
+        key_path = join(path, "scale")
+        raise SpecError(f"{key_path} must be none for strings, got scale={shown(values['scale'])}", key_path)
     labels = table.main.targets if classified else None
     if table.groups is not None:
         groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
         values["partition"] = {**values["partition"], "groups": groups}
     formula = central_choice.regulariser(values["central"], model, join(path, "central"))
     elsewhere = formula is not None or table.server is not None
-    parts, test, central, aside = _clients(values, table, wanted, elsewhere, labels, path)
+    parts, test, central, aside = _clients(values, table, few_shot, elsewhere, labels, path)
     apart, server_test = server_population(values["central"], table, central, test), None
     if table.server is not None:
         central, server_test = server_rows(values, table, classified, path)
         apart = (False,) * len(test) if server_test is not None else ()
-    outputs = _outputs(table, classes, wanted, kind)
+    outputs = _outputs(table, classes, few_shot, kind)
     if kind in ("tags", "pairs"):
         values["at"] = at_of(values["at"], outputs, kind, path)
     if kind == "tags":
@@ -232,8 +232,8 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         require_words(table, test, path)
     metrics = tuple(name for name in KINDS[kind].metrics if name not in _NOT_OF_WORDS or not sentences) if test else ()
     notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
-    if wanted is not None:
-        notes += table_episodes.notes(table, wanted, path)
+    if few_shot is not None:
+        notes += table_episodes.notes(table, few_shot, path)
     elif classes is not None:
         rows = parts.rows if central is None or elsewhere else np.concatenate([parts.rows, central])
         notes += class_notes(table, classes, rows, test, path)
@@ -265,7 +265,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         scale=values["scale"],
         sha256=table.sha256,
         path=path,
-        episodes=wanted,
+        episodes=few_shot,
         regulariser=formula,
         apart=apart,
         aside=aside,
@@ -356,14 +356,14 @@ def build(settings: TableTask, dtype: str) -> Problem:
 
 
 def _clients(
-    values: dict[str, Any], table: Table, wanted: Episodes | None, elsewhere: bool, labels: Rows | None, path: str
+    values: dict[str, Any], table: Table, few_shot: Episodes | None, elsewhere: bool, labels: Rows | None, path: str
 ) -> tuple[ClientRows, Sequence[Rows], Rows | None, Sequence[Rows] | None]:
     """(rows of each client, of each test client, of the server or None, of each client for validation or None).
 
     If what the server has is elsewhere, in a formula or a file of its own, these are one row.
     """
-    if wanted is not None:
-        return *table_episodes.split(values, table, wanted, path), None, None
+    if few_shot is not None:
+        return *table_episodes.split(values, table, few_shot, path), None, None
     rows, test = held_out_clients(values, table, labels, path)
     rows, aside = table_validation.set_apart(values, table, rows, path)
     names = None if labels is None else table.labels
@@ -374,11 +374,11 @@ def _clients(
     return parts, test, central, aside
 
 
-def _outputs(table: Table, classes: int | None, wanted: Episodes | None, kind: str) -> int:
+def _outputs(table: Table, classes: int | None, few_shot: Episodes | None, kind: str) -> int:
     """The number of classes, tags, tokens or items, or of numbers to predict for one example."""
     if kind in NEXT:
         return table.tokens
-    return wanted.ways if wanted is not None else classes or math.prod(table.main.targets.shape[1:])
+    return few_shot.ways if few_shot is not None else classes or math.prod(table.main.targets.shape[1:])
 
 
 def _format(document: Mapping[str, Any]) -> Any:

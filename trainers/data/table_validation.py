@@ -73,16 +73,16 @@ def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) ->
     Raises:
         SpecError: there are no such clients, or nobody is left to train.
     """
-    value, owners, place = values["validation"], table.main.clients, join(path, "validation")
+    value, owners, key_path = values["validation"], table.main.clients, join(path, "validation")
     if table.validation is not None:
         return rows, grouped(np.arange(len(table.validation.targets)), table.validation.clients)
     if table.marked is not None:
         if not len(rows):
-            raise SpecError(f"{place} must leave an example to train on, got all that do not test", place)
+            raise SpecError(f"{key_path} must leave an example to train on, got all that do not test", key_path)
         return rows, grouped(np.flatnonzero(table.marked), owners)
     if not isinstance(value, Mapping):
         return rows, None
     people = np.unique(taken(owners, rows)) if owners is not None else np.arange(0)
-    chosen = chosen_clients(value["clients"], table.main, people, values["split_seed"] + 2, join(place, "clients"))
+    chosen = chosen_clients(value["clients"], table.main, people, values["split_seed"] + 2, join(key_path, "clients"))
     aside = np.isin(taken(owners, rows), chosen) if owners is not None else np.zeros(len(rows), bool)
     return rows[~aside], grouped(rows[aside], owners)

@@ -94,26 +94,26 @@ def numbered(parts: Sequence[TagLists], given: Tags, path: str) -> tuple[list[ND
                [False, False],
                [False,  True]])], ('a', 'b'))
     """
-    place = join(path, "targets")
+    key_path = join(path, "targets")
     if not len(parts[0].values):
-        raise SpecError(f"{place} must hold tags, got none in all {len(parts[0])} examples", place)
+        raise SpecError(f"{key_path} must hold tags, got none in all {len(parts[0])} examples", key_path)
     width = parts[0].width
     labels: Labels | None = None
     if width is not None:
         if given.labels is not None or given.most is not None:
             key = "labels" if given.labels is not None else "tags"
             raise SpecError(f"{join(path, key)} must be left out for a matrix, whose columns are the tags", path)
-        known = np.arange(width)
+        tags = np.arange(width)
     else:
-        known = np.array(given.labels) if given.labels is not None else _kept(parts, given.most)
-        labels = tuple(known.tolist())
-    if sum(map(len, parts)) * len(known) > _MOST:
+        tags = np.array(given.labels) if given.labels is not None else _kept(parts, given.most)
+        labels = tuple(tags.tolist())
+    if sum(map(len, parts)) * len(tags) > _MOST:
         raise SpecError(
-            f"{place}: examples x tags must be at most {_MOST}, got {sum(map(len, parts))} x {len(known)}: "
+            f"{key_path}: examples x tags must be at most {_MOST}, got {sum(map(len, parts))} x {len(tags)}: "
             "give tags, the number of the most frequent ones to keep",
-            place,
+            key_path,
         )
-    return [_matrix(part, known, given, path) for part in parts], labels
+    return [_matrix(part, tags, given, path) for part in parts], labels
 
 
 def _kept(parts: Sequence[TagLists], most: int | None) -> NDArray[Any]:
@@ -123,20 +123,22 @@ def _kept(parts: Sequence[TagLists], most: int | None) -> NDArray[Any]:
     return np.sort(names[np.argsort(-counts, kind="stable")[:most]])
 
 
-def _matrix(part: TagLists, known: NDArray[Any], given: Tags, path: str) -> NDArray[np.bool_]:
-    matrix = np.zeros((len(part), len(known)), np.bool_)
+def _matrix(part: TagLists, tags: NDArray[Any], given: Tags, path: str) -> NDArray[np.bool_]:
+    matrix = np.zeros((len(part), len(tags)), np.bool_)
     if not len(part.values):
         return matrix
-    if (part.values.dtype.kind == "U") != (known.dtype.kind == "U"):
-        place = join(path, "labels")
-        raise SpecError(f"{place} must have every tag of the data, got none for {shown(part.values[0].item())}", place)
-    order = np.argsort(known)
-    places = np.searchsorted(known, part.values, sorter=order).clip(max=len(known) - 1)
+    if (part.values.dtype.kind == "U") != (tags.dtype.kind == "U"):
+        key_path = join(path, "labels")
+        raise SpecError(
+            f"{key_path} must have every tag of the data, got none for {shown(part.values[0].item())}", key_path
+        )
+    order = np.argsort(tags)
+    places = np.searchsorted(tags, part.values, sorter=order).clip(max=len(tags) - 1)
     numbers, rows = order[places], np.repeat(np.arange(len(part)), part.counts)
-    own = known[numbers] == part.values
+    own = tags[numbers] == part.values
     if given.most is None and not own.all():
-        place = join(path, "labels")
+        key_path = join(path, "labels")
         other = part.values[~own][0].item()
-        raise SpecError(f"{place} must have every tag of the data, got none for {shown(other)}", place)
+        raise SpecError(f"{key_path} must have every tag of the data, got none for {shown(other)}", key_path)
     matrix[rows[own], numbers[own]] = True
     return matrix

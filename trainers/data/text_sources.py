@@ -77,8 +77,8 @@ class TextPlace:
             raise SpecError(f"{self.place} must hold {_SUFFIX} files, got none in {self.path.name}", self.place)
         for file in files:
             if not file.resolve().is_relative_to(self.path):
-                place = file.relative_to(self.path)
-                raise SpecError(f"{self.place} must hold its files, got a link out of it: {place}", self.place)
+                link = file.relative_to(self.path)
+                raise SpecError(f"{self.place} must hold its files, got a link out of it: {link}", self.place)
         return files
 
     def _name(self, file: Path) -> str:
@@ -103,25 +103,25 @@ class TextPlace:
         return text
 
 
-def text_place(name: str | None, place: str) -> TextPlace:
+def text_place(name: str | None, key_path: str) -> TextPlace:
     """Where the texts of a document are.
 
     Args:
         name: the path in the document: absolute, from the current directory, or from the data folder; or a URL; None
             is Shakespeare.
-        place: dotted path of the setting.
+        key_path: dotted path of the setting.
 
     Raises:
         MissingDataError: there is no such file or folder.
     """
     if name is None:
-        return TextPlace(find(SHAKESPEARE), place, roles=True)
-    path = local_copy(name, place) if is_url(name) else locate(name, folders=True)
+        return TextPlace(find(SHAKESPEARE), key_path, roles=True)
+    path = local_copy(name, key_path) if is_url(name) else locate(name, folders=True)
     if path is None:
         where = "" if Path(name).is_absolute() else f" in the current directory or in ${VARIABLE}"
         advice = f"give its path or set {VARIABLE}; a service looks on its own computer"
-        raise MissingDataError(f"{place}: no file or folder {shown(name)}{where}: {advice}", place)
-    return TextPlace(path, place, roles=False)
+        raise MissingDataError(f"{key_path}: no file or folder {shown(name)}{where}: {advice}", key_path)
+    return TextPlace(path, key_path, roles=False)
 
 
 def _roles(path: Path) -> list[TextSource]:

@@ -81,7 +81,7 @@ class Windows:
 
 
 def load(
-    texts: TextPlace, server: TextPlace | None, vocabulary: str, size: int | None, trained_on: float, place: str
+    texts: TextPlace, server: TextPlace | None, vocabulary: str, size: int | None, trained_on: float, path: str
 ) -> EncodedTexts:
     """The tokens of texts; the latest are cached while the texts do not change.
 
@@ -91,13 +91,13 @@ def load(
         vocabulary: one of `VOCABULARIES`.
         size: tokens of a byte-pair vocabulary; None for the others.
         trained_on: share of each text, from its beginning, that a byte-pair vocabulary is trained on.
-        place: dotted path of the task.
+        path: dotted path of the task.
 
     Raises:
         SpecError: a text cannot be used.
     """
     stamps = texts.stamp(), None if server is None else server.stamp()
-    return _load(texts, server, stamps, vocabulary, size, trained_on, place)
+    return _load(texts, server, stamps, vocabulary, size, trained_on, path)
 
 
 @lru_cache(maxsize=2)
@@ -108,7 +108,7 @@ def _load(
     vocabulary: str,
     size: int | None,
     trained_on: float,
-    place: str,
+    path: str,
 ) -> EncodedTexts:
     sources = texts.read()
     first = len(sources)
@@ -121,7 +121,7 @@ def _load(
     else:
         assert size is not None
         decoded = [source.text.decode() for source in sources]
-        tokenizer = byte_pairs.train((text[: _share(text, trained_on)] for text in decoded), size, place)
+        tokenizer = byte_pairs.train((text[: _share(text, trained_on)] for text in decoded), size, path)
         kind = _shortest(size)
         encoded = [byte_pairs.encode(tokenizer, text).astype(kind) for text in decoded]
         lengths = byte_pairs.lengths(tokenizer)
@@ -135,16 +135,16 @@ def _load(
 
 def _characters(texts: Sequence[str]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
     """(numbers of the characters of each text, by their code points; bytes of each in UTF-8)."""
-    known = sorted(set[str]().union(*texts))
-    kind = _shortest(len(known))
-    table = np.zeros(max(map(ord, known)) + 1, kind)
-    table[[ord(one) for one in known]] = np.arange(len(known))
+    characters = sorted(set[str]().union(*texts))
+    kind = _shortest(len(characters))
+    table = np.zeros(max(map(ord, characters)) + 1, kind)
+    table[[ord(one) for one in characters]] = np.arange(len(characters))
 
     def numbered(text: str) -> NDArray[Any]:
         pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
         return np.concatenate([table[np.frombuffer(piece.encode("utf-32-le"), np.uint32)] for piece in pieces])
 
-    return [numbered(text) for text in texts], np.array([len(one.encode()) for one in known])
+    return [numbered(text) for text in texts], np.array([len(one.encode()) for one in characters])
 
 
 def _shortest(tokens: int) -> np.dtype[Any]:

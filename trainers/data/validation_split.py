@@ -58,7 +58,7 @@ def followed(test: Examples, validation: Examples | None) -> Examples:
 
 def joined(first: Examples, second: Examples) -> Examples:
     """The clients of both. Where only one knows populations, the others' examples are of the clients'."""
-    known = first.central is not None or second.central is not None
+    has_central = first.central is not None or second.central is not None
     masks = [np.zeros(len(one.targets), bool) if one.central is None else one.central for one in (first, second)]
     return Examples(
         np.concatenate([first.inputs, second.inputs]),
@@ -66,5 +66,5 @@ def joined(first: Examples, second: Examples) -> Examples:
         np.concatenate([first.offsets, len(first.targets) + second.offsets]),
         np.concatenate([first.sizes, second.sizes]),
         first.kind,
-        np.concatenate(masks) if known else None,
+        np.concatenate(masks) if has_central else None,
     )

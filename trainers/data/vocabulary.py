@@ -13,13 +13,13 @@ from trainers.errors import SpecError
 _CODES = 0x110000  # code points of Unicode
 
 
-def numbered(parts: Sequence[NDArray[Any]], place: str) -> tuple[list[NDArray[Any]], int]:
+def numbered(parts: Sequence[NDArray[Any]], key_path: str) -> tuple[list[NDArray[Any]], int]:
     """(tokens as numbers from 0 on, number of different tokens), in the smallest type that holds them.
 
     Args:
         parts: arrays of strings, with one vocabulary for all. Arrays (examples,) are sequences of characters and get
             shape (examples, characters); arrays of more axes hold one token in each place.
-        place: dotted path of the setting, for errors.
+        key_path: dotted path of the setting, for errors.
 
     Raises:
         SpecError: sequences of characters have different lengths.
@@ -33,7 +33,7 @@ def numbered(parts: Sequence[NDArray[Any]], place: str) -> tuple[list[NDArray[An
                [2, 0]], dtype=uint8)], 3)
     """
     if parts[0].ndim == 1:
-        codes = _codes(parts, place)
+        codes = _codes(parts, key_path)
         present = np.zeros(_CODES, np.bool_)
         for part in codes:
             present[part] = True
@@ -45,7 +45,7 @@ def numbered(parts: Sequence[NDArray[Any]], place: str) -> tuple[list[NDArray[An
     return [np.searchsorted(tokens, part).astype(kind) for part in parts], len(tokens)
 
 
-def _codes(parts: Sequence[NDArray[Any]], place: str) -> list[NDArray[np.uint32]]:
+def _codes(parts: Sequence[NDArray[Any]], key_path: str) -> list[NDArray[np.uint32]]:
     """The code points of strings of one length, (examples, characters) each."""
     width = max(part.dtype.itemsize for part in parts) // 4
     codes = [
@@ -57,8 +57,8 @@ def _codes(parts: Sequence[NDArray[Any]], place: str) -> list[NDArray[np.uint32]
         if len(short):
             length = int(np.count_nonzero(part[short[0]]))
             raise SpecError(
-                f"{place} must hold strings of one length, got one of {width} characters and one of {length} in row "
+                f"{key_path} must hold strings of one length, got one of {width} characters and one of {length} in row "
                 f"{short[0]}: pad them, or give words, for bags of words",
-                place,
+                key_path,
             )
     return codes

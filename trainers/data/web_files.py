@@ -144,8 +144,8 @@ def _answer(
 
 def _connected(host: str, port: int, private: bool) -> socket.socket:
     """A connection to one of the host's addresses, all of which are checked before."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
+    resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(where[0]) for _, _, _, _, where in resolved))
     for address in () if private else addresses:
         try:
             refuse_address(address)

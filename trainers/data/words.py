@@ -114,8 +114,8 @@ def numbered(parts: Sequence[Sentences], given: Words, path: str) -> list[Number
                [0.5       , 0.        ]], dtype=float32)
     """
     if not len(parts[0].numbers):
-        place = join(path, "inputs")
-        raise SpecError(f"{place} must hold words, got none in all {len(parts[0])} texts", place)
+        key_path = join(path, "inputs")
+        raise SpecError(f"{key_path} must hold words, got none in all {len(parts[0])} texts", key_path)
     _require_memory(sum(map(len, parts)), given, path)
     chosen = _most_frequent(parts[0], given.count)
     tokens = [_tokens(part, chosen) for part in parts]
@@ -127,11 +127,12 @@ def numbered(parts: Sequence[Sentences], given: Words, path: str) -> list[Number
 def _require_memory(examples: int, given: Words, path: str) -> None:
     width, size, key = (given.count, 4, "words") if given.context is None else (given.context, 8, "context")
     if examples * width * size > _MOST:
-        place = join(path, key)
+        key_path = join(path, key)
         most = _MOST // (examples * size)
         raise SpecError(
-            f"{place} must be at most {most} for {examples} texts, {_MOST // 2**30} GiB of numbers, got {key}={width}",
-            place,
+            f"{key_path} must be at most {most} for {examples} texts, {_MOST // 2**30} GiB of numbers, "
+            f"got {key}={width}",
+            key_path,
         )
 
 
@@ -139,7 +140,7 @@ def _most_frequent(part: Sentences, count: int) -> dict[str, int]:
     """Word -> token."""
     often = np.bincount(part.numbers, minlength=len(part.known))
     places = np.argsort(-often, kind="stable")[:count]
-    return {part.known[place]: OTHERS + rank for rank, place in enumerate(places.tolist())}
+    return {part.known[index]: OTHERS + rank for rank, index in enumerate(places.tolist())}
 
 
 def _tokens(part: Sentences, chosen: dict[str, int]) -> NDArray[np.int32]:
@@ -151,8 +152,8 @@ def _tokens(part: Sentences, chosen: dict[str, int]) -> NDArray[np.int32]:
 def _bags(part: Sentences, tokens: NDArray[np.int32], width: int) -> NDArray[np.float32]:
     bags = np.zeros((len(part), width), np.float32)
     rows = np.repeat(np.arange(len(part)), part.counts)
-    known = tokens >= OTHERS
-    places, often = np.unique(rows[known] * width + tokens[known] - OTHERS, return_counts=True)
+    in_vocabulary = tokens >= OTHERS
+    places, often = np.unique(rows[in_vocabulary] * width + tokens[in_vocabulary] - OTHERS, return_counts=True)
     bags.reshape(-1)[places] = often / part.counts[places // width]
     return bags
 
@@ -165,8 +166,8 @@ def _sentences(part: Sentences, tokens: NDArray[np.int32], context: int) -> Numb
     inputs[:, 0] = _BEGIN
     rows = np.repeat(np.arange(len(part)), part.counts)
     places = np.arange(len(tokens)) - np.repeat(np.cumsum(part.counts) - part.counts, part.counts)
-    here, before = places < context, places < context - 1
-    targets[rows[here], places[here]] = tokens[here]
+    within, before = places < context, places < context - 1
+    targets[rows[within], places[within]] = tokens[within]
     inputs[rows[before], places[before] + 1] = tokens[before]
     short = np.flatnonzero(part.counts < context)
     targets[short, part.counts[short]] = _END

@@ -52,13 +52,13 @@ class _Batches:
         if not isinstance(batch, dict):
             raise ValueError("must hold a mapping, as CIFAR's batches do")
         keys = {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
-        found = {name: keys[key] for key, name in _KEYS.items() if key in keys}
-        image = found.get("image")
+        columns = {name: keys[key] for key, name in _KEYS.items() if key in keys}
+        image = columns.get("image")
         if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape[1:] != (np.prod(_SHAPE),):
             raise ValueError(f"must hold data, bytes of shape (examples, {np.prod(_SHAPE)}), as CIFAR's batches do")
-        if self._parts and list(found) != list(self._parts):
-            raise ValueError(f"must hold {', '.join(self._parts)} as the others do, got {', '.join(found)}")
-        for name, values in found.items():
+        if self._parts and list(columns) != list(self._parts):
+            raise ValueError(f"must hold {', '.join(self._parts)} as the others do, got {', '.join(columns)}")
+        for name, values in columns.items():
             array = image.reshape(-1, *_SHAPE) if name == "image" else np.asarray(values)
             if name != "image" and (array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(image)):
                 raise ValueError(f"must hold a whole number for each image in {name}, got {shown(str(array.dtype))}")
@@ -96,10 +96,10 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     Raises:
         SpecError: a file is damaged, or names something that is no array.
     """
-    found = sides(path, _belongs)
-    require_files(path, found, "a folder of CIFAR's batches for Python, such as data_batch_1", place)
+    side_files = sides(path, _belongs)
+    require_files(path, side_files, "a folder of CIFAR's batches for Python, such as data_batch_1", place)
     columns: dict[str, Columns] = {}
-    for ending, side in found.items():
+    for ending, side in side_files.items():
         columns[ending] = batches = _Batches()
         for file in side:
             with reading(title(file, path), place):

@@ -82,8 +82,8 @@ def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> 
     """The schema and the batches of a file."""
     import pyarrow.csv as arrow
 
-    known, separator = _header(path)
-    options = arrow.ReadOptions(use_threads=False, block_size=block, column_names=known, skip_rows=1)
+    column_names, separator = _header(path)
+    options = arrow.ReadOptions(use_threads=False, block_size=block, column_names=column_names, skip_rows=1)
     parsing = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
     with opened(path) as file, arrow.open_csv(_Rows(file), options, parsing, _conversion(names, types)) as reader:
         yield reader.schema

@@ -99,14 +99,16 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     return SideColumns(columns)
 
 
-def _sides(path: Path, place: str) -> Any:
-    found = sides(path, _belongs)
+def _sides(path: Path, key_path: str) -> Any:
+    side_files = sides(path, _belongs)
     rule = "a file .h5 of TensorFlow Federated, or a folder with one for training and one for testing"
-    require_files(path, found, rule, place)
-    with reading(path.name, place):
-        if any(len(side) > 1 for side in found.values()):
-            raise ValueError(f"must be {rule}, got {', '.join(file.name for side in found.values() for file in side)}")
-    return found
+    require_files(path, side_files, rule, key_path)
+    with reading(path.name, key_path):
+        if any(len(side) > 1 for side in side_files.values()):
+            raise ValueError(
+                f"must be {rule}, got {', '.join(file.name for side in side_files.values() for file in side)}"
+            )
+    return side_files
 
 
 def _belongs(file: Path) -> bool:
@@ -114,9 +116,9 @@ def _belongs(file: Path) -> bool:
 
 
 @contextmanager
-def _opened(file: Path, place: str) -> Iterator[Any]:
+def _opened(file: Path, key_path: str) -> Iterator[Any]:
     """The group of the clients."""
-    with library("h5py", "HDF5 files", place).File(file) as opened:
+    with library("h5py", "HDF5 files", key_path).File(file) as opened:
         clients = opened.get(_ROOT)
         if clients is None or not hasattr(clients, "keys") or not len(clients):
             raise ValueError(f"must have clients in the group {_ROOT}, as files of TensorFlow Federated do")
@@ -124,7 +126,7 @@ def _opened(file: Path, place: str) -> Iterator[Any]:
         yield clients
 
 
-def _columns(clients: Any, wanted: Collection[str]) -> _Hdf5Columns:
+def _columns(clients: Any, selected: Collection[str]) -> _Hdf5Columns:
     names: list[str] = []
     sizes: dict[str, int] = {}
     parts: dict[str, list[NDArray[Any]]] = {}
@@ -134,7 +136,7 @@ def _columns(clients: Any, wanted: Collection[str]) -> _Hdf5Columns:
             _require_own(group, clients, "its group")
             if not names:
                 names = list(group)
-                parts = {name: [] for name in names if name in wanted}
+                parts = {name: [] for name in names if name in selected}
             columns = {name: _dataset(group, name) for name in parts}
             lengths = {len(column) for column in columns.values()}
             if len(lengths) > 1:

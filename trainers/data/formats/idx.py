@@ -57,10 +57,10 @@ def recognises(path: Path) -> bool:
 
 def files(path: Path) -> Sequence[Path]:
     """The files of images and of labels."""
-    found = sides(path, _belongs)
+    side_files = sides(path, _belongs)
     if path.is_file():
-        return sorted({path, *_pair(found[""], path).values()})
-    return [file for side in found.values() for file in side]
+        return sorted({path, *_pair(side_files[""], path).values()})
+    return [file for side in side_files.values() for file in side]
 
 
 def has_test(path: Path) -> bool:
@@ -75,10 +75,10 @@ def names(path: Path, place: str) -> Sequence[str]:
 
 def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     """The columns of a folder, or of a file and the one beside it."""
-    found = sides(path, _belongs)
-    require_files(path, found, "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz", place)
+    side_files = sides(path, _belongs)
+    require_files(path, side_files, "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz", place)
     columns: dict[str, Columns] = {}
-    for ending, side in found.items():
+    for ending, side in side_files.items():
         pair = _pair(side, path)
         with reading(path.name, place):
             for key, word in _KEYS.items():
@@ -95,8 +95,8 @@ def _pair(side: Sequence[Path], path: Path) -> Mapping[str, Path]:
         match = _NAME.search(path.name)
         start = path.name[: match.start()] if match else path.name
         candidates = [file for file in path.parent.iterdir() if file.name.startswith(start) and _belongs(file)]
-    found = {key: [file for file in candidates if word in file.name] for key, word in _KEYS.items()}
-    return {key: files[0] for key, files in found.items() if len(files) == 1}
+    by_column = {key: [file for file in candidates if word in file.name] for key, word in _KEYS.items()}
+    return {key: files[0] for key, files in by_column.items() if len(files) == 1}
 
 
 def _belongs(file: Path) -> bool:

@@ -75,10 +75,10 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     Raises:
         SpecError: images are not in folders of classes, or not all in folders of clients.
     """
-    found = _sides(path)
-    require_files(path, found, "a folder of folders of images, CLASS/image.png or CLIENT/CLASS/image.png", place)
+    side_files = _sides(path)
+    require_files(path, side_files, "a folder of folders of images, CLASS/image.png or CLIENT/CLASS/image.png", place)
     columns: dict[str, Columns] = {}
-    for ending, side in found.items():
+    for ending, side in side_files.items():
         root = _roots(path)[ending]
         with reading(path.name, place):
             depths = Counter(len(file.relative_to(root).parts) for file in side)

@@ -38,8 +38,8 @@ class _Users:
         wanted: names of the columns to keep.
     """
 
-    def __init__(self, wanted: Collection[str]) -> None:
-        self.wanted = wanted
+    def __init__(self, selected: Collection[str]) -> None:
+        self.wanted = selected
         self._names: list[str] = []
         self.columns: dict[str, GrowingColumn] = {}
         self.files: dict[str, str] = {}
@@ -158,12 +158,12 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     Raises:
         SpecError: a file is damaged or not LEAF's, or a user is in two files of a side.
     """
-    found = sides(path, _belongs)
+    side_files = sides(path, _belongs)
     rule = "a folder of LEAF's .json or .json.gz files, in the folder itself or in its train and test"
-    require_files(path, found, rule, place)
+    require_files(path, side_files, rule, place)
     columns: dict[str, _Users] = {}
-    for ending, side in found.items():
-        endless = [name for name in wanted if TEST not in found or name.endswith(TEST) == (ending == TEST)]
+    for ending, side in side_files.items():
+        endless = [name for name in wanted if TEST not in side_files or name.endswith(TEST) == (ending == TEST)]
         users = columns[ending] = _Users({name.removesuffix(ending) for name in endless})
         for file in side:
             with reading(title(file, path), place):
