@@ -138,8 +138,8 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     if values["eigenvalues"] is None:
         low, high = values["strong_convexity"], values["smoothness"]
         if high < low:
-            place = join(path, "smoothness")
-            raise SpecError(f"{place} must be at least strong_convexity={low:g}, got smoothness={high:g}", place)
+            key_path = join(path, "smoothness")
+            raise SpecError(f"{key_path} must be at least strong_convexity={low:g}, got smoothness={high:g}", key_path)
         eigenvalues = np.geomspace(low, high, values["dimension"]) if values["dimension"] > 1 else np.array([high])
     else:
         eigenvalues = np.array(values["eigenvalues"])
@@ -178,11 +178,11 @@ def _refuse_large(values: Mapping[str, Any], path: str) -> None:
     clients, dimension = values["clients"], values["dimension"]
     if values["eigenvalues"] is not None:
         dimension = len(values["eigenvalues"])
-    place = join(path, "examples")
+    key_path = join(path, "examples")
     if isinstance(values["examples"], (list, tuple)):
-        rows = sum(integer(item, f"{place}.{index}") for index, item in enumerate(values["examples"]))
+        rows = sum(integer(item, f"{key_path}.{index}") for index, item in enumerate(values["examples"]))
     else:
-        rows = clients * integer(values["examples"], place)
+        rows = clients * integer(values["examples"], key_path)
     axes = dimension**2 if values["orientation"] == "random" else 0
     for what, count in (("examples of all clients x dimension", rows * dimension), ("dimension^2", axes)):
         if count > MOST_DRAWN:
@@ -205,8 +205,8 @@ def _refuse_others(values: Mapping[str, Any], said: Mapping[str, Any], document:
     """Raises a SpecError if a key next to eigenvalues contradicts them."""
     for key, meant in said.items():
         if key in document and values[key] != meant:
-            place = join(path, key)
+            key_path = join(path, key)
             raise SpecError(
-                f"{place} must be {shown(meant)} as eigenvalues imply, or left out, got {key}={shown(values[key])}",
-                place,
+                f"{key_path} must be {shown(meant)} as eigenvalues imply, or left out, got {key}={shown(values[key])}",
+                key_path,
             )

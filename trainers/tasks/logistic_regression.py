@@ -73,9 +73,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     values = check(_LogisticKeys, given, path, known=("name",))
     if values["iid"]:
         if given.get("input_spread"):
-            place = join(path, "input_spread")
+            key_path = join(path, "input_spread")
             raise SpecError(
-                f"{place} must be left out with iid, whose clients are alike, got {values['input_spread']:g}", place
+                f"{key_path} must be left out with iid, whose clients are alike, got {values['input_spread']:g}",
+                key_path,
             )
         values["input_spread"] = 0.0
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))

@@ -86,10 +86,10 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     values = check(_OmniglotKeys, given, path, known=("name",))
     chosen = values["model"] or {"name": "cnn", "preset": "omniglot"}
     model, model_settings, values["model"] = choose_model(chosen, join(path, "model"))
-    place = join(path, "episodes")
-    wanted = episodes.checked(values["episodes"] or {}, place)
-    values["episodes"] = wanted.to_json()
-    episodes.require_room(wanted, values["clients"], _SHAPE, path)
+    key_path = join(path, "episodes")
+    few_shot = episodes.checked(values["episodes"] or {}, key_path)
+    values["episodes"] = few_shot.to_json()
+    episodes.require_room(few_shot, values["clients"], _SHAPE, path)
     with readable(path):
         for name, _ in _FILES:
             find(name)
@@ -102,12 +102,12 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         document={"name": "omniglot", **values},
         model=model,
         model_settings=model_settings,
-        parts=episodes.draw(labels, np.flatnonzero(trains), wanted, values["clients"], train_seed, place),
-        test=episodes.draw(labels, np.flatnonzero(~trains), wanted, wanted.test_clients, test_seed, place),
+        parts=episodes.draw(labels, np.flatnonzero(trains), few_shot, values["clients"], train_seed, key_path),
+        test=episodes.draw(labels, np.flatnonzero(~trains), few_shot, few_shot.test_clients, test_seed, key_path),
         central=None,
         shape=_SHAPE,
-        outputs=wanted.ways,
-        episodes=wanted,
+        outputs=few_shot.ways,
+        episodes=few_shot,
     )
 
 

@@ -191,8 +191,8 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         filled["client_weights"] = weights.tolist()
     noise = number(document.get("gradient_noise", 0.0), join(path, "gradient_noise"))
     if noise < 0:
-        place = join(path, "gradient_noise")
-        raise SpecError(f"{place} must be at least 0, got gradient_noise={shown(noise)}", place)
+        key_path = join(path, "gradient_noise")
+        raise SpecError(f"{key_path} must be at least 0, got gradient_noise={shown(noise)}", key_path)
     filled["gradient_noise"] = noise
     central: Quadratics | None = None
     if document.get("central") is not None:
@@ -225,35 +225,35 @@ def build(settings: Settings, dtype: str) -> Problem:
 
 def _generated(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -> Settings:
     name = document["problem"]
-    place = join(path, "problem")
+    key_path = join(path, "problem")
     if not isinstance(name, str) or name not in _PROBLEMS:
-        raise SpecError(f"{place}: no quadratic problem {shown(name)}: {hint(name, _PROBLEMS)}", place)
+        raise SpecError(f"{key_path}: no quadratic problem {shown(name)}: {hint(name, _PROBLEMS)}", key_path)
     arguments = {key: value for key, value in document.items() if key not in _SHARED}
     values = check(_PROBLEMS[name], arguments, path, known=_SHARED)
     filled.update(problem=name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()})
     if "smoothness" in values and values["smoothness"] < values["strong_convexity"]:
-        place = join(path, "smoothness")
+        key_path = join(path, "smoothness")
         raise SpecError(
-            f"{place} must be at least strong_convexity={shown(values['strong_convexity'])}, "
+            f"{key_path} must be at least strong_convexity={shown(values['strong_convexity'])}, "
             f"got smoothness={shown(values['smoothness'])}",
-            place,
+            key_path,
         )
     if name in _BUILDERS:
         clients, dimension = values.get("clients", 2), values.get("dimension", 1)
         if clients * dimension**2 > MOST_DRAWN:
-            place = join(path, "dimension" if dimension > 1 else "clients")
+            key_path = join(path, "dimension" if dimension > 1 else "clients")
             raise SpecError(
-                f"{place} must be small enough that clients x dimension^2 is at most {MOST_DRAWN}, "
+                f"{key_path} must be small enough that clients x dimension^2 is at most {MOST_DRAWN}, "
                 f"got {clients} x {dimension}^2",
-                place,
+                key_path,
             )
         return Settings(filled, clients, dimension, lambda: _BUILDERS[name](**values))
     if document.get("client_weights") is not None:
-        place = join(path, "client_weights")
-        raise SpecError(f"{place} must be left out: worst_case brings its own weights", place)
+        key_path = join(path, "client_weights")
+        raise SpecError(f"{key_path} must be left out: worst_case brings its own weights", key_path)
     if values["gradient_weights"][-1] == 0:
-        place = join(path, "gradient_weights")
-        raise SpecError(f"{place} must end with a weight above 0, got {shown(values['gradient_weights'])}", place)
+        key_path = join(path, "gradient_weights")
+        raise SpecError(f"{key_path} must end with a weight above 0, got {shown(values['gradient_weights'])}", key_path)
     try:
         losses, weights = quadratics.worst_case(**values)
     except ValueError as error:

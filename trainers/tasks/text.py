@@ -117,10 +117,10 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         server = None if elsewhere is None else text_place(elsewhere, join(path, "central.path"))
     tokens = _tokens(texts, server, values, path)
     if values["sha256"] not in (None, tokens.sha256):
-        place = join(path, "sha256")
+        key_path = join(path, "sha256")
         if any(is_url(name or "") for name in (values["path"], elsewhere)):
             raise changed(join(path, "path"), values["sha256"], tokens.sha256)
-        raise SpecError(f"{place} must be that of the tokens, {tokens.sha256}, got {values['sha256']!r}", place)
+        raise SpecError(f"{key_path} must be that of the tokens, {tokens.sha256}, got {values['sha256']!r}", key_path)
     values["sha256"] = tokens.sha256
     windows = Windows.of(tokens.offsets, values["context"], values["test_fraction"])
     rows, test = _chosen(windows, tokens, values, path)
@@ -170,8 +170,8 @@ def build(settings: _TextTask, dtype: str) -> Problem:
     try:
         tokens = _tokens(settings.texts, settings.server, values, path)
     except OSError as error:
-        place = settings.texts.place
-        raise MissingDataError(f"{place}: no {settings.texts.path.name} any more", place) from error
+        key_path = settings.texts.place
+        raise MissingDataError(f"{key_path}: no {settings.texts.path.name} any more", key_path) from error
     if tokens.sha256 != values["sha256"]:
         raise SpecError(f"{settings.texts.place} must not change, got other texts: start again", settings.texts.place)
 
@@ -226,52 +226,53 @@ def _fill_size(values: dict[str, Any], path: str) -> None:
     if values["vocabulary"] == "bpe":
         values["vocabulary_size"] = values["vocabulary_size"] or _BYTE_PAIRS
     elif values["vocabulary_size"] is not None:
-        place = join(path, "vocabulary_size")
+        key_path = join(path, "vocabulary_size")
         raise SpecError(
-            f"{place} must be left out for the vocabulary {values['vocabulary']}, got "
+            f"{key_path} must be left out for the vocabulary {values['vocabulary']}, got "
             f"vocabulary_size={values['vocabulary_size']}: it is for bpe",
-            place,
+            key_path,
         )
 
 
 def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], path: str) -> tuple[Rows, Rows]:
     """(windows for training, windows for testing) of the drawn sources."""
-    place, context, seed = join(path, "context"), values["context"], values["split_seed"]
+    key_path, context, seed = join(path, "context"), values["context"], values["split_seed"]
     own, lengths = windows.owners >= tokens.server, np.diff(tokens.offsets)
-    for whose, group, there in (
+    for owner, group, there in (
         ("", lengths[: tokens.server], ~own),
         (" of the server's", lengths[tokens.server :], own),
     ):
         if len(group) and not there.any():
             raise SpecError(
-                f"{place} must be at most {max(int(group.max()) - 1, 0)}, all tokens but one of the longest source"
-                f"{whose}, got context={context}",
-                place,
+                f"{key_path} must be at most {max(int(group.max()) - 1, 0)}, all tokens but one of the longest source"
+                f"{owner}, got context={context}",
+                key_path,
             )
     rows, present = np.arange(len(windows.starts)), np.unique(windows.owners[~own])
     if (count := values["sources"]) is not None:
         if count > len(present):
-            place = join(path, "sources")
+            key_path = join(path, "sources")
             raise SpecError(
-                f"{place} must be at most {len(present)}, those with a window of {context} tokens, got sources={count}",
-                place,
+                f"{key_path} must be at most {len(present)}, those with a window of {context} tokens, "
+                f"got sources={count}",
+                key_path,
             )
         rows = rows[own | np.isin(windows.owners, partitions.choose(present, count, seed))]
     train, test = rows[~windows.held_out[rows]], rows[windows.held_out[rows]]
     if values["test_fraction"] and not len(test):
-        place = join(path, "test_fraction")
+        key_path = join(path, "test_fraction")
         raise SpecError(
-            f"{place} must hold a window out, got test_fraction={values['test_fraction']:g} of at most "
+            f"{key_path} must hold a window out, got test_fraction={values['test_fraction']:g} of at most "
             f"{int(np.bincount(windows.owners[rows]).max())} windows of {context} tokens in a source",
-            place,
+            key_path,
         )
-    if (asked := values["test_windows"]) is not None:
-        if asked > len(test):
-            place = join(path, "test_windows")
+    if (test_count := values["test_windows"]) is not None:
+        if test_count > len(test):
+            key_path = join(path, "test_windows")
             raise SpecError(
-                f"{place} must be at most {len(test)}, the windows held out, got test_windows={asked}", place
+                f"{key_path} must be at most {len(test)}, the windows held out, got test_windows={test_count}", key_path
             )
-        test = partitions.choose(test, asked, seed)
+        test = partitions.choose(test, test_count, seed)
     return train, test
 
 
