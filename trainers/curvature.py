@@ -95,10 +95,10 @@ def estimate_curvature(spec: TrialSpec) -> LossEstimate:
 
     values, squares = ritz(mean_product, slope, MEAN_STEPS)
     useful, distance = useful_curvature(values, squares, spec.rounds)
-    each = _client_eigenvalues(oracle, params, batch, gradients)
+    eigenvalues = _client_eigenvalues(oracle, params, batch, gradients)
     spread = math.sqrt(float((mean * (gradients - slope) ** 2).sum()))
     noise = _noise(oracle, params, batches, mean)
-    numbers = [float(values.max()), useful, *np.quantile(each, [0, 0.5, 1]).tolist(), distance, noise, spread]
+    numbers = [float(values.max()), useful, *np.quantile(eigenvalues, [0, 0.5, 1]).tolist(), distance, noise, spread]
     largest, useful, low, median, high, distance, noise, spread = (float(f"{x:.{DIGITS}g}") for x in numbers)
     return LossEstimate(largest, useful, (low, median, high), distance, noise, spread, len(batches.clients))
 

@@ -119,8 +119,8 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table, unuse
         classes = settings.outputs
         counts = np.array([table.main.targets[rows].sum(0) for rows in parts])
     else:
-        found = [np.bincount(table.main.targets[rows], minlength=classes) for rows in parts] if classes else []
-        counts = np.array(found)
+        histograms = [np.bincount(table.main.targets[rows], minlength=classes) for rows in parts] if classes else []
+        counts = np.array(histograms)
     natural = settings.document["partition"] == "natural" and table.main.clients is not None
     owners = [int(table.main.clients[rows[0]]) for rows in parts] if natural and table.main.clients is not None else []
     names = dict.fromkeys(
@@ -159,16 +159,16 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table, unuse
 
 def _kind(source: data_source.DataSource, targets: str) -> Mapping[str, str]:
     """What the keys of the task say about the targets: numbers if some are not whole, tags if they are lists."""
-    columns, place = source.format.read(source.path, (targets,), f"{_PATH}.path"), f"{_PATH}.targets"
+    columns, key_path = source.format.read(source.path, (targets,), f"{_PATH}.path"), f"{_PATH}.targets"
     if targets not in columns.names:
         return {}  # `parse` has the error
     try:
-        lists = columns.lists(targets, place, None) if isinstance(columns, HasLists) else None
+        lists = columns.lists(targets, key_path, None) if isinstance(columns, HasLists) else None
     except SpecError:
         lists = None  # numbers, or what `parse` has the error for
     if lists is not None and (lists.dtype.kind == "U" or len(np.unique(lists.counts)) > 1):
         return {"kind": "tags", "model": "logistic"}
-    array = columns.array(targets, place)
+    array = columns.array(targets, key_path)
     fractions = array.dtype.kind == "f" and bool((np.isfinite(array) & (array != np.floor(array))).any())
     return {"model": "linear"} if fractions else {}
 
@@ -202,8 +202,8 @@ def _facts(columns: Columns, name: str) -> ColumnFacts:
         different = len(np.unique(array))
         return ColumnFacts(name, f"{different} different strings", shown(str(one) if not one.shape else one.tolist()))
     lowest, highest = f"{array.min():g}", f"{array.max():g}"
-    each = "" if array.ndim == 1 else " of " + " x ".join(map(str, array.shape[1:]))
-    kind = "true or false" if array.dtype.kind == "b" else f"numbers{each}, {lowest} to {highest}"
+    shape = "" if array.ndim == 1 else " of " + " x ".join(map(str, array.shape[1:]))
+    kind = "true or false" if array.dtype.kind == "b" else f"numbers{shape}, {lowest} to {highest}"
     first = f"{one:g}" if array.ndim == 1 else f"{one.reshape(-1)[0]:g} ..."
     return ColumnFacts(name, kind, first)
 

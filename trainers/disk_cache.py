@@ -90,12 +90,12 @@ def digest(file: Path) -> str:
     facts = file.stat()
     if facts.st_size < _LARGE or time.time() - facts.st_mtime < _SETTLED_S:
         return _digest(file)
-    known = key("digest", str(file), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_dev)
+    name = key("digest", str(file), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_dev)
 
     def make(folder: Path) -> None:
         own_files.put_new(folder / _DIGEST, _digest(file).encode())
 
-    return entry(known, make, lambda folder: (folder / _DIGEST).read_text(encoding="ascii")) or _digest(file)
+    return entry(name, make, lambda folder: (folder / _DIGEST).read_text(encoding="ascii")) or _digest(file)
 
 
 def unnamed() -> IO[bytes] | None:

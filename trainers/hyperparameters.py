@@ -253,8 +253,8 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     hints = typing.get_type_hints(cls)
     described = []
     written = [inspect.get_annotations(base) for base in cls.__mro__]
-    place = {name: (i, n) for i, own in reversed(list(enumerate(written))) for n, name in enumerate(own)}
-    for field in sorted(fields(cls), key=lambda field: place[field.name]):
+    positions = {name: (i, n) for i, own in reversed(list(enumerate(written))) for n, name in enumerate(own)}
+    for field in sorted(fields(cls), key=lambda field: positions[field.name]):
         if _KEY not in field.metadata:
             continue
         facts = dict(field.metadata[_KEY])
@@ -294,29 +294,29 @@ def check_described(
     refuse_unknown(mapping, [*names, *known], path)
     values: dict[str, Any] = {}
     for item in described:
-        place = join(path, item.name)
+        key_path = join(path, item.name)
         if item.name in mapping:
-            values[item.name] = item.check(mapping[item.name], place)
+            values[item.name] = item.check(mapping[item.name], key_path)
         elif item.required:
-            raise SpecError(f"{place} must be given ({item.wanted()})", place)
+            raise SpecError(f"{key_path} must be given ({item.wanted()})", key_path)
         else:
             values[item.name] = item.default
     return values
 
 
-def refuse_unknown(mapping: Mapping[str, Any], known: Sequence[str], path: str) -> None:
+def refuse_unknown(mapping: Mapping[str, Any], keys: Sequence[str], path: str) -> None:
     """Raises a SpecError for the first unknown key, with the nearest known one.
 
     Args:
         mapping: a mapping from a document.
-        known: all valid keys.
+        keys: all valid keys.
         path: dotted path of the mapping; "" is the document itself.
     """
     for key in mapping:
-        if key not in known:
-            place = join(path, key)
+        if key not in keys:
+            key_path = join(path, key)
             where = f" in {path}" if path else ""
-            raise SpecError(f"unknown key {shown(key)}{where}: {hint(key, known)}", place)
+            raise SpecError(f"unknown key {shown(key)}{where}: {hint(key, keys)}", key_path)
 
 
 def join(path: str, key: Any) -> str:

@@ -112,11 +112,11 @@ def require_folder(path: Path) -> None:
     Raises:
         OSError: It belongs to another user, or is a link of another user.
     """
-    for found in (path.lstat(), path.stat()):
-        if found.st_uid not in (os.geteuid(), 0) and found.st_uid != _maker(path):
+    for status in (path.lstat(), path.stat()):
+        if status.st_uid not in (os.geteuid(), 0) and status.st_uid != _maker(path):
             raise OSError(
                 errno.EPERM,
-                f"belongs to {_user(found.st_uid)}: work as that user, or in a folder of your own",
+                f"belongs to {_user(status.st_uid)}: work as that user, or in a folder of your own",
                 str(path),
             )
 
@@ -129,9 +129,9 @@ def _opened(path: Path, flags: int, mode: int = 0o666) -> int:
             _check(path, path.lstat())
         raise
     try:
-        found = os.fstat(descriptor)
-        if flags & (os.O_WRONLY | os.O_RDWR) or not stat.S_ISREG(found.st_mode):
-            _check(path, found)
+        status = os.fstat(descriptor)
+        if flags & (os.O_WRONLY | os.O_RDWR) or not stat.S_ISREG(status.st_mode):
+            _check(path, status)
         os.set_blocking(descriptor, True)
     except BaseException:
         os.close(descriptor)
@@ -139,27 +139,27 @@ def _opened(path: Path, flags: int, mode: int = 0o666) -> int:
     return descriptor
 
 
-def _check(path: Path, found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, f"is a link to {os.readlink(path)!r}: remove the link", str(path))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "must be a file, got a folder, device or pipe: remove it", str(path))
-    if found.st_nlink > 1:
+    if status.st_nlink > 1:
         problem = "is a hard link, and its other name would change too: replace it by a copy"
         raise OSError(errno.EMLINK, problem, str(path))
-    if found.st_uid not in (os.geteuid(), 0) and found.st_uid != path.parent.stat().st_uid:
-        raise OSError(errno.EPERM, f"belongs to {_user(found.st_uid)}: remove it", str(path))
+    if status.st_uid not in (os.geteuid(), 0) and status.st_uid != path.parent.stat().st_uid:
+        raise OSError(errno.EPERM, f"belongs to {_user(status.st_uid)}: remove it", str(path))
 
 
 def _mode(path: Path) -> int | None:
     """The permissions of the file to be replaced; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:  # missing, or a link to nothing
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "must be a file, got a folder, device or pipe: give another name", str(path))
-    return None if path.is_symlink() else stat.S_IMODE(found.st_mode) & 0o777
+    return None if path.is_symlink() else stat.S_IMODE(status.st_mode) & 0o777
 
 
 def _maker(folder: Path) -> int:

@@ -88,11 +88,11 @@ def source_of(value: Any, path: str) -> FunctionSource:
     Raises:
         SpecError: it has another form.
     """
-    place, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    dotted = all(part.isidentifier() for part in place.split("."))
-    if not colon or not name.isidentifier() or not (dotted or place.endswith(_SUFFIX)) or "\0" in place:
+    module, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    dotted = all(part.isidentifier() for part in module.split("."))
+    if not colon or not name.isidentifier() or not (dotted or module.endswith(_SUFFIX)) or "\0" in module:
         raise SpecError(f"{path} {_FORM}, got {shown(value)}", path)
-    return FunctionSource(place, name)
+    return FunctionSource(module, name)
 
 
 def beside(value: Any, folder: Path) -> Any:
@@ -108,8 +108,8 @@ def beside(value: Any, folder: Path) -> Any:
         source = source_of(value, "")
         if not source.in_file and _installed(source.place.partition(".")[0]) is not None:
             return value
-        place = source.place if source.in_file else source.place.replace(".", "/") + _SUFFIX
-        file = folder / place
+        filename = source.place if source.in_file else source.place.replace(".", "/") + _SUFFIX
+        file = folder / filename
         return f"{file.resolve()}:{source.name}" if file.is_file() else value
     except (SpecError, OSError):
         return value
@@ -252,15 +252,15 @@ def said(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
-def _file(place: str, path: str) -> Path:
-    file = Path(place)
+def _file(filename: str, path: str) -> Path:
+    file = Path(filename)
     try:
         if file.is_file():
             return file.resolve()
     except OSError:  # a name that no file can have
         pass
     where = "" if file.is_absolute() else " in the current directory or beside the study's file"
-    raise MissingDataError(f"{path}: no file {shown(place)}{where}: give its path", path)
+    raise MissingDataError(f"{path}: no file {shown(filename)}{where}: give its path", path)
 
 
 def _package(file: Path) -> Path | None:

@@ -57,20 +57,20 @@ def load(kind: type, word: str, module: ModuleType) -> Any:
         PluginError: the module has an unknown public name, lacks a required one, or has one with the wrong type or
             signature.
     """
-    place = module.__name__.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py")
+    file = module.__name__.replace(".", "/") + ("/__init__.py" if hasattr(module, "__path__") else ".py")
     contract = _contract(kind)
     for name in _defined(module):
         if name not in contract:
             right = "" if nearest(name, contract) else "; begin the name with _, or list it in __all__"
-            raise PluginError(f"{place}: {name} is not part of {_a(word)}: {hint(name, contract)}{right}")
+            raise PluginError(f"{file}: {name} is not part of {_a(word)}: {hint(name, contract)}{right}")
     body: dict[str, Any] = {"__doc__": module.__doc__, "__module__": module.__name__}
     given = vars(module)
     for name, (required, check) in contract.items():
         if name in given:
-            check(given[name], f"{place}: {name}")
+            check(given[name], f"{file}: {name}")
             body[name] = staticmethod(given[name]) if inspect.isroutine(given[name]) else given[name]
         elif required:
-            raise PluginError(f"{place}: {name} is missing: {_a(word)} must define {_required(contract)}")
+            raise PluginError(f"{file}: {name} is missing: {_a(word)} must define {_required(contract)}")
     return types.new_class(module.__name__.rpartition(".")[2], (kind,), exec_body=lambda own: own.update(body))()
 
 
@@ -107,39 +107,39 @@ def _type_check(hinted: Any) -> _Check:
     inner = typing.get_args(hinted)
     contract = inner[0] if typing.get_origin(hinted) is type and getattr(inner[0], "_is_protocol", False) else None
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, location: str) -> None:
         if not _fits(value, hinted):
-            raise PluginError(f"{place} must be of type {_shown(hinted)}, got {value!r}")
+            raise PluginError(f"{location} must be of type {_shown(hinted)}, got {value!r}")
         if contract is not None:
-            _check_class(contract, value, place)
+            _check_class(contract, value, location)
 
     return check
 
 
-def _check_class(contract: type, cls: type, place: str) -> None:
+def _check_class(contract: type, cls: type, location: str) -> None:
     """Checks that a class has the methods of its contract; it may have others."""
-    _signature_check(vars(contract)["__init__"])(cls, place)
+    _signature_check(vars(contract)["__init__"])(cls, location)
     for name, (required, check) in _contract(contract).items():
         method = getattr(cls, name, None)
         if method is not None and not getattr(method, "__isabstractmethod__", False):
-            check(types.MethodType(method, cls), f"{place}.{name}")
+            check(types.MethodType(method, cls), f"{location}.{name}")
         elif required:
-            raise PluginError(f"{place}.{name} is missing: it must define {_required(_contract(contract))}")
+            raise PluginError(f"{location}.{name} is missing: it must define {_required(_contract(contract))}")
 
 
 def _signature_check(function: Callable[..., Any]) -> _Check:
     """A check of a function's signature. Positional parameters may have any names, keyword-only ones may not."""
-    wanted = list(inspect.signature(function).parameters.values())[1:]
-    names = {item.name: None for item in wanted if item.kind is item.KEYWORD_ONLY}
-    shown = inspect.Signature([item.replace(annotation=item.empty) for item in wanted])
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    names = {item.name: None for item in parameters if item.kind is item.KEYWORD_ONLY}
+    shown = inspect.Signature([item.replace(annotation=item.empty) for item in parameters])
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, location: str) -> None:
         if not callable(value):
-            raise PluginError(f"{place} must be a function of {shown}, got {value!r}")
+            raise PluginError(f"{location} must be a function of {shown}, got {value!r}")
         signature = inspect.signature(value)
-        if not _takes(signature, len(wanted) - len(names), names):
+        if not _takes(signature, len(parameters) - len(names), names):
             plain = [item.replace(annotation=item.empty) for item in signature.parameters.values()]
-            raise PluginError(f"{place} must take {shown}, got {inspect.Signature(plain)}")
+            raise PluginError(f"{location} must take {shown}, got {inspect.Signature(plain)}")
 
     return check
 
@@ -162,8 +162,8 @@ def _fits(value: Any, hinted: Any) -> bool:
     if origin is typing.Literal:
         return value in inner
     if origin is type:
-        wanted = object if inner[0] is Any or getattr(inner[0], "_is_protocol", False) else inner[0]
-        return isinstance(value, type) and issubclass(value, wanted)
+        base = object if inner[0] is Any or getattr(inner[0], "_is_protocol", False) else inner[0]
+        return isinstance(value, type) and issubclass(value, base)
     if origin is Callable:
         return callable(value) and _takes(inspect.signature(value), len(inner[0]), {})
     if origin is tuple:

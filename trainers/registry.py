@@ -66,8 +66,8 @@ class Registry(Mapping[str, P]):
 
     @cached_property
     def _kind(self) -> type:
-        place, _, name = self._protocol.rpartition(".")
-        return cast(type, getattr(importlib.import_module(place), name))
+        module, _, name = self._protocol.rpartition(".")
+        return cast(type, getattr(importlib.import_module(module), name))
 
     def __getitem__(self, name: str) -> P:
         if name not in self._loaded:
@@ -138,8 +138,8 @@ class Registry(Mapping[str, P]):
 
 @cache
 def _literal(module: str, attribute: str) -> Any:
-    found = find_spec(module)
-    source = found.loader.get_source(module) if found and isinstance(found.loader, InspectLoader) else None
+    spec = find_spec(module)
+    source = spec.loader.get_source(module) if spec and isinstance(spec.loader, InspectLoader) else None
     for node in ast.parse(source or "").body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and attribute in (getattr(one, "id", "") for one in targets):

@@ -82,16 +82,16 @@ class _Mended:
         for _ in range(_READINGS):
             met = [(*self._place(path), problem) for path, problem in read(_present(self._document))]
             self._whole = not met
-            own = [(written, problem) for place, written, problem in met if not self._covered(place)]
-            self._places |= {(written, text): place for place, written, text in met if not _UNKNOWN.match(text)}
+            own = [(written, problem) for steps, written, problem in met if not self._covered(steps)]
+            self._places |= {(written, text): steps for steps, written, text in met if not _UNKNOWN.match(text)}
             yield from own
             count += len(own)
             if count >= _MOST:
                 return
             changed: set[Steps] = set()
-            for place, written, problem in met:
-                if not any(_overlap(place, other) for other in changed):
-                    changed |= self._mend(place, written, problem)
+            for steps, written, problem in met:
+                if not any(_overlap(steps, other) for other in changed):
+                    changed |= self._mend(steps, written, problem)
             if not changed:
                 return
 
@@ -108,57 +108,57 @@ class _Mended:
 
     def _place(self, path: str) -> tuple[Steps, str]:
         """The deepest place of the given document that a path names, and the path with the indices of that document."""
-        steps = _STEP.findall(path)
-        place: list[str | int] = []
+        parts = _STEP.findall(path)
+        steps: list[str | int] = []
         indices: dict[int, int] = {}
         value: Any = self._document
         number = 0
-        while number < len(steps) and isinstance(value, dict | list):
+        while number < len(parts) and isinstance(value, dict | list):
             if isinstance(value, list):
                 left = [index for index, item in enumerate(value) if item is not ABSENT]
                 kinds = {type(item) for item in value}
                 whole = not kinds.isdisjoint((int, float, list)) and dict not in kinds  # such as a matrix
-                if whole or not steps[number].isdigit() or int(steps[number]) >= len(left):
+                if whole or not parts[number].isdigit() or int(parts[number]) >= len(left):
                     break
-                indices[number] = left[int(steps[number])]
-                place.append(indices[number])
+                indices[number] = left[int(parts[number])]
+                steps.append(indices[number])
                 value, number = value[indices[number]], number + 1
                 continue
-            ends = range(number + 1, len(steps) + 1)  # a key may hold dots: server.momentum
-            end = next((end for end in ends if value.get(".".join(steps[number:end]), ABSENT) is not ABSENT), 0)
-            key = ".".join(steps[number:end]) if end else steps[number]
-            place.append(key)
-            value, number = value.get(key), end or len(steps)
-        numbers = iter(range(len(steps)))
-        return tuple(place), _STEP.sub(lambda step: str(indices.get(next(numbers), step[0])), path)
+            ends = range(number + 1, len(parts) + 1)  # a key may hold dots: server.momentum
+            end = next((end for end in ends if value.get(".".join(parts[number:end]), ABSENT) is not ABSENT), 0)
+            key = ".".join(parts[number:end]) if end else parts[number]
+            steps.append(key)
+            value, number = value.get(key), end or len(parts)
+        numbers = iter(range(len(parts)))
+        return tuple(steps), _STEP.sub(lambda step: str(indices.get(next(numbers), step[0])), path)
 
-    def _covered(self, place: Steps) -> bool:
+    def _covered(self, steps: Steps) -> bool:
         """Whether something stands in for this place, or within it; what is left of a list is judged."""
         return any(
-            _overlap(place, other)
-            and not (isinstance(other[-1], int) and other[:-1] == place and self._at(place, self._document))
+            _overlap(steps, other)
+            and not (isinstance(other[-1], int) and other[:-1] == steps and self._at(steps, self._document))
             for other in self._replaced
         )
 
-    def _at(self, place: Steps, document: Any) -> Any:
+    def _at(self, steps: Steps, document: Any) -> Any:
         """The value at a place of a document; ABSENT without one."""
         value = document
-        for step in place:
+        for step in steps:
             if isinstance(value, list):
                 value = value[int(step)]
             else:
                 value = value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
         return _present(value)
 
-    def _mend(self, place: Steps, path: str, problem: str) -> set[Steps]:
+    def _mend(self, steps: Steps, path: str, problem: str) -> set[Steps]:
         """Replaces what an error names; returns the places that have changed."""
-        named = bool(place) and path.endswith(str(place[-1]))  # the document has the whole path
+        named = bool(steps) and path.endswith(str(steps[-1]))  # the document has the whole path
         meant = _MEANT.match(problem)
         unknown = meant is not None or _UNKNOWN.match(problem) is not None
-        if unknown and named and self._at(place, self._document) is not ABSENT:
-            return self._rename(place, meant[1] if meant else None)
-        while place:
-            around = next((place[:end] for end in range(1, len(place) + 1) if place[:end] in self._tried), place)
+        if unknown and named and self._at(steps, self._document) is not ABSENT:
+            return self._rename(steps, meant[1] if meant else None)
+        while steps:
+            around = next((steps[:end] for end in range(1, len(steps) + 1) if steps[:end] in self._tried), steps)
             if around not in self._tried:
                 plain = _PLAIN[self._number if isinstance(around[-1], str) else 0]
                 own = self._stand_ins(self._document, around)[self._number]
@@ -167,15 +167,15 @@ class _Mended:
             for changes in self._tried[around]:
                 if self._change(changes):
                     return set(changes)
-            place = around[:-1]
+            steps = around[:-1]
         return set()
 
-    def _rename(self, place: Steps, meant: str | None) -> set[Steps]:
+    def _rename(self, steps: Steps, meant: str | None) -> set[Steps]:
         """Gives a value the key that was meant, if nothing has that key; else removes the value."""
-        *_, key = place
+        *_, key = steps
         for document in (self._document, self._given):
             holder: Any = document
-            for step in place[:-1]:
+            for step in steps[:-1]:
                 holder = holder[step]
             taken = meant is None or holder.get(meant, ABSENT) is not ABSENT
             items = [(meant if name == key and not taken else name, value) for name, value in holder.items()]
@@ -183,23 +183,23 @@ class _Mended:
             holder.update(items)
             if taken:
                 holder[key] = ABSENT
-        return {place}
+        return {steps}
 
     def _change(self, changes: Changes) -> bool:
         """Writes values into the document; whether anything is another now."""
         before = _present(self._document)
-        for place, value in changes.items():
-            self._write(place, value)
+        for steps, value in changes.items():
+            self._write(steps, value)
         if _present(self._document) == before:
             return False
         self._replaced |= set(changes)
         return True
 
-    def _write(self, place: Steps, value: Any) -> None:
+    def _write(self, steps: Steps, value: Any) -> None:
         """Writes a value into the document, if there is a mapping or a list to hold it."""
-        key: Any = place[-1]
+        key: Any = steps[-1]
         holder: Any = self._document
-        for step in place[:-1]:
+        for step in steps[:-1]:
             inside = isinstance(holder, list) or (isinstance(holder, dict) and step in holder)
             holder = holder[step] if inside else None
         if isinstance(holder, list) or (isinstance(holder, dict) and (value is not ABSENT or key in holder)):

@@ -16,7 +16,7 @@ _COMPARED = 500  # known words that are compared
 _LISTED = 50  # known words that a message lists
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The known word most similar to `word`, or None if none is so similar that a slip explains the difference.
 
     A slip is at most a third of the letters, or two, or one word within the other, or the same beginning. Ignores case,
@@ -25,7 +25,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     Args:
         word: the given word.
-        known: the valid words.
+        candidates: the valid words.
 
     Examples:
         >>> nearest("client_rl", ["client_lr", "server_lr"])
@@ -38,7 +38,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     plain = _plain(word)
     best: str | None = None
     best_score = _CLOSE_ENOUGH
-    for candidate in islice(known, _COMPARED):
+    for candidate in islice(candidates, _COMPARED):
         matcher = SequenceMatcher(None, plain, _plain(candidate))
         if matcher.real_quick_ratio() <= best_score or matcher.quick_ratio() <= best_score:
             continue  # upper bounds of the score, which cost less
@@ -48,18 +48,20 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return best
 
 
-def _slip(word: str, known: str) -> bool:
+def _slip(word: str, candidate: str) -> bool:
     """Whether few letters differ: the distance of Damerau and Levenshtein, with neighbours exchanged as one."""
-    if min(len(word), len(known)) >= _ENOUGH and (word in known or known in word or word[:_ENOUGH] == known[:_ENOUGH]):
+    if min(len(word), len(candidate)) >= _ENOUGH and (
+        word in candidate or candidate in word or word[:_ENOUGH] == candidate[:_ENOUGH]
+    ):
         return True
     last: list[int] = []
-    row = list(range(len(known) + 1))
-    for place, letter in enumerate(word, 1):
-        before, last, row = last, row, [place]
-        for other, theirs in enumerate(known, 1):
-            least = min(last[other] + 1, row[-1] + 1, last[other - 1] + (letter != theirs))
-            if place > 1 < other and (letter, word[place - 2]) == (known[other - 2], theirs):
-                least = min(least, before[other - 2] + 1)
+    row = list(range(len(candidate) + 1))
+    for index, letter in enumerate(word, 1):
+        before, last, row = last, row, [index]
+        for column, theirs in enumerate(candidate, 1):
+            least = min(last[column] + 1, row[-1] + 1, last[column - 1] + (letter != theirs))
+            if index > 1 < column and (letter, word[index - 2]) == (candidate[column - 2], theirs):
+                least = min(least, before[column - 2] + 1)
             row.append(least)
     return row[-1] <= max(_LEAST_SLIP, len(word) // 3)
 
@@ -84,7 +86,7 @@ def hint(word: object, known: Iterable[str]) -> str:
     if guess is not None:
         return f"did you mean {step(guess)}?"
     if words:
-        listed = ", ".join(step(known) for known in sorted(words)[:_LISTED])
+        listed = ", ".join(step(candidate) for candidate in sorted(words)[:_LISTED])
         more = f" and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
         return f"known are {listed}{more}"
     return "none is known here"

@@ -52,7 +52,7 @@ class TargetKind:
     @property
     def metrics_apart(self) -> tuple[str, ...]:
         """The metrics of each population apart."""
-        return tuple(f"{TEST}{measure}_{whose}" for measure in self.measures_apart for whose in POPULATIONS)
+        return tuple(f"{TEST}{measure}_{population}" for measure in self.measures_apart for population in POPULATIONS)
 
 
 KINDS: Mapping[Kind, TargetKind] = {
