@@ -40,9 +40,9 @@ class Affine:
         problem: a problem with Examples.
         loss: loss of the scores.
         outputs: number of scores.
-        wanted: (rows, outputs) targets of the scores, for training, booleans or numbers; or (rows,) int64 class
+        targets: (rows, outputs) targets of the scores, for training, booleans or numbers; or (rows,) int64 class
             numbers, which take less memory and stand for targets of 1 for the class and 0 elsewhere.
-        test_wanted: the same for testing; None without test examples.
+        test_targets: the same for testing; None without test examples.
         classifies: whether the largest score is a prediction of the class.
         dtype: type of all tensors.
         device: device of all tensors.
@@ -55,8 +55,8 @@ class Affine:
         problem: Problem,
         loss: Loss,
         outputs: int,
-        wanted: NDArray[Any],
-        test_wanted: NDArray[Any] | None,
+        targets: NDArray[Any],
+        test_targets: NDArray[Any] | None,
         classifies: bool,
         dtype: torch.dtype,
         device: torch.device,
@@ -81,11 +81,11 @@ class Affine:
         self.labels = train.targets if classifies else None
         weights = problem.client_weights
         self.client_weights = np.full(self.clients, 1 / self.clients) if weights is None else np.asarray(weights)
-        self.inputs, self.wanted = self._held(train.inputs), self._targets(wanted)
+        self.inputs, self.wanted = self._held(train.inputs), self._targets(targets)
         self.test: tuple[Tensor, Tensor] | None = None
         self.test_clients = problem.test
-        if problem.test is not None and test_wanted is not None:
-            self.test = self._held(problem.test.inputs), self._targets(test_wanted)
+        if problem.test is not None and test_targets is not None:
+            self.test = self._held(problem.test.inputs), self._targets(test_targets)
         self.stacked = Stacked(loss, outputs, self.columns)
         self.oracles: Mapping[str, Oracle] = {
             "stacked": self.stacked,
@@ -125,8 +125,8 @@ class Affine:
         """The inputs (m, examples, row) and targets (m, outputs, examples) of rows (m, examples)."""
         flat = rows.reshape(-1)
         inputs = self.inputs.index_select(0, flat).view(*rows.shape, -1)
-        wanted = self.wanted.index_select(0, flat).view(*rows.shape, *self.wanted.shape[1:])
-        return {"inputs": inputs, "wanted": self._by_output(wanted).contiguous()}
+        targets = self.wanted.index_select(0, flat).view(*rows.shape, *self.wanted.shape[1:])
+        return {"inputs": inputs, "wanted": self._by_output(targets).contiguous()}
 
     def evaluate(
         self, params: Tensor, reports: Collection[str] = (), drawn: NDArray[np.int64] | None = None
@@ -166,7 +166,7 @@ class Affine:
         loss = self._columns(params, self.inputs, self.wanted, ("loss",))["loss"]
         return loss.double() @ torch.as_tensor(rows, device=loss.device)
 
-    def _columns(self, params: Tensor, inputs: Tensor, wanted: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    def _columns(self, params: Tensor, inputs: Tensor, targets: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
         """Columns of measures of all examples, (T, rows) each: numbers of the models' type, others float64."""
         chunk = max(1, _EVALUATED // (params.shape[0] * self.stacked.outputs))
         shape = (params.shape[0], len(inputs))
@@ -175,13 +175,13 @@ class Affine:
         for start in range(0, len(inputs), chunk):
             some = slice(start, start + chunk)
             scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
-            targets = wanted[some]
+            some_targets = targets[some]
             if "loss" in columns:
-                columns["loss"][:, some] = self.loss.losses(scores, self._by_output(targets[None])[0])
-            if self.classifies and targets.dim() > 1:
-                targets = targets.argmax(1)
+                columns["loss"][:, some] = self.loss.losses(scores, self._by_output(some_targets[None])[0])
+            if self.classifies and some_targets.dim() > 1:
+                some_targets = some_targets.argmax(1)
             for name in columns.keys() - {"loss"}:
-                columns[name][:, some] = self.kind.column(name, scores.transpose(1, 2), targets)
+                columns[name][:, some] = self.kind.column(name, scores.transpose(1, 2), some_targets)
         return columns
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
@@ -205,17 +205,17 @@ class Affine:
         held[:, self.features : self.columns] = 1
         return held
 
-    def _targets(self, wanted: NDArray[Any]) -> Tensor:
+    def _targets(self, targets: NDArray[Any]) -> Tensor:
         """Targets or class numbers on the device; booleans stay booleans, which take less memory."""
-        as_given = wanted.ndim == 1 or wanted.dtype == np.bool_
-        return tensor_of(wanted, device=self.like.device) if as_given else owned(wanted, self.like)
+        as_given = targets.ndim == 1 or targets.dtype == np.bool_
+        return tensor_of(targets, device=self.like.device) if as_given else owned(targets, self.like)
 
-    def _by_output(self, wanted: Tensor) -> Tensor:
+    def _by_output(self, targets: Tensor) -> Tensor:
         """(m, outputs, examples) targets of targets (m, examples, outputs) or class numbers (m, examples)."""
-        if wanted.dim() == 3:
-            return wanted.transpose(1, 2).to(self.like.dtype)
-        zeros = self.like.new_zeros(len(wanted), self.stacked.outputs, wanted.shape[1])
-        return zeros.scatter_(1, wanted[:, None], 1)
+        if targets.dim() == 3:
+            return targets.transpose(1, 2).to(self.like.dtype)
+        zeros = self.like.new_zeros(len(targets), self.stacked.outputs, targets.shape[1])
+        return zeros.scatter_(1, targets[:, None], 1)
 
     def _example_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         scores = tensors["weight"] @ data["inputs"][:, : self.columns].T

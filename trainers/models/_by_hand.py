@@ -167,11 +167,11 @@ class ByHand(Oracle):
         return held if self.rounding is None or not held.is_floating_point() else held.to(self.rounding)
 
     def _forward(self, tensors: list[Tensors], piece: Piece) -> Passed:
-        here, marks = self._rounded(piece.inputs), []
+        activations, marks = self._rounded(piece.inputs), []
         for layer, own in zip(self.layers, tensors, strict=True):
-            here, mark = layer.outputs(own, here, piece.keys)
+            activations, mark = layer.outputs(own, activations, piece.keys)
             marks.append(mark)
-        return Passed(marks, here.to(piece.weights.dtype))
+        return Passed(marks, activations.to(piece.weights.dtype))
 
     def _backward(self, tensors: list[Tensors], passed: Passed, slopes: Tensor) -> dict[int, Slopes]:
         """The slopes of each layer from the first with tensors on; those by the scores are given."""
@@ -185,8 +185,10 @@ class ByHand(Oracle):
 
     def _add(self, sums: list[Tensors], passed: Passed, slopes: Mapping[int, Slopes], fresh: bool = False) -> None:
         """Adds the gradients that follow from the slopes of all layers to the sums; `fresh` overwrites them."""
-        for number, here in slopes.items():
-            self.layers[number].add_(sums[number], here.outputs, here.spread, passed.marks[number], fresh)
+        for number, layer_slopes in slopes.items():
+            self.layers[number].add_(
+                sums[number], layer_slopes.outputs, layer_slopes.spread, passed.marks[number], fresh
+            )
 
     def _turn(self, tensors: list[Tensors], turns: list[Tensors], piece: Piece, scale: float) -> Turned:
         """The derivatives of the forward and backward pass along `turns`; those of the backward pass times `scale`."""

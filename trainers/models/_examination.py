@@ -266,7 +266,7 @@ class Examination:
 
     def _changing(self, inputs: Tensor, mark: Callable[[], bytes]) -> str:
         """The innermost layer during whose call a mark changes."""
-        found: list[str] = []
+        names: list[str] = []
         before: list[bytes] = []
 
         def entering(*_: Any) -> None:
@@ -275,7 +275,7 @@ class Examination:
         def leaving(name: str) -> Callable[..., None]:
             def after(*_: Any) -> None:
                 if mark() != before.pop():
-                    found.append(name)
+                    names.append(name)
 
             return after
 
@@ -288,7 +288,7 @@ class Examination:
         finally:
             for handle in handles:
                 handle.remove()
-        return found[0] if found else ""
+        return names[0] if names else ""
 
     @property
     def _rounding(self) -> float:

@@ -53,7 +53,9 @@ class InnerProducts:
             return torch.bmm(inputs, inputs.transpose(1, 2))
         places = rows - self.offsets[clients][:, None]
         whole = (places == np.arange(rows.shape[1])).all(1) & (self.sizes[clients] == rows.shape[1])
-        return torch.stack([self._of(*each) for each in zip(clients.tolist(), places, whole.tolist(), strict=True)])
+        return torch.stack(
+            [self._of(*arguments) for arguments in zip(clients.tolist(), places, whole.tolist(), strict=True)]
+        )
 
     def _of(self, client: int, places: NDArray[np.int64], whole: bool) -> Tensor:
         if client not in self._kept:
@@ -79,16 +81,16 @@ def example_space_pays(distinct: DistinctExamples, motion: Motion, outputs: int,
         columns: its inputs.
         kept: whether inner products are kept.
     """
-    here, there, held = 0, 0, 0
+    example_cost, parameter_cost, held = 0, 0, 0
     products = 2 if motion.shift is None else 3
     for rows, places in zip(distinct.rows, distinct.places, strict=True):
         clients, examples = rows.shape
         drawn = places.shape[0] * places.shape[2]
         inner = 0 if kept else examples * columns
-        here += clients * examples * (outputs * (products * columns + drawn) + inner)
-        there += clients * 2 * drawn * outputs * columns
+        example_cost += clients * examples * (outputs * (products * columns + drawn) + inner)
+        parameter_cost += clients * 2 * drawn * outputs * columns
         held += clients * examples * (examples + products * outputs + columns)
     models = sum(len(rows) for rows in distinct.rows) * outputs * columns
-    gain = there * (_BEYOND_CACHE if models > _CACHE else _THIN) / here
-    enough = gain >= _LEAST_GAIN and there >= motion.steps * _LEAST_ARITHMETIC
+    gain = parameter_cost * (_BEYOND_CACHE if models > _CACHE else _THIN) / example_cost
+    enough = gain >= _LEAST_GAIN and parameter_cost >= motion.steps * _LEAST_ARITHMETIC
     return motion.moving and enough and held <= _MORE_MEMORY * 2 * models

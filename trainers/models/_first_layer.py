@@ -170,8 +170,8 @@ class GroupFrame:
     def _weight(self, params: Tensor) -> Tensor:
         """(m or 1, units, inputs) views of the first weight of params (1, M, m or 1, P)."""
         units, columns = self.weight_shape
-        here = self._own(params)[0]
-        return here[:, : units * columns].view(len(here), units, columns)
+        models = self._own(params)[0]
+        return models[:, : units * columns].view(len(models), units, columns)
 
     def _inside(self, params: Tensor) -> Tensor:
         """(1, m or 1, numbers) models of the loop: coefficients 0, and the other tensors of params (1, M or 1, P)."""

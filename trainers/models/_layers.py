@@ -151,14 +151,14 @@ class MaxPool(Layer):
 
     def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
         whole, places = marks
-        found: Tensor = _ATEN.max_pool2d_with_indices_backward(spread.flatten(0, 1), whole, *self.window, places)
-        return by_client(found, spread)
+        slopes: Tensor = _ATEN.max_pool2d_with_indices_backward(spread.flatten(0, 1), whole, *self.window, places)
+        return by_client(slopes, spread)
 
     def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
         assert change is not None
         places = marks[1]
-        found = change.flatten(0, 1).flatten(-2).gather(-1, places.flatten(-2))
-        return by_client(found.view(places.shape), change)
+        gathered = change.flatten(0, 1).flatten(-2).gather(-1, places.flatten(-2))
+        return by_client(gathered.view(places.shape), change)
 
 
 class Convolution(Layer):
@@ -217,10 +217,10 @@ class Convolution(Layer):
         made: Tensor = _ATEN.convolution(inputs[0], weight[0], own, *self.sides, False, self._none, self.groups)
         return made[None]
 
-    def _backward(self, weight: Tensor, inputs: Tensor, spread: Tensor, wanted: list[bool]) -> tuple[Tensor, ...]:
+    def _backward(self, weight: Tensor, inputs: Tensor, spread: Tensor, mask: list[bool]) -> tuple[Tensor, ...]:
         pair = spread[0], inputs[0]
         made: tuple[Tensor, ...] = _ATEN.convolution_backward(
-            *pair, weight[0], None, *self.sides, False, self._none, self.groups, wanted
+            *pair, weight[0], None, *self.sides, False, self._none, self.groups, mask
         )
         return made
 
@@ -335,7 +335,7 @@ class Permuted(Layer):
     """
 
     def __init__(self, order: Sequence[int]) -> None:
-        self.order = [0, *(place % len(order) + 1 for place in order)]
+        self.order = [0, *(axis % len(order) + 1 for axis in order)]
         self.back = sorted(range(len(self.order)), key=self.order.__getitem__)
 
     def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, None]:

@@ -121,15 +121,15 @@ def macro_f1() -> Measure:
 
     def of(columns: Columns, groups: Groups) -> Tensor:
         predicted, owners = groups.members(columns["predicted"])
-        wanted, _ = groups.members(columns["class"])
-        classes = 1 + int(max(predicted.max(), wanted.max()))
+        targets, _ = groups.members(columns["class"])
+        classes = 1 + int(max(predicted.max(), targets.max()))
 
         def counts(numbers: Tensor, weights: Tensor | None = None) -> Tensor:
             places = owners * classes + numbers.long()
             return torch.bincount(places, weights, groups.count * classes).view(groups.count, classes).double()
 
         rows = []
-        for guess, true in zip(predicted, wanted, strict=True):
+        for guess, true in zip(predicted, targets, strict=True):
             hits = counts(true, (guess == true).double())
             either = counts(guess) + counts(true)
             scores = torch.where(either > 0, 2 * hits / either.clamp(min=1), 0.0)
@@ -144,8 +144,8 @@ def auc() -> Measure:
 
     def of(columns: Columns, groups: Groups) -> Tensor:
         margins, owners = groups.members(columns["margin"])
-        wanted, _ = groups.members(columns["class"])
-        return torch.stack([_areas(*pair, owners, groups.count) for pair in zip(margins, wanted, strict=True)])
+        targets, _ = groups.members(columns["class"])
+        return torch.stack([_areas(*pair, owners, groups.count) for pair in zip(margins, targets, strict=True)])
 
     return Measure(("margin", "class"), of)
 
@@ -188,8 +188,12 @@ def over_clients(measure: str, values: Tensor) -> dict[str, Tensor]:
 def _statistics(values: Tensor, rises: bool) -> dict[str, Tensor]:
     if not len(values):
         return dict.fromkeys(STATISTICS, values.new_tensor(math.nan))
-    found = {"mean": values.mean(), "std": values.std(correction=0), "worst": values.min() if rises else values.max()}
+    statistics = {
+        "mean": values.mean(),
+        "std": values.std(correction=0),
+        "worst": values.min() if rises else values.max(),
+    }
     return {
-        what: torch.quantile(values, int(what[1:]) / 100) if what.startswith("p") else found[what]
+        what: torch.quantile(values, int(what[1:]) / 100) if what.startswith("p") else statistics[what]
         for what in STATISTICS
     }

@@ -29,13 +29,13 @@ def attributes_of(module: nn.Module) -> dict[str, Any]:
 
     Attributes of the layers' classes count, and those of objects in attributes.
     """
-    found = {}
+    attributes = {}
     for name, layer in module.named_modules():
         classes = [one for one in type(layer).__mro__ if one.__module__.partition(".")[0] not in ("torch", "builtins")]
         for attribute, value in (*(item for one in classes for item in vars(one).items()), *vars(layer).items()):
             if attribute not in _OWN:
-                found[f"{name}.{attribute}"] = _frozen(value, _DEPTH)
-    return found
+                attributes[f"{name}.{attribute}"] = _frozen(value, _DEPTH)
+    return attributes
 
 
 def first_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:

@@ -289,11 +289,11 @@ class Network:
             for group in batch:
                 models = self.layout.views(client_major(params, group))
                 weights = example_weights(group, group.data["targets"].shape[1], self.like)
-                for place in range(group.stop - group.start):
-                    data = {name: held[place] for name, held in group.data.items()}
+                for index in range(group.stop - group.start):
+                    data = {name: held[index] for name, held in group.data.items()}
                     for trial in range(params.shape[0]):
-                        tensors = {name: view[place, trial] for name, view in models.items()}
-                        means[trial, group.start + place] = values(tensors, data) @ weights[place]
+                        tensors = {name: view[index, trial] for name, view in models.items()}
+                        means[trial, group.start + index] = values(tensors, data) @ weights[index]
         return means
 
     def _at_once(self, examples: int, tokens: int) -> int:

@@ -67,8 +67,10 @@ def freeze_others(module: nn.Module, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in free):
             path = "task.model.train"
-            known = [*free, *dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in free if "." in name)]
-            raise SpecError(f"{path}: no parameter fits the pattern {shown(pattern)}: {hint(pattern, known)}", path)
+            suggestions = [*free, *dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in free if "." in name)]
+            raise SpecError(
+                f"{path}: no parameter fits the pattern {shown(pattern)}: {hint(pattern, suggestions)}", path
+            )
     for name, held in free.items():
         held.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
 

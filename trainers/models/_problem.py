@@ -43,14 +43,14 @@ def image_shape(problem: Problem, model: str) -> tuple[int, int, int]:
     """
     shape = examples_of(problem).inputs.shape[1:]
     came = f"got inputs (examples, {', '.join(map(str, shape))})"
-    wanted = f"task.model: {model} must get images (examples, channels, height, width), {came}"
+    rule = f"task.model: {model} must get images (examples, channels, height, width), {came}"
     if len(shape) == 2:
         advice = f"reshape images of one channel to (examples, 1, {shape[0]}, {shape[1]}), or use mlp or softmax"
-        raise SpecError(f"{wanted}: {advice}", "task.model")
+        raise SpecError(f"{rule}: {advice}", "task.model")
     if len(shape) != 3:
-        raise SpecError(f"{wanted}: use mlp or softmax", "task.model")
+        raise SpecError(f"{rule}: use mlp or softmax", "task.model")
     if shape[2] in _CHANNELS and min(shape[:2]) > max(_CHANNELS):
-        raise SpecError(f"{wanted}, channels last: save x.transpose(0, 3, 1, 2)", "task.model")
+        raise SpecError(f"{rule}, channels last: save x.transpose(0, 3, 1, 2)", "task.model")
     return (int(shape[0]), int(shape[1]), int(shape[2]))
 
 
@@ -62,6 +62,6 @@ def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
         problem: a problem whose model_settings include them.
     """
     kind: type = cls
-    known = {item.name for item in describe(kind)}
-    given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in known}
+    names = {item.name for item in describe(kind)}
+    given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in names}
     return cls(**check(cls, given, "task.model"))

@@ -90,9 +90,9 @@ class ScoredExamples:
             for start in range(0, len(inputs), size):
                 some = slice(start, start + size)
                 scores = self._scores(tensors, inputs[some])
-                wanted = self.kind.wanted(targets[some])
+                some_targets = self.kind.wanted(targets[some])
                 for name, column in columns.items():
-                    column[trial, some] = self.kind.column(name, scores, wanted)
+                    column[trial, some] = self.kind.column(name, scores, some_targets)
         return columns
 
     def _at_once(self, params: Tensor, inputs: Tensor, targets: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
@@ -100,15 +100,15 @@ class ScoredExamples:
         size = max(1, room(params.device) // (len(params) * self.bytes_of_example(inputs)))
         tensors = self.layout.views(params[:, 0])
 
-        def measured(own: dict[str, Tensor], some: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
+        def measured(own: dict[str, Tensor], some: Tensor, some_targets: Tensor) -> tuple[Tensor, ...]:
             scores = self._scores(own, some)
-            return tuple(self.kind.column(name, scores, wanted) for name in names)
+            return tuple(self.kind.column(name, scores, some_targets) for name in names)
 
         of_trials = torch.func.vmap(measured, in_dims=(0, None, None))
         for start in range(0, len(inputs), size):
             some = slice(start, start + size)
-            found = of_trials(tensors, inputs[some], self.kind.wanted(targets[some]))
-            for name, column in zip(names, found, strict=True):
+            values = of_trials(tensors, inputs[some], self.kind.wanted(targets[some]))
+            for name, column in zip(names, values, strict=True):
                 columns[name][:, some] = column
         return columns
 

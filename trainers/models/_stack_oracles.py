@@ -60,12 +60,12 @@ class Stack:
         for size in _MOVES:
             params = (row + size * self._moves().to(row)).expand(1, 1, -1)
             try:
-                found, wanted = (one.value_and_grad(params, batch) for one in (oracle, exact))
+                by_hand, expected = (one.value_and_grad(params, batch) for one in (oracle, exact))
             except Exception as error:  # of any kind, from code of others
                 if ran_out(error):
                     raise
                 return False
-            if not all(close(one, other, tolerance) for one, other in zip(found, wanted, strict=True)):
+            if not all(close(one, other, tolerance) for one, other in zip(by_hand, expected, strict=True)):
                 return False
         return True
 
@@ -84,9 +84,9 @@ class Stack:
         Args:
             axes: dimensions of the inputs (examples, ...).
         """
-        place = next(number for number, layer in enumerate(self.layers) if layer.names)
-        before, first, entries = self.layers[:place], self.layers[place], self.layout.entries
-        rows = all(isinstance(layer, Flatten) for layer in before) and (axes == 2 or place > 0)
+        index = next(number for number, layer in enumerate(self.layers) if layer.names)
+        before, first, entries = self.layers[:index], self.layers[index], self.layout.entries
+        rows = all(isinstance(layer, Flatten) for layer in before) and (axes == 2 or index > 0)
         own = isinstance(first, Dense) and first.names[0] == entries[0].name and len(entries) > 1
         return rows and own and all(layer.stacked for layer in self.layers)
 

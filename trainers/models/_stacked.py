@@ -144,9 +144,9 @@ class ExampleSpace(Stacked):
 
     def _of_full_batches(self, batch: Batch, motion: Motion) -> Coefficients | None:
         shapes = [group.data["inputs"].shape for group in batch]
-        here = sum(clients * examples**2 for clients, examples, _ in shapes)
-        there = sum(clients * examples * self.columns for clients, examples, _ in shapes)
-        return Coefficients(self, batch, motion) if here <= there else None
+        example_cost = sum(clients * examples**2 for clients, examples, _ in shapes)
+        parameter_cost = sum(clients * examples * self.columns for clients, examples, _ in shapes)
+        return Coefficients(self, batch, motion) if example_cost <= parameter_cost else None
 
     def scores_of_rows(self, params: Tensor, group: Group) -> Tensor:
         """(rows, T, outputs) scores of params (T, 1 or M, P) for the examples of one client after the other."""
@@ -268,18 +268,18 @@ class ChosenCoefficients(Frame):
                     clients, -1, *held.shape[2:]
                 )
                 if chosen.shifted is not None:
-                    here = self.shifts[:width, chosen.group.start :][:, :clients].transpose(0, 1)
+                    shift = self.shifts[:width, chosen.group.start :][:, :clients].transpose(0, 1)
                     shifted = chosen.shifted[:, :width].index_select(0, rows).view(moved.shape)
-                    moved.addcmul_(shifted, here[:, None])
+                    moved.addcmul_(shifted, shift[:, None])
                 scores.addcmul_(moved.view(scores.shape), self.rate[:width], value=-1)
-            wanted = chosen.wanted.index_select(0, rows)[:, None]
+            targets = chosen.wanted.index_select(0, rows)[:, None]
             weights = None if chosen.weights is None else chosen.weights[step, :clients]
             if want_loss:
-                own = loss.losses(scores, wanted, -1).view(clients, -1, width)
+                own = loss.losses(scores, targets, -1).view(clients, -1, width)
                 losses.append((own.mean(1) if weights is None else (own * weights[..., None]).sum(1)).T)
             if step > 0 and scale is not None:
                 held.mul_(scale[..., 0])
-            slopes, alpha = loss.slopes_(scores, wanted, -1), 1 / chosen.rows.shape[2]
+            slopes, alpha = loss.slopes_(scores, targets, -1), 1 / chosen.rows.shape[2]
             if weights is not None:
                 slopes, alpha = slopes * weights.reshape(-1, 1, 1), 1.0
             if self.motion.relative_rates is not None:
@@ -357,8 +357,8 @@ class ChosenRows:
         """At the start of a round."""
         clients, examples, _ = group.data["inputs"].shape
         rows = places + examples * torch.arange(clients, device=places.device)[:, None]
-        wanted = group.data["wanted"].transpose(1, 2).flatten(0, 1)
+        targets = group.data["wanted"].transpose(1, 2).flatten(0, 1)
         scores = oracle.scores_of_rows(motion.start, group)
         shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
         held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
-        return ChosenRows(group, rows, weights, products.flatten(0, 1), wanted, scores, shifted, held)
+        return ChosenRows(group, rows, weights, products.flatten(0, 1), targets, scores, shifted, held)

@@ -55,30 +55,30 @@ class ClassTargets:
         """Some of `held`, as losses take them."""
         return held
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The loss of each example."""
-        return F.cross_entropy(scores, wanted, reduction="none")
+        return F.cross_entropy(scores, targets, reduction="none")
 
-    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+    def column(self, name: str, scores: Tensor, targets: Tensor) -> Tensor:
         """A column of a measure: a value for each example.
 
         Args:
             name: as in `Measure.columns`.
             scores: (..., examples, outputs); of "loss", without further axes.
-            wanted: (examples, ...).
+            targets: (examples, ...).
 
         Returns:
             (..., examples); of "right", the share of each example's predictions that are correct.
         """
         match name:
             case "loss":
-                return self.losses(scores, wanted)
+                return self.losses(scores, targets)
             case "right":
-                return scores.max(-1).indices == wanted
+                return scores.max(-1).indices == targets
             case "predicted":
                 return scores.max(-1).indices
             case "class":
-                return wanted.expand(scores.shape[:-1])
+                return targets.expand(scores.shape[:-1])
             case "margin":
                 return scores[..., 1].double() - scores[..., 0].double()
         raise KeyError(name)
@@ -106,9 +106,9 @@ class NumberTargets(ClassTargets):
         """(rows, outputs)."""
         return owned(targets, like).view(len(targets), -1)
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Half the squared error."""
-        return self.loss.losses(scores, wanted, -1)
+        return self.loss.losses(scores, targets, -1)
 
 
 @dataclass(frozen=True)
@@ -143,24 +143,24 @@ class TagTargets(ClassTargets):
         """(rows, outputs), True for tags of the example."""
         return tensor_of(targets, torch.bool, like.device)
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The sum over the tags."""
-        return self.loss.losses(scores, wanted, -1)
+        return self.loss.losses(scores, targets, -1)
 
-    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+    def column(self, name: str, scores: Tensor, targets: Tensor) -> Tensor:
         """Numbers of tags of each example; "share_of_first" is the share of its first k that are its tags."""
         match name:
             case "loss":
-                return self.losses(scores, wanted)
+                return self.losses(scores, targets)
             case "tags":
-                return wanted.sum(-1).expand(scores.shape[:-1])
+                return targets.sum(-1).expand(scores.shape[:-1])
             case "twice_hits":
-                return 2 * ((scores > 0) & wanted).sum(-1)
+                return 2 * ((scores > 0) & targets).sum(-1)
             case "predicted_and_tags":
-                return (scores > 0).sum(-1) + wanted.sum(-1)
+                return (scores > 0).sum(-1) + targets.sum(-1)
             case "hits_of_first" | "share_of_first":
                 first = scores.sort(dim=-1, descending=True, stable=True).indices[..., : self.at]
-                hits = wanted.expand(scores.shape).gather(-1, first).sum(-1)
+                hits = targets.expand(scores.shape).gather(-1, first).sum(-1)
                 return hits if name == "hits_of_first" else hits.double() / self.at
         raise KeyError(name)
 
@@ -214,32 +214,32 @@ class TokenTargets(ClassTargets):
         """As int64."""
         return held.long()
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Nats a token."""
         if self.first_word:
-            return self._summed(scores, wanted) / (wanted != PADDING).sum(1)
-        each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
-        return each.view(wanted.shape).mean(1)
+            return self._summed(scores, targets) / (targets != PADDING).sum(1)
+        losses = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="none")
+        return losses.view(targets.shape).mean(1)
 
-    def _summed(self, scores: Tensor, wanted: Tensor) -> Tensor:
-        each = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none", ignore_index=PADDING)
-        return each.view(wanted.shape).sum(1)
+    def _summed(self, scores: Tensor, targets: Tensor) -> Tensor:
+        losses = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="none", ignore_index=PADDING)
+        return losses.view(targets.shape).sum(1)
 
-    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+    def column(self, name: str, scores: Tensor, targets: Tensor) -> Tensor:
         """The loss, or "right", the share of correct tokens; of sentences sums over their tokens or words."""
         match name:
             case "loss":
-                return self.losses(scores, wanted)
+                return self.losses(scores, targets)
             case "right":
-                return (scores.argmax(2) == wanted).double().mean(1)
+                return (scores.argmax(2) == targets).double().mean(1)
             case "summed_loss":
-                return self._summed(scores, wanted)
+                return self._summed(scores, targets)
             case "tokens":
-                return (wanted != PADDING).sum(1)
+                return (targets != PADDING).sum(1)
             case "words":
-                return (wanted >= self.first_word).sum(1)
+                return (targets >= self.first_word).sum(1)
             case "right_words":
-                return ((scores.argmax(2) == wanted) & (wanted >= self.first_word)).sum(1)
+                return ((scores.argmax(2) == targets) & (targets >= self.first_word)).sum(1)
         raise KeyError(name)
 
 
@@ -267,18 +267,18 @@ class PairTargets(ClassTargets):
         """The loss, and recall."""
         return {"loss": mean_of("loss"), "recall_at_k": mean_of("hit")}
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The hinge of the true pair."""
-        return (self.margin - _own(scores, wanted)).clamp(min=0)
+        return (self.margin - _own(scores, targets)).clamp(min=0)
 
-    def column(self, name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+    def column(self, name: str, scores: Tensor, targets: Tensor) -> Tensor:
         """The loss, or "hit", 1 if the item is among the first k."""
         if name == "loss":
-            return self.losses(scores, wanted)
+            return self.losses(scores, targets)
         if name != "hit":
             raise KeyError(name)
-        own, places = _own(scores, wanted)[..., None], torch.arange(self.outputs, device=scores.device)
-        ahead = (scores > own) | ((scores == own) & (places < wanted[..., None]))
+        own, places = _own(scores, targets)[..., None], torch.arange(self.outputs, device=scores.device)
+        ahead = (scores > own) | ((scores == own) & (places < targets[..., None]))
         return (ahead.sum(-1) < self.at).double()
 
 
@@ -286,16 +286,16 @@ class PairTargets(ClassTargets):
 class OwnLosses(PairTargets):
     """Nothing: the module's scores (examples, 1) are losses."""
 
-    def losses(self, scores: Tensor, wanted: Tensor) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The scores."""
         return scores[..., 0]
 
 
-def _own(scores: Tensor, wanted: Tensor) -> Tensor:
+def _own(scores: Tensor, targets: Tensor) -> Tensor:
     """The score of each example's item."""
-    if scores.dim() == wanted.dim():
+    if scores.dim() == targets.dim():
         return scores
-    return scores.gather(-1, wanted[..., None])[..., 0]
+    return scores.gather(-1, targets[..., None])[..., 0]
 
 
 def targets_of(problem: Problem, train: Examples) -> ClassTargets:

@@ -132,21 +132,21 @@ def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
     """
     preset = given.pop("preset", None)
     if preset is not None and (not isinstance(preset, str) or preset not in _PRESETS):
-        place = join(path, "preset")
-        raise SpecError(f"{place}: no preset {shown(preset)}: {hint(str(preset), _PRESETS)}", place)
+        key_path = join(path, "preset")
+        raise SpecError(f"{key_path}: no preset {shown(preset)}: {hint(str(preset), _PRESETS)}", key_path)
     values = check(Settings, _listed({**_PRESETS.get(preset or "", {}), **given}), path, known=("name", "preset"))
     settings = Settings(**values)
     if len(settings.drops) != len(settings.hidden) + 1:
-        place = join(path, "dropout")
+        key_path = join(path, "dropout")
         raise SpecError(
-            f"{place} must be a number, or {len(settings.hidden) + 1} numbers, one for each dense layer and the last, "
-            f"got {len(settings.dropout)}",
-            place,
+            f"{key_path} must be a number, or {len(settings.hidden) + 1} numbers, one for each dense layer and "
+            f"the last, got {len(settings.dropout)}",
+            key_path,
         )
     for filters in settings.filters:
         if settings.groups and filters % settings.groups:
-            place = join(path, "groups")
-            raise SpecError(f"{place} must divide all filters, got groups={settings.groups} for {filters}", place)
+            key_path = join(path, "groups")
+            raise SpecError(f"{key_path} must divide all filters, got groups={settings.groups} for {filters}", key_path)
     return {key: list(item) if isinstance(item, tuple) else item for key, item in values.items()}
 
 

@@ -22,9 +22,9 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
     train, test = problem.train, problem.test
     if not isinstance(train, Examples):
         raise TypeError(f"linear regression must get Examples, got {type(train).__name__}")
-    wanted = _columns(train.targets)
-    test_wanted = None if test is None else _columns(test.targets)
-    return Affine(problem, HalfSquares(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
+    targets = _columns(train.targets)
+    test_targets = None if test is None else _columns(test.targets)
+    return Affine(problem, HalfSquares(), targets.shape[1], targets, test_targets, False, dtype, device)
 
 
 def _columns(targets: NDArray[np.float64]) -> NDArray[np.float64]:

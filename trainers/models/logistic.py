@@ -23,6 +23,6 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Affine:
     train, test = problem.train, problem.test
     if not isinstance(train, Examples):
         raise TypeError(f"logistic regression must get Examples, got {type(train).__name__}")
-    wanted = train.targets.astype(np.bool_, copy=False)
-    test_wanted = None if test is None else test.targets.astype(np.bool_, copy=False)
-    return Affine(problem, SigmoidCrossEntropy(), wanted.shape[1], wanted, test_wanted, False, dtype, device)
+    targets = train.targets.astype(np.bool_, copy=False)
+    test_targets = None if test is None else test.targets.astype(np.bool_, copy=False)
+    return Affine(problem, SigmoidCrossEntropy(), targets.shape[1], targets, test_targets, False, dtype, device)

@@ -64,8 +64,8 @@ class _Tables(nn.Module):
         parts = [inputs.index_select(1, self.others)]
         for column, table in zip(self.columns, self.tables, strict=True):
             numbers = inputs[:, column].long()
-            known = (numbers > 0).to(inputs.dtype)[:, None]
-            parts.append(table((numbers - 1).clamp(min=0)) * known)
+            present = (numbers > 0).to(inputs.dtype)[:, None]
+            parts.append(table((numbers - 1).clamp(min=0)) * present)
         return torch.cat(parts, 1)
 
 

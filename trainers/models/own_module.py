@@ -62,10 +62,10 @@ def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
         MissingDataError: there is no such file.
     """
     settings = check(_ModuleKeys, {key: value for key, value in given.items() if key in _OWN}, path, known=("name",))
-    place = join(path, "module")
+    key_path = join(path, "module")
     settings["module"] = beside(settings["module"], Path.cwd())
-    source = source_of(settings["module"], place)
-    sha256 = digest(source, place)
+    source = source_of(settings["module"], key_path)
+    sha256 = digest(source, key_path)
     if settings["sha256"] not in (None, sha256):
         raise SpecError(
             f"{join(path, 'sha256')} must be that of the code in {source.place}, {sha256}, got "
@@ -77,7 +77,7 @@ def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
         where = join(path, "arguments")
         raise SpecError(f"{where} must be an object of names and values, got arguments={shown(held)}", where)
     arguments = {**(held or {}), **{key: value for key, value in given.items() if key not in _OWN}}
-    checked_arguments(load(source, sha256, place), arguments, dict.fromkeys(_OFFERED), path)
+    checked_arguments(load(source, sha256, key_path), arguments, dict.fromkeys(_OFFERED), path)
     return {"module": settings["module"], "sha256": sha256, "arguments": arguments}
 
 
