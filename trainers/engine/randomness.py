@@ -177,9 +177,9 @@ def shuffled(
         return repeated_passes(base, clients, sizes, steps * batch_size).reshape(-1, steps, batch_size)
     picked = np.empty((len(clients), steps, batch_size), np.int64)
     picked[small] = np.minimum(np.arange(batch_size), sizes[small, None, None] - 1)
-    for place in np.flatnonzero(large & ~small).tolist():
-        own = _equal_passes(base, clients[[place]], int(sizes[place]), steps * batch_size)
-        picked[place] = own.reshape(steps, batch_size)
+    for index in np.flatnonzero(large & ~small).tolist():
+        own = _equal_passes(base, clients[[index]], int(sizes[index]), steps * batch_size)
+        picked[index] = own.reshape(steps, batch_size)
     rest = ~(small | large)
     if rest.any():
         picked[rest] = shuffled(base, clients[rest], sizes[rest], steps, batch_size)
@@ -210,8 +210,8 @@ def in_epochs(
     large = sizes >= max(_LARGE_CLIENT, batch_size + 1)
     if large.any():
         held = sizes[large, None]
-        epoch, place = np.divmod(first + np.arange(length), held)
-        picked[large] = _permuted(hashed(base, clients[large, None], epoch), place, held)
+        epoch, position = np.divmod(first + np.arange(length), held)
+        picked[large] = _permuted(hashed(base, clients[large, None], epoch), position, held)
     for size in np.unique(sizes[~large]).tolist():
         some = sizes == size
         if size > batch_size:
@@ -313,14 +313,14 @@ def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int,
     """`repeated_passes` of clients of one size from a position on, with one sort for each permutation."""
     large = size > 1 << _INDEX_BITS
     hash_bits, index_bits = (_LARGE_HASH_BITS, _LARGE_INDEX_BITS) if large else (_HASH_BITS, _INDEX_BITS)
-    begun, place = divmod(first, size)
+    begun, position = divmod(first, size)
     number, example = np.arange(begun, -(-(first + length) // size))[:, None], np.arange(size)
     order = _keys_(hashed(base, clients[:, None, None], number, example), example, hash_bits, index_bits)
-    if size >= _PART * length and place == 0:
+    if size >= _PART * length and position == 0:
         order.partition(length - 1)
         order = order[..., :length]
     order.sort()
-    return _examples(order, index_bits).reshape(len(clients), -1)[:, place : place + length]
+    return _examples(order, index_bits).reshape(len(clients), -1)[:, position : position + length]
 
 
 def _permuted(words: NDArray[np.uint64], places: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -26,10 +26,10 @@ class ClassBatches:
 
     def __init__(self, offsets: Integers, sizes: Integers, labels: NDArray[np.integer]) -> None:
         owner = np.repeat(np.arange(len(sizes)), sizes)
-        place = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        own = labels[np.repeat(offsets, sizes) + place]
+        positions = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        own = labels[np.repeat(offsets, sizes) + positions]
         order = np.lexsort((own, owner))
-        self._places = place[order]  # of each client's examples, class by class
+        self._places = positions[order]  # of each client's examples, class by class
         begins = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(own[order], prepend=0))
         self._first = begins  # of each class of each client among these
         self._counts = np.diff(begins, append=len(owner))
@@ -66,5 +66,5 @@ class ClassBatches:
         classes = (self._start[clients][:, None] + np.arange(count)).reshape(-1)
         passed = randomness.repeated_passes(base, classes, self._counts[classes], -(-length // count))
         passed = passed.reshape(len(clients), count, -1)
-        place = passed[np.arange(len(clients))[:, None], which - self._start[clients][:, None], turn // count]
-        return np.asarray(self._places[self._first[which] + place])
+        positions = passed[np.arange(len(clients))[:, None], which - self._start[clients][:, None], turn // count]
+        return np.asarray(self._places[self._first[which] + positions])

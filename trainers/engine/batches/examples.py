@@ -104,9 +104,9 @@ class ExampleSource:
         edges = cuts(np.maximum.accumulate(sizes[::-1])[::-1].tolist())
         groups = []
         for start, stop in pairwise(edges):
-            place = np.arange(sizes[start:stop].max())
-            inside = place < sizes[start:stop, None]
-            rows = offsets[start:stop, None] + np.where(inside, place, 0)
+            positions = np.arange(sizes[start:stop].max())
+            inside = positions < sizes[start:stop, None]
+            rows = offsets[start:stop, None] + np.where(inside, positions, 0)
             weights = owned(inside / sizes[start:stop, None], self.like)
             data = self.gather(torch.as_tensor(rows, device=self.like.device))
             groups.append(Group(start, stop, data, None if inside.all() else weights))

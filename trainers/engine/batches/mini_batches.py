@@ -121,11 +121,11 @@ class MiniBatches:
             local_steps: number of steps.
             limits: (M,) most steps of each client, largest first; None is no limit.
         """
-        wanted = np.full(len(self._clients), local_steps)
+        steps = np.full(len(self._clients), local_steps)
         if limits is not None and self._passes.ends:
-            wanted = np.minimum(wanted, limits)
-        if (wanted > self._taken).any():
-            self._draw(np.maximum(wanted, self._taken))
+            steps = np.minimum(steps, limits)
+        if (steps > self._taken).any():
+            self._draw(np.maximum(steps, self._taken))
 
     def batch(self, step: int, clients: int) -> Batch:
         """The batches of one step (from 0) for the first `clients` clients."""

@@ -75,8 +75,8 @@ class Adapted:
         """The contribution of some clients to the means."""
         support = self._support.source(0, None, "with_replacement").round(0, clients)
         query = self._query.source(0, None, "with_replacement").round(0, clients)
-        place = {client: index for index, client in enumerate(support.clients.tolist())}
-        order = torch.as_tensor([place[client] for client in query.clients.tolist()], device=params.device)
+        indices = {client: index for index, client in enumerate(support.clients.tolist())}
+        order = torch.as_tensor([indices[client] for client in query.clients.tolist()], device=params.device)
         weights = torch.as_tensor(self._support.client_weights[query.clients], device=params.device)
         models = replicas(params, params.shape[0], len(clients), params.shape[-1])
         slopes = torch.empty_like(models)
@@ -84,9 +84,9 @@ class Adapted:
         means: dict[str, Tensor] = {}
         for step in range(max(self._settings.steps) + 1):
             if step in self._settings.steps:
-                here = models[:, order]
-                means[f"adapted_loss_{step}"] = self._measure.value(here, query.full()).double() @ weights
-                accuracy = self._query.accuracy(here, query.full())
+                adapted = models[:, order]
+                means[f"adapted_loss_{step}"] = self._measure.value(adapted, query.full()).double() @ weights
+                accuracy = self._query.accuracy(adapted, query.full())
                 if accuracy is not None:
                     means[f"adapted_accuracy_{step}"] = accuracy.double().nan_to_num() @ weights
                     means[_LEFT_OUT] = accuracy.isnan().double() @ weights

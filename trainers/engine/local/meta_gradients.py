@@ -100,19 +100,19 @@ def _differentiated(
             if prox is not None:
                 models[:, clients].add_(rate * prox * params)
 
-        found = oracle.descend_(models, batches.batch(stride * step, clients), rate, pulled, want_loss=step == 0)
-        loss = found if loss is None else loss
+        losses = oracle.descend_(models, batches.batch(stride * step, clients), rate, pulled, want_loss=step == 0)
+        loss = losses if loss is None else loss
         path.append(models)
 
     back = replicas(params, trials, clients, size)
     for count in np.unique(steps).tolist():
         batch, last = batches.batch(stride * count, clients), path[count]
         if count == longest and (steps == longest).all():
-            found = oracle.gradient_(last, batch, back, want_loss=loss is None)
+            losses = oracle.gradient_(last, batch, back, want_loss=loss is None)
             slope = back
         else:
-            found, slope = oracle.value_and_grad(last, batch)
-        loss = found if loss is None else loss
+            losses, slope = oracle.value_and_grad(last, batch)
+        loss = losses if loss is None else loss
         if decay is not None:
             slope = slope.add_(decay * last)
         if slope is not back:

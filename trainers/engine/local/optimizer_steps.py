@@ -82,7 +82,7 @@ class Stepped(Frame):
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
-        total, here = self.total[:width, :busy], self._models(step, width, busy)
+        total, models = self.total[:width, :busy], self._models(step, width, busy)
         memory = {name: held[:width, :busy] for name, held in self.memory.items()}
         optimizer = self.optimizer
         if optimizer is not None and width < len(self.total):
@@ -90,10 +90,10 @@ class Stepped(Frame):
         batch = self.batches.batch(step, busy)
         gradient = optimizer.accumulator_(memory) if self.accumulates and optimizer is not None else None
         if gradient is not None:
-            loss = self.gradients.add_gradient_(here, batch, gradient, want_loss)
+            loss = self.gradients.add_gradient_(models, batch, gradient, want_loss)
             self._pull_(gradient, step)
         else:
-            gradient, loss = self._own_gradient(here, batch, step, want_loss)
+            gradient, loss = self._own_gradient(models, batch, step, want_loss)
         relative, _ = self.motion.at(step, width)
         rate = (-1.0 if self.rate is None else self.rate) * relative
         decayed = None
@@ -101,7 +101,7 @@ class Stepped(Frame):
             if self.rate is not None:
                 total.mul_(1 - rate * self.decay)
             else:
-                decayed = self.decay[:width] * self._where(here, width, busy)
+                decayed = self.decay[:width] * self._where(models, width, busy)
         if optimizer is None:
             subtract_(total, gradient, rate)
         else:
@@ -111,12 +111,12 @@ class Stepped(Frame):
             subtract_(total, decayed, rate)
         return loss
 
-    def _own_gradient(self, here: Tensor, batch: Batch, step: int, want_loss: bool) -> tuple[Tensor, Tensor | None]:
+    def _own_gradient(self, models: Tensor, batch: Batch, step: int, want_loss: bool) -> tuple[Tensor, Tensor | None]:
         """The gradients (width, busy, P), complete and clipped, and the losses."""
-        width, busy = here.shape[0], batch[-1].stop
+        width, busy = models.shape[0], batch[-1].stop
         if self.gradient is None:
             self.gradient = unset_replicas(self.motion.start, *self.total.shape)
-        loss = self.gradients.gradient_(here, batch, self.gradient[:width], want_loss)
+        loss = self.gradients.gradient_(models, batch, self.gradient[:width], want_loss)
         gradient = self.gradient[:width, :busy]
         if self.work.gradient_scale is not None:
             gradient.mul_(self.work.gradient_scale[:width])

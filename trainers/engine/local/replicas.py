@@ -38,21 +38,21 @@ class Replicas(Frame):
         if self._busy != (width, busy):
             self._busy = width, busy
             self._narrow(width, busy)
-        here, scale = self._start, self._scale
+        models, scale = self._start, self._scale
         relative: Tensor | float = 1.0
         if self.gradient is not None:
             relative, scale = self.motion.at(step, width)
         if step > 0:
             if self._model is not None:
-                here = torch.addcmul(here, self._held, self._rate, value=-1, out=self._model)
+                models = torch.addcmul(models, self._held, self._rate, value=-1, out=self._model)
             if scale is not None:
                 self._held.mul_(scale)
         if self._shift is not None:
             self._held.add_(self._shift if self.gradient is None else relative * self._shift)
         batch = self.batches.batch(step, busy)
         if self.gradient is None:
-            return self.gradients.add_gradient_(here, batch, self._total, want_loss)
-        loss = self.gradients.gradient_(here, batch, self.gradient[:width], want_loss)
+            return self.gradients.add_gradient_(models, batch, self._total, want_loss)
+        loss = self.gradients.gradient_(models, batch, self.gradient[:width], want_loss)
         subtract_(self._held, self.gradient[:width, :busy], -relative)
         return loss
 

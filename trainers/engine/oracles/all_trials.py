@@ -43,13 +43,15 @@ class AllTrials(Oracle):
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         trials, clients = len(params), batch[-1].stop
         rows, sums = _rows(params, clients), total[:, :clients].transpose(0, 1)
-        here = sums.is_contiguous()  # all trials, client-major: no copy
-        held = sums.view(1, clients * trials, -1) if here else replicas(total, 1, clients * trials, total.shape[-1])
+        contiguous = sums.is_contiguous()  # all trials, client-major: no copy
+        held = (
+            sums.view(1, clients * trials, -1) if contiguous else replicas(total, 1, clients * trials, total.shape[-1])
+        )
         losses = [self.oracle.add_gradient_(rows, piece, held, want_loss) for piece in _pieces(batch, trials)]
-        if not here:
+        if not contiguous:
             sums.add_(held.view(sums.shape))
-        found = [loss for loss in losses if loss is not None]
-        return _by_trial(sum(found[1:], found[0]), trials) if found else None
+        parts = [loss for loss in losses if loss is not None]
+        return _by_trial(sum(parts[1:], parts[0]), trials) if parts else None
 
 
 def _rows(params: Tensor, clients: int) -> Tensor:

@@ -40,8 +40,8 @@ class Autograd(Oracle):
         """(T, M) mean losses."""
         losses = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
-            for place, trial, row, weights, data in self._replicas(params, group):
-                losses[trial, group.start + place] = (self.losses(self.layout.views(row), data) * weights).sum()
+            for index, trial, row, weights, data in self._replicas(params, group):
+                losses[trial, group.start + index] = (self.losses(self.layout.views(row), data) * weights).sum()
         return losses
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
@@ -49,14 +49,14 @@ class Autograd(Oracle):
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
             held, along = client_major(total, group), client_major(vector, group)
-            for place, trial, row, weights, data in self._replicas(params, group):
+            for index, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 with twice_differentiable():
                     loss = (self.losses(leaves, data) * weights).sum()
                 slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
-                wanted = self.layout.views(along[place, trial]).values()
-                slope = torch.stack([(a * b).sum() for a, b in zip(slopes, wanted, strict=True)]).sum()
-                self._add(held[place, trial], torch.autograd.grad(slope, list(leaves.values()), materialize_grads=True))
+                directions = self.layout.views(along[index, trial]).values()
+                slope = torch.stack([(a * b).sum() for a, b in zip(slopes, directions, strict=True)]).sum()
+                self._add(held[index, trial], torch.autograd.grad(slope, list(leaves.values()), materialize_grads=True))
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
@@ -64,11 +64,11 @@ class Autograd(Oracle):
         losses = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
             held = client_major(total, group)
-            for place, trial, row, weights, data in self._replicas(params, group):
+            for index, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 loss = (self.losses(leaves, data) * weights).sum()
-                self._add(held[place, trial], torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
-                losses[trial, group.start + place] = loss.detach()
+                self._add(held[index, trial], torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
+                losses[trial, group.start + index] = loss.detach()
         return losses if want_loss else None
 
     def _add(self, row: Tensor, gradients: tuple[Tensor, ...]) -> None:
@@ -82,12 +82,12 @@ class Autograd(Oracle):
         weights = example_weights(group, examples, params)
         return [
             (
-                place,
+                index,
                 trial,
-                models[place, trial],
-                weights[place],
-                {name: held[place] for name, held in group.data.items()},
+                models[index, trial],
+                weights[index],
+                {name: held[index] for name, held in group.data.items()},
             )
-            for place in range(models.shape[0])
+            for index in range(models.shape[0])
             for trial in range(models.shape[1])
         ]

@@ -68,10 +68,10 @@ class Loop(Oracle):
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.no_grad(), self._bound():
             for group in batch:
-                for place, trial, tensors in self._replicas(params, group):
+                for index, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
-                    for data, weights in pieces(group, place, params, self.examples):
-                        losses[trial, group.start + place] += self.losses(data) @ weights
+                    for data, weights in pieces(group, index, params, self.examples):
+                        losses[trial, group.start + index] += self.losses(data) @ weights
         return losses
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
@@ -80,14 +80,14 @@ class Loop(Oracle):
         with torch.enable_grad(), self._bound(), twice_differentiable():
             for group in batch:
                 along, held = self._tensors(vector, group), self._tensors(total, group)
-                for place, trial, tensors in self._replicas(params, group):
+                for index, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
-                    for data, weights in pieces(group, place, params, self.examples):
+                    for data, weights in pieces(group, index, params, self.examples):
                         loss = self.losses(data) @ weights
                         slopes = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
-                        products = [(a * b).sum() for a, b in zip(slopes, along[place][trial], strict=True)]
+                        products = [(a * b).sum() for a, b in zip(slopes, along[index][trial], strict=True)]
                         bend = torch.autograd.grad(torch.stack(products).sum(), self.parameters, materialize_grads=True)
-                        torch._foreach_add_(held[place][trial], bend)
+                        torch._foreach_add_(held[index][trial], bend)
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
@@ -96,14 +96,14 @@ class Loop(Oracle):
         with torch.enable_grad(), self._bound(), self._by_rows():
             for group in batch:
                 held = self._tensors(total, group)
-                for place, trial, tensors in self._replicas(params, group):
+                for index, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
-                    for data, weights in pieces(group, place, params, self.examples):
+                    for data, weights in pieces(group, index, params, self.examples):
                         loss = self.losses(data) @ weights
                         slopes = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-                        torch._foreach_add_(held[place][trial], slopes)
+                        torch._foreach_add_(held[index][trial], slopes)
                         if want_loss:
-                            losses[trial, group.start + place] += loss.detach()
+                            losses[trial, group.start + index] += loss.detach()
         return losses if want_loss else None
 
     def descend_(
@@ -115,28 +115,28 @@ class Loop(Oracle):
         with torch.enable_grad(), self._by_rows(), nullcontext() if self._settled else self._bound():
             for group in batch:
                 clients = [[self._settled]] if self._settled else self._tensors(models, group)
-                for place, trials in enumerate(clients):
+                for index, trials in enumerate(clients):
                     steps = []
                     for trial, tensors in enumerate(trials):
                         if not self._settled:
                             self._bind(tensors)
-                        for loss in self._mean_losses(group, place, models):
+                        for loss in self._mean_losses(group, index, models):
                             slopes = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
                             steps.append((tensors, slopes, -rates[trial]))
                             if losses is not None:
-                                losses[trial, group.start + place] += loss.detach()
+                                losses[trial, group.start + index] += loss.detach()
                     if between is not None:
-                        between(slice(group.start + place, group.start + place + 1))
+                        between(slice(group.start + index, group.start + index + 1))
                     for tensors, slopes, factor in steps:
                         torch._foreach_add_(tensors, slopes, alpha=factor)
         return losses
 
-    def _mean_losses(self, group: Group, place: int, like: Tensor) -> Iterator[Tensor]:
+    def _mean_losses(self, group: Group, index: int, like: Tensor) -> Iterator[Tensor]:
         """The mean loss of one client in parts, whose sum it is: of pieces of the batch."""
         if group.weights is None and next(iter(group.data.values())).shape[1] <= self.examples:
-            yield self.losses({name: held[place] for name, held in group.data.items()}).mean()
+            yield self.losses({name: held[index] for name, held in group.data.items()}).mean()
         else:
-            for data, weights in pieces(group, place, like, self.examples):
+            for data, weights in pieces(group, index, like, self.examples):
                 yield self.losses(data) @ weights
 
     @contextmanager
@@ -176,16 +176,16 @@ class Loop(Oracle):
 
     def _replicas(self, params: Tensor, group: Group) -> Iterator[tuple[int, int, list[Tensor]]]:
         """(index in the group, trial, tensors in the order of the layout) of every replica."""
-        for place, trials in enumerate(self._tensors(params, group)):
+        for index, trials in enumerate(self._tensors(params, group)):
             for trial, tensors in enumerate(trials):
-                yield place, trial, tensors
+                yield index, trial, tensors
 
     def _tensors(self, params: Tensor, group: Group) -> list[list[list[Tensor]]]:
         """Views, indexed [client in the group][trial][tensor]."""
         views = self.layout.views(client_major(params, group).detach()).values()
         columns = [[trials.unbind(0) for trials in view.unbind(0)] for view in views]
-        places, trials = group.stop - group.start, params.shape[0]
-        return [[[column[place][trial] for column in columns] for trial in range(trials)] for place in range(places)]
+        clients, trials = group.stop - group.start, params.shape[0]
+        return [[[column[index][trial] for column in columns] for trial in range(trials)] for index in range(clients)]
 
 
 def _is_large_embedding(module: nn.Module) -> TypeGuard[nn.Embedding]:
@@ -196,16 +196,16 @@ def _is_large_embedding(module: nn.Module) -> TypeGuard[nn.Embedding]:
     return plain and module.weight.numel() >= _LARGE
 
 
-def pieces(group: Group, place: int, like: Tensor, size: int) -> Iterator[tuple[Data, Tensor]]:
+def pieces(group: Group, index: int, like: Tensor, size: int) -> Iterator[tuple[Data, Tensor]]:
     """(data, weights of the examples) of one client, cut into pieces of bounded size; all weights together sum to 1.
 
     Args:
         group: the client's group.
-        place: index of the client in the group.
+        index: index of the client in the group.
         like: a tensor with the type and device of the parameters.
         size: most examples of a piece.
     """
-    weights = example_weights(group, next(iter(group.data.values())).shape[1], like)[place]
+    weights = example_weights(group, next(iter(group.data.values())).shape[1], like)[index]
     for start in range(0, len(weights), size):
         stop = start + size
-        yield {name: held[place, start:stop] for name, held in group.data.items()}, weights[start:stop]
+        yield {name: held[index, start:stop] for name, held in group.data.items()}, weights[start:stop]

@@ -119,20 +119,20 @@ def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> Adapt
     return Adapted(support, query, oracle, spec.adaptation)
 
 
-def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Model]:
+def _built(spec: TrialSpec, device: torch.device, part: str) -> tuple[str, Model]:
     """The model with the data of "clients", of the server ("central"), or of held-out clients ("support", "query")."""
-    adapts = None if whose in ("clients", "central") else spec.adaptation
+    adapts = None if part in ("clients", "central") else spec.adaptation
     share = None if adapts is None else (adapts.support, adapts.shots)
     key = (
         json.dumps(spec.canonical["task"], sort_keys=True),
         spec.gradient_dtype,
         str(device),
         spec.weighting,
-        whose,
+        part,
         str(share),
     )
     if key not in _models:
-        _models[key] = _made(spec, device, whose, share)
+        _models[key] = _made(spec, device, part, share)
         release_freed_memory()  # reading and splitting the data took a multiple of what the model holds
         while len(_models) > _KEPT:
             _models.popitem(last=False)
@@ -141,7 +141,7 @@ def _built(spec: TrialSpec, device: torch.device, whose: str) -> tuple[str, Mode
 
 
 def _made(
-    spec: TrialSpec, device: torch.device, whose: str, share: tuple[float, int | None] | None
+    spec: TrialSpec, device: torch.device, part: str, share: tuple[float, int | None] | None
 ) -> tuple[str, Model]:
     """As `_built`, made anew; `share` is the share of support examples of held-out clients, and their shots.
 
@@ -149,14 +149,14 @@ def _made(
         SpecError: the model does not take the trial's dtype.
     """
     problem = weighted(spec.task_module.build(spec.task, spec.held_dtype), spec.weighting)
-    if whose == "central":
+    if part == "central":
         assert problem.central is not None
         problem = replace(problem, train=problem.central, central=None, test=None, client_weights=None, optimum=None)
     elif share is not None:
-        problem = split(problem, *share)[whose == "query"]
+        problem = split(problem, *share)[part == "query"]
     builder = models().find(problem.model, "task.model")
     check_dtype(spec.dtype, problem.model)
-    query = whose == "query"  # held-out clients are measured as in any evaluation
+    query = part == "query"  # held-out clients are measured as in any evaluation
     dtype = spec.held_dtype if query else spec.gradient_dtype
     with products_in("float32", device):  # oracles are compared when a model is built
         return problem.model, builder.build(problem, getattr(torch, dtype), device)

@@ -133,13 +133,13 @@ class Pack:
             flops: float | None = gradient_flops(self._setting.model)
         except Exception:  # of a plug-in's model: a count must not stop its training
             flops = None
-        known = flops is not None and flops > 0  # NaN is not
+        counted = flops is not None and flops > 0  # NaN is not
         clients, stragglers = self._setting.clients_per_round, self.spec.stragglers
         dropped = 0 if stragglers is None or stragglers.kept else stragglers.count(clients)
         return {
             "clients_per_round": clients,
             **({"senders_per_round": clients - dropped} if dropped else {}),
-            "flops_per_example": flops if known else None,
+            "flops_per_example": flops if counted else None,
             "model_bytes": self._setting.model.layout.count * self._setting.like.element_size(),
         }
 
@@ -220,8 +220,8 @@ class Pack:
             opened = [(group, group[0].opening()) for group in self._groups]
             yield from self._lines(
                 [
-                    ([lane], {**known, **lane.opening_rate()}, lane.now.alive)
-                    for group, known in opened
+                    ([lane], {**metrics, **lane.opening_rate()}, lane.now.alive)
+                    for group, metrics in opened
                     for lane in group
                 ]
             )

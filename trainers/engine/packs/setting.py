@@ -150,8 +150,8 @@ class PackSetting:
                 f"task.validation must be left out: the model {self._name} does not report it", "task.validation"
             )
         for report in spec.report:
-            wanted = model_reports.added(report, spec.task) if report in REPORTS else ()
-            if not set(wanted) <= metrics.keys():  # a model of another package may not know it
+            names = model_reports.added(report, spec.task) if report in REPORTS else ()
+            if not set(names) <= metrics.keys():  # a model of another package may not know it
                 raise SpecError(
                     f"report must not contain {report}: the model {self._name} does not report it", "report"
                 )
@@ -183,8 +183,8 @@ class PackSetting:
     def _adopt(self, plan: Plan) -> Plan:
         """Enforces a given plan, except for its device and dtype: those are the pack's own."""
         if plan.oracle not in self.model.oracles:
-            known = ", ".join(self.model.oracles)
-            raise SpecError(f"the plan's oracle must be one of {known}, got oracle={shown(plan.oracle)}")
+            oracles = ", ".join(self.model.oracles)
+            raise SpecError(f"the plan's oracle must be one of {oracles}, got oracle={shown(plan.oracle)}")
         if plan.width < self.spec.members:
             raise SpecError(
                 f"the plan's width must be at least {self.spec.members}, the members of the pack, "

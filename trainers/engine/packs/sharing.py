@@ -36,9 +36,9 @@ def together(spec: TrialSpec, lanes: Sequence[Lane], rows: Sequence[Mapping[str,
         lanes: the lane of each member.
         rows: the checkpoint of each member; None at the start, where members of equal settings have equal states.
     """
-    found: dict[Hashable, list[tuple[int, Group]]] = {}
+    by_settings: dict[Hashable, list[tuple[int, Group]]] = {}
     for member, lane in enumerate(lanes):
-        candidates = found.setdefault((_settings(spec, member), lane.rates), [])
+        candidates = by_settings.setdefault((_settings(spec, member), lane.rates), [])
         for first, group in candidates:
             if rows is None or _equal(_state(rows[first]), _state(rows[member])):
                 lane.join(group[0])
@@ -46,7 +46,7 @@ def together(spec: TrialSpec, lanes: Sequence[Lane], rows: Sequence[Mapping[str,
                 break
         else:
             candidates.append((member, [lane]))
-    return [group for candidates in found.values() for _, group in candidates]
+    return [group for candidates in by_settings.values() for _, group in candidates]
 
 
 def parted(group: Group, draw: Draw) -> list[Group]:

@@ -74,8 +74,8 @@ class Size:
     @property
     def total(self) -> int:
         """Bytes."""
-        each = self.tensors * self.parameters * self.item_bytes + self.counters * _COUNTER_BYTES
-        return self.clients * self.trials * each
+        client_bytes = self.tensors * self.parameters * self.item_bytes + self.counters * _COUNTER_BYTES
+        return self.clients * self.trials * client_bytes
 
 
 def place(size: Size, device_free: int | None, host_free: int | None, owner: str, path: str = "method") -> str:
@@ -124,7 +124,7 @@ class CohortMemory:
 
     def of(self, owner: str = "") -> dict[str, Tensor]:
         """The values of one owner, by bare name; "" is the method, and a role is its optimizer."""
-        return {bare: held for name, held in self.values.items() for whose, bare in [_split(name)] if whose == owner}
+        return {bare: held for name, held in self.values.items() for prefix, bare in [_split(name)] if prefix == owner}
 
 
 class ClientMemory:
@@ -157,7 +157,7 @@ class ClientMemory:
         self._first = dict(first)
         self._starts = {name for name, value in first.items() if bool(value.any())}  # elsewhere than at 0
         owners = {_split(name)[0] for name in first}
-        self._seen = {whose: np.zeros(clients, bool) for whose in sorted({"", *owners})}
+        self._seen = {owner: np.zeros(clients, bool) for owner in sorted({"", *owners})}
         tensors = [value for value in first.values() if value.is_floating_point()]
         like = tensors[0] if tensors else torch.zeros((1, 1, 0))
         trials, _, parameters = like.shape

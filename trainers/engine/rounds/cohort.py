@@ -364,7 +364,7 @@ class Cohort:
         down: int,
         up: int,
         steps: NDArray[np.int64],
-        each: int = 1,
+        gradients_per_step: int = 1,
         examples: NDArray[np.int64] | None = None,
         taking: NDArray[np.bool_] | None = None,
         plan: StepPlan | None = None,
@@ -375,7 +375,7 @@ class Cohort:
             down: models that every client receives.
             up: models that every client sends.
             steps: (T, M) mini-batch gradients of each client.
-            each: gradients that count for each of them, on the same batch.
+            gradients_per_step: gradients that count for each of them, on the same batch.
             examples: (T, M) examples of the gradients; None is those of the round's first batches.
             taking: (T,) trials that take part; None is all that are alive.
             plan: of local steps, in which dropped clients take their part.
@@ -389,10 +389,10 @@ class Cohort:
         receiving = self.clients + (0 if dropped is None else len(dropped.clients))
         self.counters.add("bytes_down", down * received * width * receiving, among)
         self.counters.add("bytes_up", up * upload * self.clients, among)
-        examples = each * self._batches.examples(steps) if examples is None else examples
-        gradients = each * steps
+        examples = gradients_per_step * self._batches.examples(steps) if examples is None else examples
+        gradients = gradients_per_step * steps
         if dropped is not None and plan is not None:
             lost = plan.steps(dropped)
-            gradients = np.concatenate([gradients, each * lost], 1)
-            examples = np.concatenate([examples, each * dropped.examples(lost)], 1)
+            gradients = np.concatenate([gradients, gradients_per_step * lost], 1)
+            examples = np.concatenate([examples, gradients_per_step * dropped.examples(lost)], 1)
         self._evaluated(gradients, examples, among)
