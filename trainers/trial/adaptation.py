@@ -83,8 +83,8 @@ def parse(value: Any, task: Any, method: Part[Method], problem: Callable[[], Pro
     values = check(Adaptation, value, PATH)
     steps = tuple(sorted(set(values["steps"])))
     if values["client_lr"] is None and "client_lr" not in method.values:
-        place = f"{PATH}.client_lr"
-        raise SpecError(f"{place} must be given: {method.name} has no client_lr of its own", place)
+        path = f"{PATH}.client_lr"
+        raise SpecError(f"{path} must be given: {method.name} has no client_lr of its own", path)
     held_out = task.test
     if held_out is not None and not any(len(rows) > 1 for rows in held_out):
         raise SpecError(
@@ -131,11 +131,11 @@ def rarest_class(targets: NDArray[Any], sizes: NDArray[np.int64]) -> NDArray[np.
 
 def _check_shots(shots: int, task: TaskSettings, problem: Callable[[], Problem]) -> None:
     """Raises a SpecError if no held-out client has more than `shots` examples of each of its classes."""
-    place = f"{PATH}.shots"
+    path = f"{PATH}.shots"
     if task not in _rarest:
         test = problem().test
         if test is None or test.kind != "classes" or test.targets.ndim != 1:
-            raise SpecError(f"{place} must be left out for a task without classes: give support", place)
+            raise SpecError(f"{path} must be left out for a task without classes: give support", path)
         offsets, sizes = test.offsets[test.held_out], test.sizes[test.held_out]
         rows = np.concatenate([first + np.arange(size) for first, size in zip(offsets, sizes, strict=True)])
         _rarest[task] = rarest_class(test.targets[rows], sizes)
@@ -143,7 +143,7 @@ def _check_shots(shots: int, task: TaskSettings, problem: Callable[[], Problem])
     if most < shots:
         rule = f"be at most {most}" if most > 0 else "be left out"
         raise SpecError(
-            f"{place} must {rule} for this task, got shots={shots}: a held-out client needs more than `shots` examples "
+            f"{path} must {rule} for this task, got shots={shots}: a held-out client needs more than `shots` examples "
             f"of each of its classes, and none has more than {most + 1} of its rarest class",
-            place,
+            path,
         )

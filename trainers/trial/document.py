@@ -193,7 +193,7 @@ class TrialSpec:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of an evaluation: those of the task, then those that `report` and `adaptation` add."""
-        added = [name for asked in self.report for name in _reported(asked, self.task)]
+        added = [name for report in self.report for name in _reported(report, self.task)]
         evaluated = _metrics(self.task, self.task_module)
         adapted = () if self.adaptation is None else self.adaptation.metrics(evaluated)
         return (*evaluated, *added, *adapted)
@@ -347,19 +347,19 @@ def _resolved(method: Part[Method], task: TaskSettings, module: Task, batch_size
     if resolve is None:
         return method
     key = (method.name, json.dumps(method.values, sort_keys=True), batch_size)
-    known = _resolutions.setdefault(task, {})
-    if key not in known:
-        known[key] = resolve(method.values, lambda: module.build(task, "float64"), batch_size)
-    return replace(method, values=known[key])
+    resolutions = _resolutions.setdefault(task, {})
+    if key not in resolutions:
+        resolutions[key] = resolve(method.values, lambda: module.build(task, "float64"), batch_size)
+    return replace(method, values=resolutions[key])
 
 
-def _cohort_size(method: Part[Method], asked: int | None) -> int | None:
+def _cohort_size(method: Part[Method], clients_per_round: int | None) -> int | None:
     """The size of a cohort. If a method works with one size only, the document need not give it."""
     only = method.module.CLIENTS_PER_ROUND
-    if only is None or asked is None or asked == only:
-        return asked if only is None else only
+    if only is None or clients_per_round is None or clients_per_round == only:
+        return clients_per_round if only is None else only
     raise SpecError(
-        f"clients_per_round must be {only} for {method.name}, or left out, got clients_per_round={asked}",
+        f"clients_per_round must be {only} for {method.name}, or left out, got clients_per_round={clients_per_round}",
         "clients_per_round",
     )
 
@@ -368,11 +368,11 @@ def _parse_init(value: Any, task: TaskSettings) -> tuple[float, ...] | None:
     if value is None:
         return None
     count = sizes.parameters(task)
-    wanted = f"{count} numbers" if count else "numbers"
+    numbers = f"{count} numbers" if count else "numbers"
     if not isinstance(value, (list, tuple)) or not value:
-        raise SpecError(f"init must be a list of {wanted}, got init={shown(value)}", "init")
+        raise SpecError(f"init must be a list of {numbers}, got init={shown(value)}", "init")
     if count is not None and len(value) != count:
-        raise SpecError(f"init must have {wanted}, one for each parameter of the task, got {len(value)}", "init")
+        raise SpecError(f"init must have {numbers}, one for each parameter of the task, got {len(value)}", "init")
     return tuple(number(item, f"init.{index}") for index, item in enumerate(value))
 
 
@@ -389,11 +389,11 @@ def _parse_report(value: Any) -> tuple[str, ...]:
         return ()
     if not isinstance(value, (list, tuple)):
         raise SpecError(f"report must be a list of names, got report={shown(value)}", "report")
-    known = (*_MODELS_OWN, *reports())
+    names = (*_MODELS_OWN, *reports())
     for index, name in enumerate(value):
-        if name not in known:
+        if name not in names:
             path = f"report.{index}"
-            raise SpecError(f"{path}: no report {shown(name)}: {hint(name, known)}", path)
+            raise SpecError(f"{path}: no report {shown(name)}: {hint(name, names)}", path)
     return tuple(dict.fromkeys(value))
 
 
@@ -413,10 +413,11 @@ def _check_together(
     module: Task,
 ) -> None:
     """Checks rules that involve several of task, method, optimizers, schedule and the other keys."""
-    asked, clients = values["clients_per_round"], task.clients
-    if asked is not None and asked > clients:
+    clients_per_round, clients = values["clients_per_round"], task.clients
+    if clients_per_round is not None and clients_per_round > clients:
         raise SpecError(
-            f"clients_per_round must be at most {clients}, the clients of the task, got clients_per_round={asked}",
+            f"clients_per_round must be at most {clients}, the clients of the task, "
+            f"got clients_per_round={clients_per_round}",
             "clients_per_round",
         )
     server = optimizers["server"]

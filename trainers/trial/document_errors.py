@@ -45,8 +45,8 @@ def trial_errors(document: Mapping[str, Any]) -> list[SpecError]:
     return [SpecError(problem, path) for path, problem in every_error(document, read, _stand_ins)]
 
 
-def _stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
-    top, setting = place[0], place[1] if len(place) > 1 else "name"
+def _stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    top, setting = steps[0], steps[1] if len(steps) > 1 else "name"
     if top == "task" and setting == "name":
         return [{("task",): STAND_IN_TASKS[0]}], [{("task",): STAND_IN_TASKS[1]}]
     if top == "method" and setting == "name":
@@ -56,15 +56,15 @@ def _stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence
         return [one], [other]
     if top == "method" and setting in STAND_IN_KEYS:
         key, value = STAND_IN_KEYS[setting]
-        instead: Changes = {place: ABSENT, ("method", key): value}
+        instead: Changes = {steps: ABSENT, ("method", key): value}
         return [instead], [instead]
     if top in (*ROLES, "schedule") and setting == "name":
         gone: Changes = {(top,): ABSENT, ("members",): ABSENT}
         return [gone], [gone]
-    item = _described(document, str(top), str(place[-1]))
+    item = _described(document, str(top), str(steps[-1]))
     if item is None or not item.choices:
         return [], []
-    return [], [{place: item.choices[-1]}]
+    return [], [{steps: item.choices[-1]}]
 
 
 def _described(document: Any, part: str, name: str) -> Hyperparameter | None:

@@ -56,11 +56,11 @@ def check(
             "client_lr; give constant, or cosine or linear, whose factors count in each change",
             "fragments",
         )
-    asked = values["clients_per_round"]
-    if asked is not None and asked != task.clients:
+    clients_per_round = values["clients_per_round"]
+    if clients_per_round is not None and clients_per_round != task.clients:
         raise SpecError(
-            f"fragments must be left out with clients_per_round {asked} of {task.clients} clients, {got}: a client "
-            "that misses a round would miss its fragment",
+            f"fragments must be left out with clients_per_round {clients_per_round} of {task.clients} clients, {got}: "
+            "a client that misses a round would miss its fragment",
             "fragments",
         )
     if values["stragglers"] is not None and not values["stragglers"].kept:

@@ -59,9 +59,9 @@ def parse(value: Any, task: TaskSettings, adapts: bool) -> HeldOutSample | None:
     if most < 2:
         raise SpecError(f"{PATH} must be left out for a task without at least 2 held-out clients, got {most}", PATH)
     if sample.clients > most:
-        place = f"{PATH}.clients"
+        path = f"{PATH}.clients"
         raise SpecError(
-            f"{place} must be at most {most}, the held-out clients of the task, got clients={sample.clients}", place
+            f"{path} must be at most {most}, the held-out clients of the task, got clients={sample.clients}", path
         )
     if getattr(task, "validation", None) is not None:
         raise SpecError(

@@ -41,8 +41,8 @@ def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
     for kind, rule in stated.items():
         for name, conditions in rule.items():
             if (dotted := _dotted(kind, name)) in given:
-                found = [_remaining(kind, names[kind], condition, given) for condition in conditions]
-                if held := [condition for condition in found if condition is not None]:
+                remaining = [_remaining(kind, names[kind], condition, given) for condition in conditions]
+                if held := [condition for condition in remaining if condition is not None]:
                     rules.setdefault(dotted, []).extend(held)
     return rules
 

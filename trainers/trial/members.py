@@ -121,16 +121,16 @@ def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dic
         return [{kind: {} for kind in objects}]
     if not isinstance(value, (list, tuple)) or not value:
         raise SpecError(f"members must be a list of at least one object, got members={shown(value)}", "members")
-    known = _member_keys(objects)
+    keys = _member_keys(objects)
     rows = []
     for index, member in enumerate(value):
         path = f"members.{index}"
         if not isinstance(member, Mapping):
             raise SpecError(f"{path} must be an object, got {shown(member)}", path)
-        refuse_member_keys(member, list(known), path, objects)
+        refuse_member_keys(member, list(keys), path, objects)
         row: dict[str, dict[str, Given]] = {kind: {} for kind in objects}
         for key, item in member.items():
-            kind, name = known[key]
+            kind, name = keys[key]
             row[kind][name] = Given(item, join(path, key))
         rows.append(row)
     return rows

@@ -38,8 +38,8 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
     if values.get("local_epochs") is not None:
         needed = "central_steps" if "central_steps" in values else "central_batch_size"
         if values[needed] is None:
-            place = f"method.{needed}"
-            raise SpecError(f"{place} must be given with local_epochs, got none", place)
+            path = f"method.{needed}"
+            raise SpecError(f"{path} must be given with local_epochs, got none", path)
     elif "central_steps" in values and values["central_steps"] is None:
         completed["central_steps"] = values["local_steps"]
     return completed

@@ -123,9 +123,9 @@ def _predictor(task: Any) -> Predictor:
 
 @lru_cache(maxsize=32)
 def _parts(task: Any, weight: float) -> QuadraticParts:
-    known = _predictor(task)
-    assert known.central is not None
-    return parts(known.clients, known.central, weight)
+    predictor = _predictor(task)
+    assert predictor.central is not None
+    return parts(predictor.clients, predictor.central, weight)
 
 
 def _rate(task: Any, values: Mapping[str, Any], optimizers: Mapping[str, Any], schedule: str) -> float | None:

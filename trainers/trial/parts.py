@@ -154,19 +154,19 @@ def parse_part(kind: str, registry: Registry[P], document: Any, members: Sequenc
     described = {item.name: item for item in offered(module, kind)}
     base = {key: Given(value, join(kind, key)) for key, value in document.items() if key != "name"}
     tied = isinstance(module, Method) and _tied(document["name"], module, [base, *members])
-    known = ["name", *described]
+    keys = ["name", *described]
     if kind in ROLES:
-        refuse_settings(kind, document, known)
+        refuse_settings(kind, document, keys)
     elif kind == "method":
-        refuse_method_keys(document, known)
+        refuse_method_keys(document, keys)
     else:
-        refuse_unknown(document, known, kind)
+        refuse_unknown(document, keys, kind)
     rows, deltas = [], []
     keeps = False
     for index, member in enumerate(members):
         _refuse_structural(member, described)
-        whose = f": member {index} has none" if len(members) > 1 else ""
-        row = _values(_merged(base, member), described, kind, whose, tied=tied)
+        note = f": member {index} has none" if len(members) > 1 else ""
+        row = _values(_merged(base, member), described, kind, note, tied=tied)
         deltas.append(row.pop(DELTA_LR.name, None))
         keeps = kind == "client" and row.pop(STATE.name, STATE.default) == "keep"
         rows.append(module.complete(row))
@@ -186,8 +186,8 @@ def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str,
 
 def _tied(name: str, module: Method, rows: Sequence[Mapping[str, Given]]) -> bool:
     """Whether server_lr follows client_lr: the method says TIED, or the document (the first row) sets `tied`."""
-    always, asked = module.TIED, rows[0].get(TIED.name)
-    if not always and (asked is None or TIED not in offered(module) or not TIED.check(asked.value, asked.path)):
+    always, given = module.TIED, rows[0].get(TIED.name)
+    if not always and (given is None or TIED not in offered(module) or not TIED.check(given.value, given.path)):
         return False
     for row in rows:
         for rate in SERVER_RATES:
@@ -204,7 +204,7 @@ def _refuse_structural(member: Mapping[str, Given], described: Mapping[str, Hype
 
 
 def _values(
-    given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, whose: str, *, tied: bool
+    given: Mapping[str, Given], described: Mapping[str, Hyperparameter], kind: str, note: str, *, tied: bool
 ) -> dict[str, Any]:
     """All values of one member: checked, with alternatives resolved and defaults filled in."""
     # Of two alternatives, one may be given as null, which means absent.
@@ -234,7 +234,7 @@ def _values(
         value = values.setdefault(item.name, item.default)
         epochs = item.name == "local_steps" and values.get("local_epochs") is not None
         if value is MISSING or (kind == "method" and item.name == "local_steps" and value is None and not epochs):
-            raise _missing(item, described, kind, whose)
+            raise _missing(item, described, kind, note)
     return {name: values.get(name) for name, item in described.items() if item is not TIED}
 
 
@@ -269,8 +269,8 @@ def _derive_server_lr(values: dict[str, Any], given: Mapping[str, Given]) -> Non
     values["server_lr"] = delta_lr * client_lr
 
 
-def _missing(item: Hyperparameter, described: Mapping[str, Hyperparameter], kind: str, whose: str) -> SpecError:
+def _missing(item: Hyperparameter, described: Mapping[str, Hyperparameter], kind: str, note: str) -> SpecError:
     path = join(kind, item.name)
     instead = [derived for derived, name in _EITHER if name == item.name and derived in described]
     hint = f", or {instead[0]} in its place" if instead else ""
-    return SpecError(f"{path} must be given ({item.wanted()}{hint}){whose}", path)
+    return SpecError(f"{path} must be given ({item.wanted()}{hint}){note}", path)

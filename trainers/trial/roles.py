@@ -131,19 +131,19 @@ def refuse_role(role: str, optimizer: str, method: str) -> None:
         optimizer: name of the optimizer.
         method: name of the method.
     """
-    place = join(role, "name")
+    key_path = join(role, "name")
     module = optimizers()[optimizer]
     if (reason := lacks(methods()[method], role)) is not None:
-        raise SpecError(f"{_takes_no(role, method)}, got {place}={optimizer}: {reason}; leave {role} out", place)
+        raise SpecError(f"{_takes_no(role, method)}, got {key_path}={optimizer}: {reason}; leave {role} out", key_path)
     takes = taken(methods()[method])[role]
     able = ", ".join(serving(role, takes))
     if (reason := module.REFUSED.get(role)) is not None:
-        raise SpecError(f"{place} must be one of {able}, got {place}={optimizer}: {reason}", place)
+        raise SpecError(f"{key_path} must be one of {able}, got {key_path}={optimizer}: {reason}", key_path)
     if takes != ANY and not module.LINEAR:
         raise SpecError(
-            f"method {method} takes {takes} {role} optimizers ({able}), got {place}={optimizer}: its directions are "
+            f"method {method} takes {takes} {role} optimizers ({able}), got {key_path}={optimizer}: its directions are "
             "not linear in the gradients",
-            place,
+            key_path,
         )
 
 
@@ -162,74 +162,74 @@ def refuse_kept_state(method: str) -> None:
         )
 
 
-def refuse_method_keys(document: Mapping[str, Any], known: list[str]) -> None:
+def refuse_method_keys(document: Mapping[str, Any], keys: list[str]) -> None:
     """Raises a SpecError for an unknown key of the method's object, with its new name if it was renamed.
 
     Args:
         document: the method's object.
-        known: the valid keys.
+        keys: the valid keys.
     """
     for key in document:
-        if key not in known:
-            place = join("method", str(key))
-            _refuse_withdrawn(key, place, document["name"])
-    refuse_unknown(document, known, "method")
+        if key not in keys:
+            key_path = join("method", str(key))
+            _refuse_withdrawn(key, key_path, document["name"])
+    refuse_unknown(document, keys, "method")
 
 
-def refuse_settings(role: str, document: Mapping[str, Any], known: list[str]) -> None:
+def refuse_settings(role: str, document: Mapping[str, Any], keys: list[str]) -> None:
     """Raises a SpecError for an unknown key of an optimizer's object, with the optimizers that have it.
 
     Args:
         role: role of the optimizer.
         document: its object.
-        known: the valid keys.
+        keys: the valid keys.
     """
     for key in document:
-        if key not in known:
+        if key not in keys:
             _refuse_others(role, str(key), document["name"], join(role, str(key)))
-    refuse_unknown(document, known, role)
+    refuse_unknown(document, keys, role)
 
 
-def refuse_member_keys(member: Mapping[str, Any], known: list[str], path: str, objects: Mapping[str, Any]) -> None:
+def refuse_member_keys(member: Mapping[str, Any], keys: list[str], path: str, objects: Mapping[str, Any]) -> None:
     """Raises a SpecError for an unknown key of a member, like the two functions above.
 
     Args:
         member: dotted name -> value.
-        known: the valid keys.
+        keys: the valid keys.
         path: dotted path of the member.
         objects: kind of part -> its object.
     """
     for key in member:
-        if key in known:
+        if key in keys:
             continue
-        place = join(path, str(key))
-        _refuse_withdrawn(key, place, objects["method"]["name"])
+        key_path = join(path, str(key))
+        _refuse_withdrawn(key, key_path, objects["method"]["name"])
         role, _, name = str(key).partition(".")
         method = objects["method"]["name"]
         if role in ROLES and role not in objects and (reason := lacks(methods()[method], role)) is not None:
-            raise SpecError(f"{place} must be left out: {_takes_no(role, method)}: {reason}", place)
+            raise SpecError(f"{key_path} must be left out: {_takes_no(role, method)}: {reason}", key_path)
         if role in ROLES and name and role in objects:
-            _refuse_others(role, name, objects[role]["name"], place)
-    refuse_unknown(member, known, path)
+            _refuse_others(role, name, objects[role]["name"], key_path)
+    refuse_unknown(member, keys, path)
 
 
 def _takes_no(role: str, method: str) -> str:
     return f"method {method} takes no {role} optimizer"
 
 
-def _refuse_withdrawn(key: Any, place: str, method: str) -> None:
+def _refuse_withdrawn(key: Any, key_path: str, method: str) -> None:
     """Refuses a setting that other methods have and this one has withdrawn."""
     if (reason := withdrawals(methods()[method].Hyper).get(key)) is not None:
-        raise SpecError(f"{place} must be left out for {method}: {reason}", place)
+        raise SpecError(f"{key_path} must be left out for {method}: {reason}", key_path)
 
 
-def _refuse_others(role: str, name: str, optimizer: str, place: str) -> None:
+def _refuse_others(role: str, name: str, optimizer: str, key_path: str) -> None:
     """Refuses a setting that other optimizers have in the role, or clients from their method."""
     if role == "client" and name == "weight_decay":
-        raise SpecError(f"{place} must be left out for {optimizer}: on clients it is the method's setting", place)
+        raise SpecError(f"{key_path} must be left out for {optimizer}: on clients it is the method's setting", key_path)
     has = [other for other in serving(role) if name in _names(optimizers()[other], role)]
     if has:
-        raise SpecError(f"{place} must be left out for {optimizer}: it is a setting of {', '.join(has)}", place)
+        raise SpecError(f"{key_path} must be left out for {optimizer}: it is a setting of {', '.join(has)}", key_path)
 
 
 def _names(optimizer: Optimizer, role: str) -> set[str]:

@@ -40,12 +40,12 @@ def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part
     deltas, method = method.delta_lrs, replace(method, delta_lrs=())
     if server.module.LINEAR:
         return method, server
-    asked = server.values.get(ALONG.name)
-    if (asked is None or asked[0] == "gradient") and any(delta is not None for delta in deltas):
-        reason = "its step does not grow with the pseudo-gradient" if asked is None else "it steps along: gradient"
+    along = server.values.get(ALONG.name)
+    if (along is None or along[0] == "gradient") and any(delta is not None for delta in deltas):
+        reason = "its step does not grow with the pseudo-gradient" if along is None else "it steps along: gradient"
         path = "method.delta_lr"
         raise SpecError(f"{path} must be left out with server {server.name}, got one: {reason}; give server_lr", path)
-    if asked is None:
+    if along is None:
         return method, server
     rates, columns = (
         list(method.values.get("server_lr", ())),
@@ -53,7 +53,7 @@ def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part
     )
     del columns[ALONG.name]
     for member, delta in enumerate(deltas):
-        if asked[0] is None and delta is None:
+        if along[0] is None and delta is None:
             continue
         client_lr = method.values.get("client_lr", (None,) * method.members)[member]
         if not client_lr:

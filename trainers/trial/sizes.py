@@ -80,14 +80,14 @@ def round_bytes(task: Any, clients: int, dtype: str) -> int | None:
 
 def parameters(task: Any) -> int | None:
     """The number of parameters of a task's model; None if only its data can tell."""
-    found = _model(task)
-    return None if found is None else found[0]
+    counts = _model(task)
+    return None if counts is None else counts[0]
 
 
 def tensors(task: Any) -> int | None:
     """The number of tensors of a task's model; None if only its data can tell."""
-    found = _model(task)
-    return None if found is None else found[1]
+    counts = _model(task)
+    return None if counts is None else counts[1]
 
 
 def _model(task: Any) -> tuple[int, int] | None:
@@ -145,8 +145,8 @@ def _steps(method: Part[Method], task: Any, batch_size: int | None) -> tuple[int
     candidates += [(len(row), "gradient_weights") for row in weights if row is not None]
     for epochs in method.values.get("local_epochs", ()):
         if epochs is not None:
-            each = 1 if batch_size is None else -(-int(task.examples.max()) // batch_size)
-            candidates.append((epochs * each, "local_epochs"))
+            steps_per_epoch = 1 if batch_size is None else -(-int(task.examples.max()) // batch_size)
+            candidates.append((epochs * steps_per_epoch, "local_epochs"))
     return max(candidates, key=lambda item: item[0])
 
 
@@ -166,7 +166,7 @@ def _check_batches(
     central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
     most = task.examples.max() if shuffles else batch_size or 0  # in a shuffled batch no example occurs twice
     own = 0 if task.central is None or not shuffles else len(task.central)
-    each = math.prod(getattr(task, "shape", None) or (task.dimension or 1,))
+    example_size = math.prod(getattr(task, "shape", None) or (task.dimension or 1,))
     epochs = max((count or 0 for count in method.values.get("local_epochs", ())), default=0)
     if epochs and batch_size:
         rows = -(-np.sort(task.examples)[-clients:] // batch_size) * batch_size
@@ -181,8 +181,8 @@ def _check_batches(
         (min(batch_size or 0, int(most)), clients, "batch_size"),
         (min(central, own) if shuffles else central, 1, "method.central_batch_size"),
     ):
-        if size * count * max(steps, each) > MOST_NUMBERS:
-            what, number = ("local steps", steps) if steps >= each else ("numbers of an example", each)
+        if size * count * max(steps, example_size) > MOST_NUMBERS:
+            what, number = ("local steps", steps) if steps >= example_size else ("numbers of an example", example_size)
             raise SpecError(
                 f"{path} must be smaller: examples x clients of a round x {what} must be at most {MOST_NUMBERS}, "
                 f"got {size} x {count} x {number}",

@@ -62,8 +62,8 @@ def spend(spec: TrialSpec, unit: str, member: int = 0) -> Spend:
         UncountedSpend: the method does not say what its clients compute, or there are no tokens to count.
     """
     if unit == "tokens" and not spec.tokens:
-        known = "rounds, examples or client_gradients"
-        problem = f"task must be a task of tokens for a budget of tokens, got {spec.task_name}: take {known}"
+        units = "rounds, examples or client_gradients"
+        problem = f"task must be a task of tokens for a budget of tokens, got {spec.task_name}: take {units}"
         raise UncountedSpend(problem, "task")
     counted, values = spec.method.module.round_gradients, spec.method.member(member)
     if spec.stragglers is not None:
@@ -85,8 +85,8 @@ def _spend(
     """What a trial without stragglers spends."""
     counted = counted if isinstance(counted, RoundGradients) else counted(values)
     first = RoundGradients(batches=counted.once)
-    each, once = (_of_cohort(spec, values, part, unit) for part in (counted, first))
-    return Spend(each, once)
+    per_round, once = (_of_cohort(spec, values, part, unit) for part in (counted, first))
+    return Spend(per_round, once)
 
 
 def round_examples(spec: TrialSpec, member: int) -> float:

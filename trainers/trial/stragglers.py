@@ -85,10 +85,10 @@ def parse(value: Any, method: Part[Method], clients: int) -> Stragglers | None:
 
 def _check(stragglers: Stragglers, method: Part[Method], clients: int) -> None:
     if len(stragglers.work) != 2 or stragglers.work[0] > stragglers.work[1]:
-        place = f"{PATH}.work"
+        path = f"{PATH}.work"
         raise SpecError(
-            f"{place} must be two shares such as [0.1, 1.0], the lower one first, got {shown(list(stragglers.work))}",
-            place,
+            f"{path} must be two shares such as [0.1, 1.0], the lower one first, got {shown(list(stragglers.work))}",
+            path,
         )
     if not method.module.PARTIAL_WORK:
         able = ", ".join(name for name in methods() if methods().constant(name, "PARTIAL_WORK"))
@@ -97,24 +97,24 @@ def _check(stragglers: Stragglers, method: Part[Method], clients: int) -> None:
             f"be given for {able}",
             PATH,
         )
-    count, place = stragglers.count(clients), f"{PATH}.share"
+    count, path = stragglers.count(clients), f"{PATH}.share"
     if count == 0:
         raise SpecError(
-            f"{place} must be at least {0.5 / clients:.3g}, for one of the {clients} clients of a round to straggle, "
+            f"{path} must be at least {0.5 / clients:.3g}, for one of the {clients} clients of a round to straggle, "
             f"got share={stragglers.share:g}",
-            place,
+            path,
         )
     if stragglers.kept:
         return
     if not method.module.ONE_UPLOAD:
-        place = f"{PATH}.kept"
+        path = f"{PATH}.kept"
         raise SpecError(
-            f"{place} must be true for {method.name}, whose clients send more than one tensor a round, got kept=false",
-            place,
+            f"{path} must be true for {method.name}, whose clients send more than one tensor a round, got kept=false",
+            path,
         )
     if count == clients:
         raise SpecError(
-            f"{place} must be less with kept=false: all {clients} clients of a round would be dropped, "
+            f"{path} must be less with kept=false: all {clients} clients of a round would be dropped, "
             f"got share={stragglers.share:g}",
-            place,
+            path,
         )
