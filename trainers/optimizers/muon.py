@@ -51,14 +51,14 @@ class Hyper(adamw.Hyper):
 def matrix_direction_(
     hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any, matrices: Sequence[tuple[slice, int]]
 ) -> Tensor:
-    held = [(gradient[..., place].clone(), memory["mean"][..., place].clone()) for place, _ in matrices]
+    held = [(gradient[..., span].clone(), memory["mean"][..., span].clone()) for span, _ in matrices]
     direction: Tensor = direction_(hyper, memory, gradient, step)
-    for (place, rows), (own, velocity) in zip(matrices, held, strict=True):
+    for (span, rows), (own, velocity) in zip(matrices, held, strict=True):
         velocity.mul_(hyper.momentum).add_(own)
-        memory["mean"][..., place] = velocity
+        memory["mean"][..., span] = velocity
         ahead = own.addcmul_(velocity, hyper.momentum).view(*own.shape[:-1], rows, -1)
         size = _SIZE * math.sqrt(max(ahead.shape[-2:]))
-        direction[..., place] = size * _orthogonal(ahead).flatten(-2)
+        direction[..., span] = size * _orthogonal(ahead).flatten(-2)
     return direction
 
 

@@ -34,6 +34,6 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     """
     totals = view.cohort.counters.totals
     counts = {name: torch.from_numpy(totals[name].copy()) for name in OVERHEAD}
-    each = gradient_flops(view.model)
+    flops_per_example = gradient_flops(view.model)
     flops = {"client_flops": "client_examples", "server_flops": "central_examples"}
-    return {**counts, **{name: counts[examples].double() * each for name, examples in flops.items()}}
+    return {**counts, **{name: counts[examples].double() * flops_per_example for name, examples in flops.items()}}

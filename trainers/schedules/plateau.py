@@ -151,8 +151,8 @@ def _smooth(state: dict[str, Tensor], window: Tensor, loss: Tensor) -> tuple[Ten
     """(ring buffer with the new loss, mean of each member's last `window` losses or infinity)."""
     loss = loss.to(torch.float64)
     loss = torch.where(torch.isnan(loss), math.inf, loss)
-    place = (state["seen"] % window)[:, None]
-    losses = state["losses"].scatter(1, place, loss[:, None])
+    index = (state["seen"] % window)[:, None]
+    losses = state["losses"].scatter(1, index, loss[:, None])
     # A running sum, read at the member's own window: longer windows of other members do not change it.
     total = losses.cumsum(1).gather(1, (window - 1)[:, None])[:, 0]
     return losses, torch.where(state["seen"] + 1 >= window, total / window, math.inf)

@@ -132,11 +132,11 @@ def _counterexample(options: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(name: str, known: list[str], what: str) -> list[str]:
+def _chosen(name: str, names: list[str], what: str) -> list[str]:
     if name == "all":
-        return known
-    if name not in known:
-        raise SpecError(f"{what} must be one of {', '.join(known)} or all, got {name}")
+        return names
+    if name not in names:
+        raise SpecError(f"{what} must be one of {', '.join(names)} or all, got {name}")
     return [name]
 
 

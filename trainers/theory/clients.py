@@ -131,11 +131,11 @@ def client_quadratics(hessians: Any, centers: Any, client_weights: Any = None) -
     eigenvalues, eigenvectors = np.linalg.eigh(matrices)
     low = eigenvalues[..., 0]
     if not np.all(low > 0):
-        place = np.argwhere(~(low > 0))[0]
-        smallest = f"smallest eigenvalue {low[tuple(place)]:g}"
+        index = np.argwhere(~(low > 0))[0]
+        smallest = f"smallest eigenvalue {low[tuple(index)]:g}"
         raise SpecError(
-            f"hessians must be positive definite, got client {place[-1]} with {smallest}",
-            f"hessians.{place[-1]}",
+            f"hessians must be positive definite, got client {index[-1]} with {smallest}",
+            f"hessians.{index[-1]}",
         )
     return ClientQuadratics(matrices, points, _weights(client_weights, points.shape[:-1]), eigenvalues, eigenvectors)
 

@@ -302,12 +302,12 @@ def _all(form: MassHyperparameters) -> dict[str, float]:
 def _agreeing(values: dict[str, Any]) -> dict[str, Any]:
     """Checks that values given in both forms describe the same steps."""
     client_lr, mixing, condition = values["client_lr"], values["mixing"], values[CONDITION]
-    wanted = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
+    expected = _all(from_three_sequences(client_lr, mixing, client_lr / (mixing * condition)))
     for name in FORMS:
-        if not math.isclose(values[name], wanted[name], rel_tol=_AGREE, abs_tol=_AGREE * client_lr):
+        if not math.isclose(values[name], expected[name], rel_tol=_AGREE, abs_tol=_AGREE * client_lr):
             path = f"method.{name}"
             raise SpecError(
-                f"{path} must be {wanted[name]:g} beside mixing={shown(mixing)} and {CONDITION}={shown(condition)}, "
+                f"{path} must be {expected[name]:g} beside mixing={shown(mixing)} and {CONDITION}={shown(condition)}, "
                 f"got {name}={shown(values[name])}: {_WAYS}",
                 path,
             )

@@ -126,9 +126,9 @@ class Predictor:
         return curves
 
     def _follow(self, maps: Sequence[RoundMap], first: Array, rounds: int, metric: str) -> Array:
-        matrices = np.stack([each.matrix for each in maps])
-        offsets = np.stack([each.offset for each in maps])[..., None]
-        state = np.stack([each.start(first) for each in maps])[..., None]
+        matrices = np.stack([round_map.matrix for round_map in maps])
+        offsets = np.stack([round_map.offset for round_map in maps])[..., None]
+        state = np.stack([round_map.start(first) for round_map in maps])[..., None]
         models = np.empty((rounds + 1, len(maps), self.clients.dimension))
         models[0] = first
         for done in range(1, rounds + 1):
@@ -180,8 +180,8 @@ def _filled(method: Mapping[str, Any]) -> dict[str, Any]:
 def _groups(maps: Sequence[RoundMap], rounds: int) -> Iterable[list[int]]:
     """Indices of maps of equal size, in groups that fit into the memory limit."""
     by_size: dict[int, list[int]] = {}
-    for index, each in enumerate(maps):
-        by_size.setdefault(len(each.offset), []).append(index)
+    for index, round_map in enumerate(maps):
+        by_size.setdefault(len(round_map.offset), []).append(index)
     for size, indices in by_size.items():
         width = max(1, CHUNK // max(size * size, size * (rounds + 1)))
         for begin in range(0, len(indices), width):

@@ -169,9 +169,9 @@ def ill_behaved(clients: ClientQuadratics, rate: Array, pull: Array, signs: Arra
         return ()
     lost = np.broadcast_to((signs <= 0).any(axis=-1), shift.shape[:-1])
     named = []
-    for place in beyond[:NAMED_CLIENTS]:
-        value = shift[(*place, 0)]
-        state = ", its surrogate is not convex" if lost[tuple(place)] else ""
-        named.append(f"client {place[-1]} (client_lr * (smoothness + prox) = {value:.6g}{state})")
+    for index in beyond[:NAMED_CLIENTS]:
+        value = shift[(*index, 0)]
+        state = ", its surrogate is not convex" if lost[tuple(index)] else ""
+        named.append(f"client {index[-1]} (client_lr * (smoothness + prox) = {value:.6g}{state})")
     more = f" and {len(beyond) - NAMED_CLIENTS} more" if len(beyond) > NAMED_CLIENTS else ""
     return (f"client_lr must be below 1 / (smoothness + prox) of every client, got {'; '.join(named)}{more}",)

@@ -76,21 +76,19 @@ def draw(figure: FigureData) -> Figure:
     size = (width * columns + 0.4, height * rows + (0.5 if shared else 1.1))
     drawn = Figure(figsize=(max(size[0], 4.2), max(size[1], 3.3)), layout="constrained")
     axes = drawn.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    for place, panel in zip(axes.flat, figure.panels, strict=False):
-        _panel(place, panel, figure)
+    for ax, panel in zip(axes.flat, figure.panels, strict=False):
+        _panel(ax, panel, figure)
         if not shared:
-            place.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), **OWN_LEGEND)
+            ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), **OWN_LEGEND)
     for unused in list(axes.flat)[len(figure.panels) :]:
         unused.set_visible(False)
-    for place in axes[-1]:
-        place.set_xlabel(figure.x_label)
-    for place in axes[:, 0]:
-        place.set_ylabel(figure.y_label)
+    for ax in axes[-1]:
+        ax.set_xlabel(figure.x_label)
+    for ax in axes[:, 0]:
+        ax.set_ylabel(figure.y_label)
     if shared:
         named = {
-            label: handle
-            for place in axes.flat
-            for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+            label: handle for ax in axes.flat for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
         }
         columns = min(len(named), 2 * columns)
         drawn.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, frameon=False)

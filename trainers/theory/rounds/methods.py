@@ -141,9 +141,9 @@ def affine_round(
     name = method.get("name")
     function = FEDERATED.get(str(name)) or MIXED.get(str(name))
     if function is None:
-        known = [*FEDERATED, *MIXED]
+        names = [*FEDERATED, *MIXED]
         raise SpecError(
-            f"method.name must be a method with a closed form, got {shown(name)}; {hint(name, known)}",
+            f"method.name must be a method with a closed form, got {shown(name)}; {hint(name, names)}",
             "method.name",
         )
     parameters = inspect.signature(function).parameters
