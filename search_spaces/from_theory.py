@@ -86,8 +86,8 @@ class TheoryPrior:
 
     def __post_init__(self) -> None:
         if pseudo_gradient(self.method) is None:
-            known = [name for name in methods() if pseudo_gradient(name)]
-            raise SpecError(f"theory has no rates for {self.method}: use default ({hint(self.method, known)})", "space")
+            names = [name for name in methods() if pseudo_gradient(name)]
+            raise SpecError(f"theory has no rates for {self.method}: use default ({hint(self.method, names)})", "space")
         if self.client != PLAIN:
             raise SpecError(f"theory needs plain sgd on the clients, got {self.client}: use default", "space")
 

@@ -40,8 +40,8 @@ def near(parameter: Parameter, value: Any, generator: np.random.Generator) -> An
             return next(option for option in parameter.options if same(option, value))
         if len(parameter.options) > 2 and all(is_real(option) for option in parameter.options):
             options = sorted(parameter.options)
-            place = options.index(value) + (1 if generator.random() < 0.5 else -1)
-            return options[place if 0 <= place < len(options) else options.index(value)]
+            index = options.index(value) + (1 if generator.random() < 0.5 else -1)
+            return options[index if 0 <= index < len(options) else options.index(value)]
         return parameter.sample(generator)
     if value in parameter.also:
         return value if generator.random() < KEPT else parameter.sample(generator)
