@@ -190,8 +190,8 @@ def along(result: Json, a: str, b: str, family: Family) -> Along | None:
         table = np.array([_apart(row) for row in rows])
         mean = table.mean(axis=0)
         if result["deterministic"] and claim.name == "configurations":
-            known = np.where(np.abs(mean) < TIE, 0.0, mean)
-            return Along(claim.name, mean, known, known)
+            exact = np.where(np.abs(mean) < TIE, 0.0, mean)
+            return Along(claim.name, mean, exact, exact)
         bounds = band(table, family.limits[claim.name])
         if bounds is not None:
             return Along(claim.name, mean, *bounds)
@@ -207,8 +207,12 @@ def ranges(result: Json, a: str, b: str, family: Family) -> tuple[str | None, li
         The claim, and ``[{"from", "to", "better"}]``, adjacent ranges over the whole span of costs. `better` is None
         where the band holds 0. None and no ranges without enough pairs.
     """
-    found = along(result, a, b, family)
-    return (found.claim, _ranges(result["scale"], a, b, found.low, found.high)) if found else (None, [])
+    difference = along(result, a, b, family)
+    return (
+        (difference.claim, _ranges(result["scale"], a, b, difference.low, difference.high))
+        if difference
+        else (None, [])
+    )
 
 
 def _apart(row: Json) -> Array:

@@ -35,9 +35,9 @@ def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int)
     ordered = sorted(search, key=lambda curve: curve.configuration)
     all_runs = runs_of_all([(curve.configuration, [curve]) for curve in ordered], metric, cost)
     with_runs = zip(ordered, all_runs, strict=True)
-    runs = [each for curve, each in with_runs if curve.state in _CHOSEN and each is not None and len(each.rounds)]
+    runs = [run for curve, run in with_runs if curve.state in _CHOSEN and run is not None and len(run.rounds)]
     chosen = greedy(runs, count, axis_of_runs(metric, runs)) if runs else []
-    judged = {each.configuration for each in runs}
+    judged = {run.configuration for run in runs}
     left = [curve for curve in ordered if curve.configuration not in judged]
     rest = [curve.configuration for state in (*_CHOSEN, *_LAST) for curve in left if curve.state == state]
     return [*chosen, *rest][:count]
@@ -51,10 +51,10 @@ def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:
         count: How many.
         axis: Gives the merit of a quality.
     """
-    cost = decision_costs([each.cost[0] for each in runs])
+    cost = decision_costs([run.cost[0] for run in runs])
     widths = np.log10(np.append(cost[1:], cost[-1]) / cost) if len(cost) > 1 else np.ones(1)  # one cost: its quality
-    start = float(np.mean([axis.merit(each.start) for each in runs]))
-    reached = np.stack([_best_within(each, cost, start, axis) for each in runs])  # (configurations, costs)
+    start = float(np.mean([axis.merit(run.start) for run in runs]))
+    reached = np.stack([_best_within(run, cost, start, axis) for run in runs])  # (configurations, costs)
     chosen: list[int] = []
     left = np.ones(len(runs), dtype=bool)
     while len(chosen) < min(count, len(runs)):
@@ -79,8 +79,8 @@ def decision_costs(costs: Sequence[Array]) -> Array:
     distinct = np.unique(np.concatenate([np.zeros(0), *costs]))
     if len(distinct) <= MOST_COSTS:
         return distinct
-    wanted = np.geomspace(distinct[0], distinct[-1], MOST_COSTS)
-    before = np.maximum(np.searchsorted(distinct, wanted[:-1], side="right") - 1, 0)
+    targets = np.geomspace(distinct[0], distinct[-1], MOST_COSTS)
+    before = np.maximum(np.searchsorted(distinct, targets[:-1], side="right") - 1, 0)
     return np.asarray(distinct[np.unique(np.append(before, len(distinct) - 1))])
 
 

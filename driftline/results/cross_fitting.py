@@ -69,13 +69,13 @@ def found_by_search(runs: Sequence[Runs], search: Sequence[Runs], axis: Axis, sp
 
 def untrained(runs: Sequence[Runs], seed: int) -> float:
     """Mean quality of the untrained models of a seed."""
-    return float(np.mean([each.start[seed] for each in runs]))
+    return float(np.mean([run.start[seed] for run in runs]))
 
 
 def band(steps: Sequence[Steps]) -> Band:
     """Median, smallest and largest value of several step functions that begin at the same cost."""
-    cost = np.unique(np.concatenate([each.cost for each in steps]))
-    table = np.stack([each.at(cost) for each in steps])
+    cost = np.unique(np.concatenate([function.cost for function in steps]))
+    table = np.stack([function.at(cost) for function in steps])
     values = np.stack([np.median(table, axis=0), table.min(axis=0), table.max(axis=0)])
     keep = np.append(True, (np.diff(values, axis=1) != 0).any(axis=0))
     return Band(cost[keep], *values[:, keep])

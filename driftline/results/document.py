@@ -117,12 +117,12 @@ def frontier_document(
         by_label.setdefault(curve.label, []).append(curve)
     runs_by_label = {label: label_runs(trials, reading.quality, reading.cost) for label, trials in by_label.items()}
     count_costs([curve for trials in by_label.values() for curve in trials if curve.state in ENDED], reading.cost)
-    runs = [each for label in runs_by_label.values() for each in label.runs]
+    runs = [run for label in runs_by_label.values() for run in label.runs]
     axis, span = axis_of_runs(reading.quality, runs), _span(list(runs_by_label.values()), reading.cost)
     steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in runs_by_label.items()}
     whole = _scale(axis, runs, steps.values(), scale)
     settlings = {label: settled_all(one.runs, axis) for label, one in runs_by_label.items()}
-    ways = [each.way for label in settlings.values() for each in label if each is not None]
+    ways = [settling.way for label in settlings.values() for settling in label if settling is not None]
     exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
     summary = _Summary(reading, unit, rungs or (amount,), whole, span, max(ways, default=0.0), exact)
     return {
@@ -166,9 +166,9 @@ def _span(labels: Sequence[LabelRuns], cost: str) -> Span:
         for curve in label.trials
         if curve.rounds_done
     ]
-    trained = [[each for each in label.runs if len(each.rounds)] for label in labels]
-    whole = [runs for runs in trained if any((each.diverged == len(each.rounds)).any() for each in runs)]
-    ends = [max(float(each.cost[:, -1].mean()) for each in runs) for runs in whole or trained if runs]
+    trained = [[run for run in label.runs if len(run.rounds)] for label in labels]
+    whole = [runs for runs in trained if any((run.diverged == len(run.rounds)).any() for run in runs)]
+    ends = [max(float(run.cost[:, -1].mean()) for run in runs) for runs in whole or trained if runs]
     least = cost_named(cost).first
     first = max(min(firsts, default=least), least)
     last = min(ends, default=first)
@@ -180,8 +180,10 @@ def _scale(
 ) -> Scale:
     if fixed is not None:
         return Scale(axis, fixed.start, fixed.best)
-    start = float(np.mean(np.concatenate([each.start for each in runs]))) if runs else 0.0
-    ends = [float(np.median([each.quality[-1] for search in label for each in search])) for label in steps if label]
+    start = float(np.mean(np.concatenate([run.start for run in runs]))) if runs else 0.0
+    ends = [
+        float(np.median([function.quality[-1] for search in label for function in search])) for label in steps if label
+    ]
     return Scale(axis, start, max(ends, key=lambda end: float(axis.merit(np.array(end))), default=start))
 
 
@@ -207,9 +209,9 @@ class _Summary:
         """A label's part of the result."""
         pairs = list(zip(label.searches, steps, strict=True))
         areas = [
-            {"search": search.search, "seed": seed, "area": each.area(self.scale, self.span)}
+            {"search": search.search, "seed": seed, "area": function.area(self.scale, self.span)}
             for search, reported in pairs
-            for seed, each in zip(search.seeds, reported, strict=True)
+            for seed, function in zip(search.seeds, reported, strict=True)
         ]
         judged = label.phase == "confirmation" or self.deterministic
         numbers = [row["area"] for row in areas]
@@ -226,9 +228,14 @@ class _Summary:
             },
             **self._promised(label),
             "cross_fitted": [
-                {"search": search.search, "seed": seed, "cost": each.cost.tolist(), "quality": each.quality.tolist()}
+                {
+                    "search": search.search,
+                    "seed": seed,
+                    "cost": function.cost.tolist(),
+                    "quality": function.quality.tolist(),
+                }
                 for search, reported in pairs
-                for seed, each in zip(search.seeds, reported, strict=True)
+                for seed, function in zip(search.seeds, reported, strict=True)
             ]
             if judged
             else [],
@@ -278,15 +285,15 @@ class _Summary:
                     "influence": [float(f"{value:.6g}") for value in influence],
                 }
             )
-        return {"configurations": [each.configuration for each in runs], "searches": searches.tolist(), "rows": rows}
+        return {"configurations": [run.configuration for run in runs], "searches": searches.tolist(), "rows": rows}
 
     def importance(self, trials: Sequence[TrialCurve], rules: Mapping[str, Any]) -> Json:
         """How much each hyperparameter matters; see `importance`."""
         tried = [curve for curve in trials if curve.phase == "search" and curve.state in ENDED]
-        found = runs_of_all(
+        all_runs = runs_of_all(
             [(curve.configuration, [curve]) for curve in tried], self.reading.quality, self.reading.cost
         )
-        pairs = [(runs, curve.hyperparameters) for runs, curve in zip(found, tried, strict=True) if runs is not None]
+        pairs = [(runs, curve.hyperparameters) for runs, curve in zip(all_runs, tried, strict=True) if runs is not None]
         between = np.geomspace(self.span.first, self.span.last, 5)[1:-1]
         if cost_named(self.reading.cost).whole:
             between = np.round(between)
@@ -303,16 +310,16 @@ class _Summary:
         """What to run for each cost, and the qualities along the cost."""
         if not label.searches:
             return {"recommendations": [], "frontier": [], "optimism": None}
-        found = label.promises(self.scale.axis, self.span)
+        promises = label.promises(self.scale.axis, self.span)
         columns = ("cost", "configuration", "round", "quality", "low", "high")
         rows = [
             dict(zip(columns, values, strict=True))
-            for values in zip(*(getattr(found, name).tolist() for name in columns), strict=True)
+            for values in zip(*(getattr(promises, name).tolist() for name in columns), strict=True)
         ]
         frontier = [{name: row[name] for name in ("cost", "quality", "low", "high")} for row in rows]
         if frontier[-1]["cost"] < self.span.last:
             frontier.append({**frontier[-1], "cost": self.span.last})
-        flattery = found.optimism
+        flattery = promises.optimism
         return {
             "recommendations": with_test_metric(
                 [row for row in rows if row["configuration"] != UNTRAINED],
@@ -330,27 +337,27 @@ class _Summary:
         by_seed: dict[int, list[Steps]] = {}
         for search, reported in pairs:
             if search.chosen_on:
-                found = reported if len(search.seeds) == 1 else search.found(self.scale.axis, self.span)
-                for seed, each in zip(search.seeds, found, strict=True):
-                    by_seed.setdefault(seed, []).append(each)
+                functions = reported if len(search.seeds) == 1 else search.found(self.scale.axis, self.span)
+                for seed, function in zip(search.seeds, functions, strict=True):
+                    by_seed.setdefault(seed, []).append(function)
         return [{"seed": seed, **self._along(steps)} for seed, steps in sorted(by_seed.items())]
 
     def _along(self, steps: Sequence[Steps]) -> Json:
         """Mean area, and mean scaled quality along the cost."""
         costs = grid(self.span)
-        values = np.mean([self.scale.scaled(each.at(costs)) for each in steps], axis=0)
-        area = float(np.mean([each.area(self.scale, self.span) for each in steps]))
+        values = np.mean([self.scale.scaled(function.at(costs)) for function in steps], axis=0)
+        area = float(np.mean([function.area(self.scale, self.span) for function in steps]))
         return {"area": area, "along": [float(f"{value:.6g}") for value in values]}
 
     def _configurations(self, label: LabelRuns, settlings: Sequence[Settled | None]) -> list[Json]:
         """Where the reported configurations settle and end; see `driftline.results.settling`."""
         hyperparameters = {curve.configuration: curve.hyperparameters for curve in label.trials}
         rows, candidates = [], []
-        for each, settling in zip(label.runs, settlings, strict=True):
+        for run, settling in zip(label.runs, settlings, strict=True):
             if settling is None:
                 continue
-            rows.append(_row(each, hyperparameters[each.configuration], settling))
-            candidates.append(settling.learned(self.longest_way) and len(settling.end) == each.seeds)
+            rows.append(_row(run, hyperparameters[run.configuration], settling))
+            candidates.append(settling.learned(self.longest_way) and len(settling.end) == run.seeds)
         some = [row for row, candidate in zip(rows, candidates, strict=True) if candidate]
         direction = sign(self.reading.quality)
         on = non_dominated([row["settles"] for row in some], [direction * row["ends"] for row in some])

@@ -137,10 +137,10 @@ def _of_several(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
     elif len(decided) < len(claims):
         others = len(claims) - len(decided)
         said += f" The other {'pair' if others == 1 else f'{others} pairs'} of methods: not decided."
-    found = [(one["a"], one["b"], one["claims"]["configurations"]) for one in comparisons]
+    configuration_claims = [(one["a"], one["b"], one["claims"]["configurations"]) for one in comparisons]
     better = [
         f"those for {claim['verdict']} did better than those for {_other(a, b, claim)} by {_size(claim)}"
-        for a, b, claim in found
+        for a, b, claim in configuration_claims
         if claim["verdict"]
     ]
     if all(claim["unfair"] for _, _, claim in claims):

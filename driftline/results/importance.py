@@ -95,7 +95,7 @@ def values_of(name: str, trials: Sequence[Mapping[str, Any]], inactive: Sequence
 
 def _places(texts: Sequence[str]) -> NDArray[np.float64]:
     """The place of each text among the different ones in order; an array of long texts would take much memory."""
-    places = {text: float(place) for place, text in enumerate(sorted(set(texts)))}
+    places = {text: float(index) for index, text in enumerate(sorted(set(texts)))}
     return np.array([places[text] for text in texts])
 
 
@@ -110,7 +110,7 @@ def reached(runs: Sequence[Runs], axis: Axis, costs: Array) -> Array:
         costs: (G,).
     """
     merit = np.full((len(runs), len(costs)), -np.inf)
-    for rows in together(runs, lambda each: each.limit([0])):
+    for rows in together(runs, lambda run: run.limit([0])):
         limit = runs[rows[0]].limit([0])
         qualities = np.stack([runs[row].quality[0, :limit] for row in rows])
         best = np.maximum.accumulate(axis.without_rounding(axis.merit(qualities)), axis=1)
@@ -130,13 +130,13 @@ def shares(target: Array, hyperparameters: Mapping[str, ValueCells]) -> dict[str
     Returns:
         Positive shares, of sum 1; None for what is not told from chance.
     """
-    found: dict[str, float | None] = dict.fromkeys(hyperparameters)
+    no_shares: dict[str, float | None] = dict.fromkeys(hyperparameters)
     count = int(np.ceil(BEST * len(target)))
     if count < LEAST_BEST:
-        return found
+        return no_shares
     best = target >= np.partition(target, len(target) - count)[len(target) - count]
     if best.all():  # equally good
-        return found
+        return no_shares
     above: dict[str, float] = {}
     distance: dict[str, float] = {}
     largest = np.full(DRAWS, -np.inf)
@@ -149,10 +149,10 @@ def shares(target: Array, hyperparameters: Mapping[str, ValueCells]) -> dict[str
             distance[name] = above[name] / spread
             largest = np.maximum(largest, (chance - chance.mean()) / spread)
     if not above:
-        return found
+        return no_shares
     limit = float(np.quantile(largest, LEVEL)) * (1 + ROUNDING)
     clear = {name: value for name, value in above.items() if distance[name] > limit}
-    return found | {name: value / sum(clear.values()) for name, value in clear.items()}
+    return no_shares | {name: value / sum(clear.values()) for name, value in clear.items()}
 
 
 @lru_cache(maxsize=512)
@@ -230,10 +230,10 @@ def importance(
         `shares` returns.
     """
     names = sorted({name for trial in trials for name in trial})
-    found = {name: values_of(name, trials, inactive) for name in names}
-    hyperparameters = {name: values for name, values in found.items() if values is not None}
+    cells = {name: values_of(name, trials, inactive) for name in names}
+    hyperparameters = {name: values for name, values in cells.items() if values is not None}
     merit = reached(runs, axis, np.append(costs, between))
-    untrained = min((float(axis.merit(each.start)[0]) for each in runs), default=0.0)
+    untrained = min((float(axis.merit(run.start)[0]) for run in runs), default=0.0)
     speed = np.where(np.isfinite(merit), merit, untrained)[:, : len(costs)].mean(axis=1)
     return {
         "trials": len(runs),

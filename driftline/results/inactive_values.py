@@ -27,8 +27,8 @@ def stated_rules(study: Study) -> dict[str, Json]:
         if (study.settings_of(entry).fragments or 1) > 1:
             given.append("fragments")
         with contextlib.suppress(PluginError):  # what is stated there is not a literal
-            if found := inactive_rules(names, given):
-                rules[entry.label] = found
+            if conditions := inactive_rules(names, given):
+                rules[entry.label] = conditions
     return rules
 
 

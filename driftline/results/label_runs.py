@@ -42,8 +42,8 @@ class SearchRuns:
     @property
     def searched_runs(self) -> list[Runs]:
         """The configurations of `chosen_on` on the seeds."""
-        searched = {each.configuration for each in self.chosen_on}
-        return [each for each in self.runs if each.configuration in searched]
+        searched = {run.configuration for run in self.chosen_on}
+        return [run for run in self.runs if run.configuration in searched]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LabelRuns:
     @property
     def runs(self) -> list[Runs]:
         """The reported configurations."""
-        return [each for one in self.searches for each in one.runs]
+        return [run for search in self.searches for run in search.runs]
 
     def promises(self, axis: Axis, span: Span) -> Promises:
         """What to run for each cost, and what to expect of it.
@@ -74,12 +74,12 @@ class LabelRuns:
             axis: Gives the merit of a quality.
             span: The costs.
         """
-        most = max(len(one.seeds) for one in self.searches)
-        searches = [one for one in self.searches if len(one.seeds) == most]
+        most = max(len(search.seeds) for search in self.searches)
+        searches = [search for search in self.searches if len(search.seeds) == most]
         if most > 1:
-            return promises([each for one in searches for each in one.runs], axis, span)
-        runs = [each for one in searches for each in one.searched_runs]
-        return promises_by_search(runs, [each for one in searches for each in one.chosen_on], axis, span)
+            return promises([run for search in searches for run in search.runs], axis, span)
+        runs = [run for search in searches for run in search.searched_runs]
+        return promises_by_search(runs, [run for search in searches for run in search.chosen_on], axis, span)
 
 
 def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRuns:
@@ -151,7 +151,7 @@ def _search_runs(
         if curve.search == number and curve.reports(metric):
             by_configuration.setdefault(curve.configuration, {})[curve.seed] = curve
     seeds, numbers = common(by_configuration)
-    wanted = set(numbers)
+    configurations = set(numbers)
     confirmed = [
         (configuration, [by_configuration[configuration][seed] for seed in seeds]) for configuration in numbers
     ]
@@ -161,10 +161,10 @@ def _search_runs(
     searched = [
         (curve.configuration, [curve])
         for curve in sorted(ended, key=lambda curve: curve.configuration)
-        if curve.phase == "search" and curve.search == number and curve.configuration in wanted
+        if curve.phase == "search" and curve.search == number and curve.configuration in configurations
     ]
     return SearchRuns(number, tuple(seeds), runs, _some(runs_of_all(searched, metric, cost)))
 
 
 def _some(runs: Sequence[Runs | None]) -> tuple[Runs, ...]:
-    return tuple(each for each in runs if each is not None)
+    return tuple(run for run in runs if run is not None)

@@ -57,8 +57,8 @@ def granted(curves: Sequence[TrialCurve], cost: str, rungs: Sequence[int], unit:
     """
     finished = [curve for curve in curves if curve.state in ENDED]
     rates = [_rate(curve, cost, unit) for curve in finished]
-    known = [rate for rate in rates if rate is not None]
-    usual = float(np.median(known)) if known else 0.0
+    known_rates = [rate for rate in rates if rate is not None]
+    usual = float(np.median(known_rates)) if known_rates else 0.0
     amounts = [_allowed(curve, rungs, unit) for curve in finished]
     cost_of = [(usual if rate is None else rate) * allowed for rate, allowed in zip(rates, amounts, strict=True)]
     return {"trials": len(finished), unit: sum(amounts), "cost": sum(cost_of)}
@@ -102,8 +102,8 @@ def _allowed(curve: TrialCurve, rungs: Sequence[int], unit: str) -> int:
     spent = float(curve.cost(unit)[-1])
     if curve.state == "STOPPED":
         return min(rungs, key=lambda rung: abs(rung - spent))
-    each = spent / max(curve.rounds_done, 1)
-    return next((rung for rung in rungs if rung + each > spent), rungs[-1])
+    per_round = spent / max(curve.rounds_done, 1)
+    return next((rung for rung in rungs if rung + per_round > spent), rungs[-1])
 
 
 def _largest(curves: Sequence[TrialCurve], column: str) -> list[float]:

@@ -198,8 +198,8 @@ class Time:
         senders = int(plan.get("senders_per_round") or clients)
         if not self.overlap:
             return modelled_seconds(counters, self, clients, size, senders)
-        each = {name: np.diff(values, prepend=0) for name, values in counters.items()}
-        return np.cumsum(modelled_seconds(each, self, clients, size, senders))
+        per_round = {name: np.diff(values, prepend=0) for name, values in counters.items()}
+        return np.cumsum(modelled_seconds(per_round, self, clients, size, senders))
 
     @property
     def _counters(self) -> tuple[str, ...]:

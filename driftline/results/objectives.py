@@ -60,8 +60,8 @@ def _smoothed(curve: TrialCurve, metric: str) -> tuple[Array, Array]:
     """Rounds of the evaluations, and the smoothed, oriented metric."""
     at, _, smoothed = curve.smoothed(metric)
     if not at.size:
-        known = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"
+        reported = ", ".join(sorted(set(curve.columns) - {"round"})) or "nothing"
         raise InvalidSpec(
-            "objective.quality", f"must be a metric that trials report, got {shown(metric)} (reported: {known})"
+            "objective.quality", f"must be a metric that trials report, got {shown(metric)} (reported: {reported})"
         )
     return at, sign(metric) * smoothed

@@ -15,12 +15,14 @@ _WORDS = {"examples": "by their examples", "uniform": "equally"}
 
 def own_settings(study: Study) -> dict[str, dict[str, Any]]:
     """Label -> settings, of the entries that set others than the study."""
-    found = {}
+    settings = {}
     for entry in study.methods:
         studys = {name: getattr(study, name) for name in OWN} | {"rounds": study.budget.rounds}
         own = {name: getattr(entry, name) for name in studys}
-        found[entry.label] = {name: value for name, value in own.items() if value is not None and value != studys[name]}
-    return {label: own for label, own in found.items() if own}
+        settings[entry.label] = {
+            name: value for name, value in own.items() if value is not None and value != studys[name]
+        }
+    return {label: own for label, own in settings.items() if own}
 
 
 def setting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[str]:

@@ -89,8 +89,8 @@ def optimism(runs: Sequence[Runs], axis: Axis, span: Span) -> float:
         total += float(np.dot(merit[others].mean(axis=0) - merit[seed], widths))
         weight += float(widths.sum())
     seeds = runs[0].seeds
-    found = (seeds - 1) / seeds * total / weight if weight > 0 else 0.0
-    return found if found > ROUNDING else 0.0
+    difference = (seeds - 1) / seeds * total / weight if weight > 0 else 0.0
+    return difference if difference > ROUNDING else 0.0
 
 
 def _on_seeds(chosen: Recommendations, runs: Sequence[Runs]) -> Array:

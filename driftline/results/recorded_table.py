@@ -76,8 +76,8 @@ class RecordedTable:
         """
         curves = {(trial.configuration, trial.seed): trial for trial in self.trials if trial.label == label}
         if not curves:
-            known = sorted({trial.label for trial in self.trials})
-            raise NotFound(f"no trials of label {shown(label)} in this table: {hint(label, known)}")
+            labels = sorted({trial.label for trial in self.trials})
+            raise NotFound(f"no trials of label {shown(label)} in this table: {hint(label, labels)}")
         seeds = sorted({seed for _, seed in curves})
         numbers = sorted({number for number, _ in curves})
         whole = tuple(number for number in numbers if all((number, seed) in curves for seed in seeds))

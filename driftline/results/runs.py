@@ -73,23 +73,25 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
 
 def runs_of_all(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str, cost: str) -> list[Runs | None]:
     """As `runs_of`, for many configurations; those that were evaluated after the same rounds are computed together."""
-    found: list[Runs | None] = [None] * len(groups)
+    all_runs: list[Runs | None] = [None] * len(groups)
     missing = []
     for position, (configuration, curves) in enumerate(groups):
         single = curves[0].cached(_key(metric, cost, curves[0])) if len(curves) == 1 else None
         if single is not None:
             same = single.configuration == configuration
-            found[position] = single if same else replace(single, configuration=configuration)
+            all_runs[position] = single if same else replace(single, configuration=configuration)
         elif curves and all(curve.reports(metric) for curve in curves):
             missing.append(position)
-    for places in together(missing, lambda position: tuple(_pattern(curve, metric) for curve in groups[position][1])):
-        positions = [missing[place] for place in places]
-        for position, runs in zip(positions, _runs([groups[each] for each in positions], metric, cost), strict=True):
-            found[position] = runs
+    for indices in together(missing, lambda position: tuple(_pattern(curve, metric) for curve in groups[position][1])):
+        positions = [missing[index] for index in indices]
+        for position, runs in zip(
+            positions, _runs([groups[position] for position in positions], metric, cost), strict=True
+        ):
+            all_runs[position] = runs
             curves = groups[position][1]
             if len(curves) == 1:
                 curves[0].keep(_key(metric, cost, curves[0]), runs)
-    return found
+    return all_runs
 
 
 def together(items: Sequence[_Item], alike: Callable[[_Item], Hashable]) -> Iterator[list[int]]:
@@ -151,8 +153,8 @@ def _last_before(reported: Array, rounds: Array) -> NDArray[np.int64]:
 
 def axis_of_runs(metric: str, runs: Sequence[Runs]) -> Axis:
     """The axis on which these runs are compared."""
-    starts = [float(start) for each in runs for start in each.start]
-    return axis_of(metric, starts, min((float(each.quality.min(initial=np.inf)) for each in runs), default=np.inf))
+    starts = [float(start) for run in runs for start in run.start]
+    return axis_of(metric, starts, min((float(run.quality.min(initial=np.inf)) for run in runs), default=np.inf))
 
 
 def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> Array:
@@ -160,15 +162,15 @@ def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> 
     firsts = groups[0]
     table = np.empty((len(groups), len(firsts), len(rounds)))
     done = [curve.rounds_done for curve in firsts]
-    known = [cost == "rounds" or number > 0 for number in done]  # others diverged before their first round
+    has_rate = [cost == "rounds" or number > 0 for number in done]  # others diverged before their first round
     for seed, curve in enumerate(firsts):
-        if known[seed]:
+        if has_rate[seed]:
             counted = costs([curves[seed] for curves in groups], cost)
             rate = np.ones(len(groups)) if cost == "rounds" else counted[:, -1] / done[seed]
             table[:, seed] = counted[:, _last_before(curve.rounds, rounds)]
             table[:, seed] += rate[:, None] * np.maximum(rounds - done[seed], 0)
-    if not all(known):
-        table[:, np.logical_not(known)] = table[:, known].mean(axis=1, keepdims=True) if any(known) else rounds
+    if not all(has_rate):
+        table[:, np.logical_not(has_rate)] = table[:, has_rate].mean(axis=1, keepdims=True) if any(has_rate) else rounds
     return np.maximum(table, cost_named(cost).first)
 
 

@@ -71,20 +71,20 @@ def sides(runs: Sequence[Runs], scale: Scale, span: Span, costs: Array) -> list[
         span: Costs of interest.
         costs: Where the values are taken, (G,).
     """
-    found = []
+    by_seed = []
     for seed in range(runs[0].seeds):
         others = [other for other in range(runs[0].seeds) if other != seed]
         merit, value = np.full((2, len(runs), len(costs)), -np.inf)
-        for row, each in enumerate(runs):
-            chosen = recommend([each], others, scale.axis, span)
+        for row, run in enumerate(runs):
+            chosen = recommend([run], others, scale.axis, span)
             at = np.searchsorted(chosen.cost, costs, side="right") - 1
             trained, column = chosen.which[at] != UNTRAINED, chosen.column[at]
-            value[row] = untrained([each], seed)
-            if len(each.rounds):
-                merit[row, trained] = scale.axis.merit(each.quality[others][:, column[trained]]).mean(axis=0)
-                value[row, trained] = each.quality[seed, column[trained]]
-        found.append(Side(merit, scale.scaled(value)))
-    return found
+            value[row] = untrained([run], seed)
+            if len(run.rounds):
+                merit[row, trained] = scale.axis.merit(run.quality[others][:, column[trained]]).mean(axis=0)
+                value[row, trained] = run.quality[seed, column[trained]]
+        by_seed.append(Side(merit, scale.scaled(value)))
+    return by_seed
 
 
 def expected(sides: Sequence[Side], trials: int) -> Expected:
@@ -96,7 +96,7 @@ def expected(sides: Sequence[Side], trials: int) -> Expected:
     """
     parts = [_mean_and_without(side, trials) for side in sides]
     value = np.mean([mean for mean, _ in parts], axis=0)
-    without = np.mean([each for _, each in parts], axis=0)
+    without = np.mean([without_one for _, without_one in parts], axis=0)
     return Expected(trials, value, without - value)
 
 

@@ -62,25 +62,25 @@ def settled(runs: Runs, axis: Axis) -> Settled | None:
 
 def settled_all(runs: Sequence[Runs], axis: Axis) -> list[Settled | None]:
     """As `settled`, for many configurations at once."""
-    found: list[Settled | None] = [None] * len(runs)
-    for positions in together(runs, lambda each: (len(each.rounds), tuple(each.diverged.tolist()))):
+    settlings: list[Settled | None] = [None] * len(runs)
+    for positions in together(runs, lambda run: (len(run.rounds), tuple(run.diverged.tolist()))):
         some = [runs[position] for position in positions]
         seeds = np.flatnonzero(some[0].diverged >= len(some[0].rounds))
         if not seeds.size or not len(some[0].rounds):
             continue
         cost, quality, start = (
             np.stack(parts).take(seeds, axis=1)
-            for parts in zip(*((each.cost, each.quality, each.start) for each in some), strict=True)
+            for parts in zip(*((run.cost, run.quality, run.start) for run in some), strict=True)
         )
         costs, end = settling_cost(cost, quality, start, axis), quality[..., -1]
         ways = np.median(axis.merit(end) - axis.merit(start), axis=1).tolist()
         for position, *of in zip(positions, costs, end, ways, strict=True):
-            found[position] = Settled(*of)
-    return found
+            settlings[position] = Settled(*of)
+    return settlings
 
 
 def settled_trials(curves: Sequence[TrialCurve], metric: str, cost: str, axis: Axis) -> list[Settled | None]:
     """Where each trial settles and ends by itself; None if it diverged or never reported the metric."""
     runs = runs_of_all([(curve.configuration, [curve]) for curve in curves], metric, cost)
-    settlings = iter(settled_all([each for each in runs if each is not None], axis))
-    return [None if each is None else next(settlings) for each in runs]
+    settlings = iter(settled_all([run for run in runs if run is not None], axis))
+    return [None if run is None else next(settlings) for run in runs]

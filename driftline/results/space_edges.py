@@ -66,8 +66,8 @@ def _edge(form: Json, value: Any) -> str:
         low, high = parameter.low, parameter.high
         if not low <= value <= high or low == high:  # one of the values in `also`
             return ""
-        place = parameter.place(value)
-        low_end, high_end = place <= _SHARE, place >= 1 - _SHARE
+        fraction = parameter.place(value)
+        low_end, high_end = fraction <= _SHARE, fraction >= 1 - _SHARE
     if high_end:
         return "largest"
     return "smallest" if low_end and low not in _NATURAL else ""

@@ -65,16 +65,20 @@ def judged(
     by_reading: dict[tuple[str | None, str | None], list[Statement]] = {}
     for statement in statements:
         by_reading.setdefault((statement.quality, statement.cost), []).append(statement)
-    found = {}
-    for reading, some in by_reading.items():
+    judgements = {}
+    for reading, group in by_reading.items():
         result = read(*reading)
-        document = _with_gains(_with_untrained(result.document), [gain for each in some for gain in each.gains])
-        family = family_of(document, dict.fromkeys(_pair(each) for each in some if each.pair or each.gains))
-        for each in some:
-            other = result if each.beside is None else beside(each.beside)
-            outcome = _outcome(each, document, family, result.curves, other)
-            found[each.text] = Judgement(each.text, *outcome)
-    return [found[statement.text] for statement in statements]
+        document = _with_gains(
+            _with_untrained(result.document), [gain for statement in group for gain in statement.gains]
+        )
+        family = family_of(
+            document, dict.fromkeys(_pair(statement) for statement in group if statement.pair or statement.gains)
+        )
+        for member in group:
+            other = result if member.beside is None else beside(member.beside)
+            outcome = _outcome(member, document, family, result.curves, other)
+            judgements[member.text] = Judgement(member.text, *outcome)
+    return [judgements[statement.text] for statement in statements]
 
 
 def _outcome(
@@ -113,9 +117,9 @@ def _compared(statement: Statement, a: str, b: str, document: Json, family: Fami
         few = len(claims["methods"]["pairs"]) < LEAST_PAIRS or claims["methods"]["dependent"]
         claim = claims["configurations" if few else "methods"]
         numbers = tuple((claim["difference"] or {}).values())
-    elif found := along(document, a, b, family):
-        claim, at = claims[found.claim], _place(document, statement.at)
-        numbers = float(found.mean[at]), float(found.low[at]), float(found.high[at])
+    elif difference := along(document, a, b, family):
+        claim, at = claims[difference.claim], _place(document, statement.at)
+        numbers = float(difference.mean[at]), float(difference.low[at]), float(difference.high[at])
     else:
         claim, numbers = claims["configurations"], ()
     if not numbers or not (claim["exact"] or len(claim["pairs"]) >= LEAST_PAIRS):
@@ -197,14 +201,14 @@ def _with_gains(document: Json, pairs: Iterable[tuple[str, str]]) -> Json:
 def _by_seed(statement: Statement, document: Json, label: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
     """For each seed of a label's reported trials, the mean over them of what is compared; without diverged trials."""
     phase = document["methods"][label]["reported"]["phase"]
-    found: dict[int, list[float]] = {}
+    by_seed: dict[int, list[float]] = {}
     for curve in curves:
         if (curve.label, curve.phase, curve.state) == (label, phase, "COMPLETE"):
             rounds, values = curve.metric(statement.metric or "")
             trained = values[rounds > 0]
             if trained.size:
-                found.setdefault(curve.seed, []).append(float(trained.std() if statement.spread else trained.mean()))
-    return {seed: float(np.mean(values)) for seed, values in found.items()}
+                by_seed.setdefault(curve.seed, []).append(float(trained.std() if statement.spread else trained.mean()))
+    return {seed: float(np.mean(values)) for seed, values in by_seed.items()}
 
 
 def _smaller(one: Mapping[int, float], other: Mapping[int, float], pairs: bool) -> tuple[Outcome, str]:
@@ -213,7 +217,7 @@ def _smaller(one: Mapping[int, float], other: Mapping[int, float], pairs: bool) 
     Labels of one study are paired by seed. Those of two are independent: Welch's test.
     """
     seeds = one.keys() & other.keys()
-    kept = [[each[seed] for seed in sorted(seeds if pairs else each)] for each in (one, other)]
+    kept = [[values[seed] for seed in sorted(seeds if pairs else values)] for values in (one, other)]
     least = min(map(len, kept))
     if least < LEAST_PAIRS:
         without = "neither diverged" if pairs else "each did not diverge"
@@ -258,10 +262,10 @@ def _signs_p(values: Array) -> float:
 
 def _best(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
     """For each search of a label, the positive value of a hyperparameter in the search trial that ended best."""
-    found: dict[int, tuple[float, float]] = {}
+    best: dict[int, tuple[float, float]] = {}
     for search, value, _, end in _ends(name, label, metric, curves):
-        found[search] = max((end, value), found.get(search, (-math.inf, 0.0)))
-    return {search: value for search, (_, value) in found.items()}
+        best[search] = max((end, value), best.get(search, (-math.inf, 0.0)))
+    return {search: value for search, (_, value) in best.items()}
 
 
 def _largest_trained(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
@@ -269,11 +273,11 @@ def _largest_trained(name: str, label: str, metric: str, curves: Sequence[TrialC
 
     It is at least that much where no larger value was tried, and a search in which no trial did has none.
     """
-    found: dict[int, float] = {}
+    largest: dict[int, float] = {}
     for search, value, start, end in _ends(name, label, metric, curves):
         if end > start:
-            found[search] = max(value, found.get(search, 0.0))
-    return found
+            largest[search] = max(value, largest.get(search, 0.0))
+    return largest
 
 
 def _ends(

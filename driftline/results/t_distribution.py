@@ -36,17 +36,17 @@ def quantile(probability: float, freedom: float) -> float:
     """The value below which t lies with this probability, in (0, 1)."""
     if probability < 0.5:
         return -quantile(1 - probability, freedom)
-    found = NormalDist().inv_cdf(probability)
+    estimate = NormalDist().inv_cdf(probability)
     if freedom > _NORMAL:
-        return found
+        return estimate
     # Above 0 the distribution function is concave and the normal quantile lies below: Newton's steps rise to the root.
     for _ in range(500):
-        excess = 1 - probability - two_sided(found, freedom) / 2
-        step = -excess / density(found, freedom)
-        found += step
-        if abs(step) <= 1e-15 * found:
+        excess = 1 - probability - two_sided(estimate, freedom) / 2
+        step = -excess / density(estimate, freedom)
+        estimate += step
+        if abs(step) <= 1e-15 * estimate:
             break
-    return found
+    return estimate
 
 
 def density(t: float, freedom: float) -> float:

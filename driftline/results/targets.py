@@ -46,10 +46,10 @@ def costs_to_targets(runs: Runs, axis: Axis) -> dict[float, float]:
     Returns:
         Target to cost, easiest target first.
     """
-    wanted = targets(float(runs.start[0]), axis)
-    if not wanted:
+    target_qualities = targets(float(runs.start[0]), axis)
+    if not target_qualities:
         return {}
     merit = np.maximum.accumulate(axis.merit(runs.quality[0]))
-    firsts = np.searchsorted(merit, axis.merit(np.array(wanted)))
+    firsts = np.searchsorted(merit, axis.merit(np.array(target_qualities)))
     costs = runs.cost[0, firsts[firsts < len(merit)]].tolist()
-    return dict(zip(wanted, costs, strict=False))
+    return dict(zip(target_qualities, costs, strict=False))

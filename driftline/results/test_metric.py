@@ -30,10 +30,10 @@ def with_test_metric(
         return [dict(row) for row in rows]
     numbers = sorted({row["configuration"] for row in rows})
     groups = [(number, [trial for trial in label.trials if trial.configuration == number]) for number in numbers]
-    found = {runs.configuration: runs for runs in runs_of_all(groups, test, cost) if runs is not None}
+    by_configuration = {runs.configuration: runs for runs in runs_of_all(groups, test, cost) if runs is not None}
     beside = []
     for row in rows:
-        runs = found.get(row["configuration"])
+        runs = by_configuration.get(row["configuration"])
         value = None
         if runs is not None and row["round"] >= runs.rounds[0]:
             seeds = runs.quality[:, np.searchsorted(runs.rounds, row["round"], side="right") - 1]

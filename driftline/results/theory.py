@@ -67,7 +67,7 @@ def with_theory(document: Mapping[str, Any], study: Study, curves: Iterable[Tria
     axis = stored_axis(document)
     module = tasks()[str(study.task["name"])]
     task = module.parse(study.task, "task")
-    known = predictor(module.build(task, "float64"))
+    task_predictor = predictor(module.build(task, "float64"))
     labels = {}
     for label, method in document["methods"].items():
         entry = study.entry(label)
@@ -75,7 +75,7 @@ def with_theory(document: Mapping[str, Any], study: Study, curves: Iterable[Tria
             (curve.rounds_done for held in complete.values() for curve in held if curve.label == label), default=1
         )
         rounds = study.budget_of(entry).rounds or rounds
-        theory = _Theory(known, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry, task))
+        theory = _Theory(task_predictor, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry, task))
         phase = method["reported"]["phase"]
         ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}
         labels[label] = method | theory.label(method, entry, ended)

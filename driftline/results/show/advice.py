@@ -68,8 +68,8 @@ def offers(result: Json, cost: float, labels: Sequence[str] = ()) -> list[tuple[
         cost: The most that training may cost.
         labels: Only these; all by default.
     """
-    found = [(label, recommendation_within(result, label, cost)) for label in labels or result["methods"]]
-    rows = [(label, row) for label, row in found if row is not None and row.configuration is not None]
+    recommendations = [(label, recommendation_within(result, label, cost)) for label in labels or result["methods"]]
+    rows = [(label, row) for label, row in recommendations if row is not None and row.configuration is not None]
     parameters = result["definitions"]["parameters"]
     turn = sign(Metric(parameters["metric"], parameters["direction"]))
     return sorted(rows, key=lambda pair: -turn * pair[1].quality[0])

@@ -99,17 +99,17 @@ def _seeds(document: Json, curves: Sequence[TrialCurve], label: str, metric: str
     method = document["methods"][label]
     recommended = method["recommendations"]
     chosen = recommended[-1]["configuration"] if recommended else None
-    found = [
+    by_seed = [
         curve.metric(metric)
         for curve in curves
         if (curve.label, curve.phase) == (label, method["reported"]["phase"])
         and chosen in (None, curve.configuration)
         and curve.reports(metric)
     ]
-    if not found:
+    if not by_seed:
         return np.zeros(0), np.zeros((0, 0))
-    common = functools.reduce(np.intersect1d, (rounds for rounds, _ in found))
-    return common, np.array([values[np.isin(rounds, common)] for rounds, values in found])
+    common = functools.reduce(np.intersect1d, (rounds for rounds, _ in by_seed))
+    return common, np.array([values[np.isin(rounds, common)] for rounds, values in by_seed])
 
 
 def _binned(rounds: Array, values: Array) -> tuple[Array, Array]:

@@ -50,7 +50,11 @@ def importance_cells(result: Json) -> tuple[list[str], list[tuple[str, str, list
     """The head of each share, and (label, hyperparameter, shares as text); a label with too few trials has one row."""
     rows = importance_rows(result)
     counted = unit(result["definitions"]["parameters"]["cost"])
-    heads = ["speed", *(f"{number(each['cost'])} {counted}" for each in (rows[0]["along"] if rows else ())), "quality"]
+    heads = [
+        "speed",
+        *(f"{number(point['cost'])} {counted}" for point in (rows[0]["along"] if rows else ())),
+        "quality",
+    ]
     cells: list[tuple[str, str, list[str]]] = []
     for label in result["methods"]:
         own = [row for row in rows if row["label"] == label]
@@ -78,7 +82,7 @@ def importance_text(result: Json) -> str:
 
 
 def _shares(row: Json) -> Sequence[float | None]:
-    return [row["speed"], *(each["share"] for each in row["along"]), row["quality"]]
+    return [row["speed"], *(point["share"] for point in row["along"]), row["quality"]]
 
 
 def _text(share: float | None) -> str:

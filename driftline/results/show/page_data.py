@@ -57,9 +57,11 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
     begun, (unit, amount) = [curve for curve in curves if curve.rounds.size], budget_of(result)
     if not begun or sum(curve.rounds.size for curve in begun) > MOST_REPORTS:
         return
-    known = dict.fromkeys([*COSTS, *_program(result).get("costs", ())])
-    costs = [name for name in known if all(curve.counts(part) for curve in begun for part in cost_named(name).counters)]
-    choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun, known)]
+    cost_names = dict.fromkeys([*COSTS, *_program(result).get("costs", ())])
+    costs = [
+        name for name in cost_names if all(curve.counts(part) for curve in begun for part in cost_named(name).counters)
+    ]
+    choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun, cost_names)]
     for quality, cost in [choice for choice in choices if choice != own and choice[1] != "time"][: MOST_READINGS - 1]:
         fresh = [replace(curve, _cache={}) for curve in curves]  # what this reading caches goes with it
         document = frontier_document(
@@ -301,7 +303,7 @@ def _wins(result: Json) -> dict[str, Json]:
     ``{"0,1": {"of": [seeds, searches], "rows": [[cost, seeds of 0, seeds of 1, searches of 0, searches of 1], ...]}}``;
     nothing for pairs without a common seed, or if there are more than `MOST_COMPARED` labels.
     """
-    found: dict[str, Json] = {}
+    by_pair: dict[str, Json] = {}
     labels = list(result["methods"])
     for (i, a), (j, b) in combinations(enumerate(labels if len(labels) <= MOST_COMPARED else ()), 2):
         curves = [curve for label in (a, b) for curve in result["methods"][label]["cross_fitted"]]
@@ -314,8 +316,8 @@ def _wins(result: Json) -> dict[str, Json]:
             counts = [one.seeds, other.seeds, one.searches, other.searches]
             if not rows or rows[-1][1:] != counts:
                 rows.append([_exact(cost), *counts])
-        found[f"{i},{j}"] = {"of": [pairs[0][0].of_seeds, pairs[0][0].of_searches], "rows": rows}
-    return found
+        by_pair[f"{i},{j}"] = {"of": [pairs[0][0].of_seeds, pairs[0][0].of_searches], "rows": rows}
+    return by_pair
 
 
 def _efforts(method: Json) -> list[list[float]]:
@@ -325,8 +327,8 @@ def _efforts(method: Json) -> list[list[float]]:
 
 def _theory(method: Json, most: int) -> list[list[Any]]:
     rows = method.get("theory") or []
-    wanted = set(_thin([row["cost"] for row in rows], most))
-    return [[_short(row["cost"]), _short(row["quality"])] for row in rows if row["cost"] in wanted]
+    costs = set(_thin([row["cost"] for row in rows], most))
+    return [[_short(row["cost"]), _short(row["quality"])] for row in rows if row["cost"] in costs]
 
 
 def _thin(costs: list[float], most: int, exact: Sequence[float] = ()) -> list[float]:

@@ -195,9 +195,9 @@ def _draw_cross_fitted(axes: Any, result: Json, label: str, style: Style) -> Non
     rows = result["methods"][label]["cross_fitted"]
     if not rows:
         return
-    found = band([Steps(np.array(row["cost"]), np.array(row["quality"])) for row in rows])
-    values = 1 - found.middle if quality_scale(result) == "error" else found.middle
-    cost = np.append(found.cost, result["scale"]["last"])
+    summary = band([Steps(np.array(row["cost"]), np.array(row["quality"])) for row in rows])
+    values = 1 - summary.middle if quality_scale(result) == "error" else summary.middle
+    cost = np.append(summary.cost, result["scale"]["last"])
     axes.step(cost, np.append(values, values[-1]), where="post", color=style.colour, linewidth=1.0, linestyle=":")
 
 

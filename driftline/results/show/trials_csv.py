@@ -48,8 +48,8 @@ def trials_csv(curves: Iterable[TrialCurve], result: Mapping[str, Any], reading:
     writer.writerow([_cell(name) for name in (*FIELDS, *(f"final_{name}" for name in metrics), *names)])
     marked = {label: _marked(method) for label, method in result["methods"].items()}
     complete = [curve for curve in ordered if curve.state == "COMPLETE"]
-    found = settled_trials(complete, reading.quality, reading.cost, stored_axis(result))
-    settlings = {id(curve): settling for curve, settling in zip(complete, found, strict=True)}
+    settled = settled_trials(complete, reading.quality, reading.cost, stored_axis(result))
+    settlings = {id(curve): settling for curve, settling in zip(complete, settled, strict=True)}
     for curve in ordered:
         row = _row(curve, marked[curve.label], reading, settlings.get(id(curve)))
         values = [row.get(name) for name in FIELDS] + [_last(curve, name) for name in metrics]
