@@ -226,8 +226,10 @@ def _confirmation(budget: Budget) -> list[str]:
     said = f"budget.confirm: {budget.confirm} configurations are to be confirmed, but "
     if budget.confirm > budget.trials_per_method:
         return [f"{said}only {budget.trials_per_method} are searched: all of them will be confirmed"]
-    each = f"{budget.confirmed_per_search} of each"
-    return [f"{said}there are {budget.searches} equal searches: {each} will be confirmed, {budget.confirmed} in all"]
+    per_search = f"{budget.confirmed_per_search} of each"
+    return [
+        f"{said}there are {budget.searches} equal searches: {per_search} will be confirmed, {budget.confirmed} in all"
+    ]
 
 
 def _readable(study: Study, label: str, configurations: Sequence[Mapping[str, Any]]) -> bool:
@@ -261,13 +263,13 @@ def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:
         ends: The trial with all hyperparameters low, and the one with all high if it differs.
         path: Path of the entry.
     """
-    where = ["even at the low ends of its space", "towards the high ends of its space"]
+    descriptions = ["even at the low ends of its space", "towards the high ends of its space"]
     if len(ends) == 1:
-        where = ["with its one configuration"]
-    for trial, place in zip(ends, where, strict=True):
+        descriptions = ["with its one configuration"]
+    for trial, description in zip(ends, descriptions, strict=True):
         lines = mixed(trial.method, trial.optimizers, trial.schedule, trial.task, trial.clients_per_round)
         if lines:
-            return [f"{path}, {place}: {line}" for line in lines]
+            return [f"{path}, {description}: {line}" for line in lines]
     return []
 
 
@@ -308,7 +310,7 @@ def _study_path(path: str, index: int) -> str:
     entry = f"methods[{index}]"
     path = re.sub(r"^members\.\d+\.?", "members.", path)
     kinds = (*ROLES, "schedule")
-    for prefix, place in (
+    for prefix, key in (
         *((f"members.{kind}.", f"{entry}.{kind}") for kind in kinds),
         ("members.", entry),
         ("method.", entry),
@@ -316,7 +318,7 @@ def _study_path(path: str, index: int) -> str:
     ):
         if path.startswith(prefix):
             rest = path.removeprefix(prefix)
-            return f"{place}.name" if rest == "name" else f"{place}.space.{rest}".rstrip(".")
+            return f"{key}.name" if rest == "name" else f"{key}.space.{rest}".rstrip(".")
     if path in ("method", *kinds):
         return entry if path == "method" else f"{entry}.{path}"
     if path == "training_weighting":

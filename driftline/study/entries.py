@@ -132,7 +132,9 @@ def _from_theory(values: dict[str, Any]) -> dict[str, Any]:
     """The values with the default space where they say `theory`, and `theory` that names these parts."""
     server = values.get("server")
     named = isinstance(server, dict) and server.get("space") == "theory"
-    parts = [kind for kind, asked in (("method", values.get("space") == "theory"), ("server", named)) if asked]
+    parts = [
+        kind for kind, from_theory in (("method", values.get("space") == "theory"), ("server", named)) if from_theory
+    ]
     if not parts:
         return values
     if "method" not in parts:

@@ -24,7 +24,7 @@ def paper_texts() -> dict[str, str]:
 
 def _folder() -> Path:
     package = Path(__file__).parents[1]  # setup.py puts them into the wheel; in a checkout they lie beside it
-    return next(place for place in (package / "examples", package.parent / "examples") if place.is_dir())
+    return next(folder for folder in (package / "examples", package.parent / "examples") if folder.is_dir())
 
 
 def _texts(folder: Path) -> dict[str, str]:

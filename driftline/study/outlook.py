@@ -193,8 +193,8 @@ def _rungs(study: Study) -> list[str]:
     for label, (*rungs, _) in study.rungs.items():
         labels.setdefault(tuple(rungs), []).append(label)
     places = [
-        (" and ".join(f"{rung:,}" if unit != "rounds" else str(rung) for rung in rungs), ", ".join(whose))
-        for rungs, whose in labels.items()
+        (" and ".join(f"{rung:,}" if unit != "rounds" else str(rung) for rung in rungs), ", ".join(names))
+        for rungs, names in labels.items()
         if rungs
     ]
     if not places:
@@ -202,7 +202,7 @@ def _rungs(study: Study) -> list[str]:
     budgets = [usual_budget(study, entry) for entry in study.methods]
     whole = sum(budget.trials_per_method * budget.last_round for budget in budgets)
     share = sum(budget.search_rounds for budget in budgets) / whole
-    after = "; ".join(f"{rungs} ({whose})" if len(labels) > 1 else rungs for rungs, whose in places)
+    after = "; ".join(f"{rungs} ({names})" if len(labels) > 1 else rungs for rungs, names in places)
     compared = (
         f"Search trials are compared after {f'rounds {after}' if unit == 'rounds' else f'{after} {unit_text(unit)}'}"
     )
@@ -277,8 +277,8 @@ def _rounds(study: Study) -> str:
 
 def _evaluated(every: int | str | None, fewest: int, rounds: int) -> str:
     if isinstance(every, int):
-        known = f"(costs are known to {every} rounds)"
-        return f"every {every} rounds and after the last {known}" if every > 1 else "after every round"
+        remark = f"(costs are known to {every} rounds)"
+        return f"every {every} rounds and after the last {remark}" if every > 1 else "after every round"
     grid = sorted(evaluation_grid(rounds))
     coarse = [number for number, following in pairwise(grid) if following > number + 1]
     if not coarse:

@@ -201,12 +201,12 @@ class Preset(Section):
 
     def labels(self, panel: str = "") -> dict[str, int]:
         """The labels that statements name in a panel, each with the index of the last one that does."""
-        found = {}
+        last = {}
         for index, statement in enumerate(self.shows):
-            here = statement.labels if panel in (statement.panels or self.panels) else []
-            there = statement.smaller[1:] if statement.smaller and statement.beside == panel else []
-            found.update(dict.fromkeys([*here, *there], index))
-        return found
+            labels = statement.labels if panel in (statement.panels or self.panels) else []
+            others = statement.smaller[1:] if statement.smaller and statement.beside == panel else []
+            last.update(dict.fromkeys([*labels, *others], index))
+        return last
 
     def statements(self, panel: str = "") -> list[Statement]:
         """The statements about a panel."""

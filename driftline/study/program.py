@@ -122,12 +122,12 @@ class Program(Section):
         errors = Errors()
         for key, names in (("metrics", [*self.metrics]), ("costs", self.costs)):
             for name in names:
-                place = f"{key}.{step(name)}" if key == "metrics" else key
+                path = f"{key}.{step(name)}" if key == "metrics" else key
                 if not _NAME.fullmatch(name):
                     problem = "must begin with a letter and hold letters, digits and _ . @ / - only"
-                    errors.add(InvalidSpec(place, f"{problem}, got {shown(name)}"))
+                    errors.add(InvalidSpec(path, f"{problem}, got {shown(name)}"))
                 elif name in _RESERVED:
-                    errors.add(InvalidSpec(place, f"must not be {name}, which Driftline counts itself: leave it out"))
+                    errors.add(InvalidSpec(path, f"must not be {name}, which Driftline counts itself: leave it out"))
         if twice := sorted({name for name in self.costs if name in self.metrics or self.costs.count(name) > 1}):
             errors.add(InvalidSpec("costs", f"must name each cost once, and no metric, got {twice[0]} twice"))
         if "bytes" in self.costs and {"bytes_up", "bytes_down"} & {*self.costs, *self.metrics}:
@@ -232,14 +232,14 @@ def _entry(values: Any, path: str) -> dict[str, Any]:
         if not isinstance(part, Mapping):
             raise InvalidSpec(f"{path}.{key}", f"must be a mapping of the program's hyperparameters, got {shown(part)}")
         for name, value in part.items():
-            place = f"{path}.{key}.{step(name)}"
+            key_path = f"{path}.{key}.{step(name)}"
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 problem = "must begin with a letter and hold letters, digits and _ . @ / - only"
-                raise InvalidSpec(place, f"{problem}, got {shown(name)}")
+                raise InvalidSpec(key_path, f"{problem}, got {shown(name)}")
             if name in space:
-                raise InvalidSpec(place, "must be given once, under fixed or under space")
+                raise InvalidSpec(key_path, "must be given once, under fixed or under space")
             if key == "fixed" and not isinstance(value, bool | int | float | str):
-                raise InvalidSpec(place, f"must be a number, a string, true or false, got {shown(value)}")
+                raise InvalidSpec(key_path, f"must be a number, a string, true or false, got {shown(value)}")
             space[name] = {"choice": [value]} if key == "fixed" else value
     rest = {key: value for key, value in values.items() if key not in ("fixed", "space")}
     return {**rest, "name": PROGRAM, "space": space}

@@ -41,7 +41,7 @@ def function_program(
     quality = objective.get("quality") if isinstance(objective, Mapping) else None
     if metrics is None and not isinstance(quality, str):
         raise InvalidSpec("objective.quality", "must be given: the metric that the function reports")
-    known = dict(metrics) if metrics is not None else {str(quality): direction(str(quality))}
+    directions = dict(metrics) if metrics is not None else {str(quality): direction(str(quality))}
     with optional_packages():
         import cloudpickle
     try:
@@ -59,5 +59,5 @@ def function_program(
         source = textwrap.dedent(inspect.getsource(train))
     except (OSError, TypeError):
         source = None
-    found = {"command": COMMAND, "metrics": known, "function": base64.b64encode(data).decode(), **program}
-    return found if source is None else found | {"source": source}
+    document = {"command": COMMAND, "metrics": directions, "function": base64.b64encode(data).decode(), **program}
+    return document if source is None else document | {"source": source}

@@ -66,15 +66,15 @@ def _sources(program: Program) -> Iterator[tuple[str, Path]]:
             for inside, folders, files in os.walk(path):
                 left_out = _LEFT_OUT(inside, [*folders, *files])
                 folders[:] = sorted(set(folders) - left_out)
-                for place in [Path(inside, name) for name in (*folders, *sorted(set(files) - left_out))]:
-                    shown_path = shown(os.path.relpath(place, root))
-                    if place.is_dir() and place.is_symlink():
+                for entry in [Path(inside, name) for name in (*folders, *sorted(set(files) - left_out))]:
+                    shown_path = shown(os.path.relpath(entry, root))
+                    if entry.is_dir() and entry.is_symlink():
                         problem = f"must hold no links to folders, got {shown_path}: name what it leads to"
                         raise InvalidSpec("program.files", problem)
-                    if not (place.is_file() or place.is_dir()):
+                    if not (entry.is_file() or entry.is_dir()):
                         came = f"got {shown_path}, which leads nowhere, or is a pipe, socket or device"
                         raise InvalidSpec("program.files", f"must be files and folders, {came}")
-                    if place.is_file():
-                        yield os.path.relpath(place, root), place
+                    if entry.is_file():
+                        yield os.path.relpath(entry, root), entry
         else:
             raise InvalidSpec("program.files", f"must exist in {root}, got {shown(name)}")

@@ -200,8 +200,8 @@ def _known(name: Any, path: str) -> None:
     if name in NAMES:  # the registry imports service.samplers, for those of other packages
         return
     if not isinstance(name, str) or name not in registry():
-        known = hint(name, registry()) if isinstance(name, str) else f"known are {', '.join(registry())}"
-        raise InvalidSpec(path, f"no sampler {shown(name)}: {known}")
+        suggestion = hint(name, registry()) if isinstance(name, str) else f"known are {', '.join(registry())}"
+        raise InvalidSpec(path, f"no sampler {shown(name)}: {suggestion}")
 
 
 def _added(name: str, given: dict[str, Any]) -> dict[str, Any]:

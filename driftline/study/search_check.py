@@ -56,10 +56,10 @@ def check_spaces(entry: MethodEntry, path: str) -> None:
     errors = Errors()
     named: dict[str, MethodEntry | PartEntry] = {"method": entry, **entry.parts()}
     for kind, part in named.items():
-        registry, place = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
+        registry, key_path = REGISTRIES[kind](), path if kind == "method" else f"{path}.{kind}"
         if part.name not in registry:
             text = f"no {registry.word} {shown(part.name)}: {preset_of(kind, part.name) or hint(part.name, registry)}"
-            errors.add(InvalidSpec(f"{place}.name", text))
+            errors.add(InvalidSpec(f"{key_path}.name", text))
             if kind == "method":
                 break  # its roles are unknown
             continue
@@ -67,23 +67,25 @@ def check_spaces(entry: MethodEntry, path: str) -> None:
             try:
                 refuse_role(kind, part.name, entry.name)
             except SpecError as error:
-                errors.add(InvalidSpec(f"{place}.name", str(error)))
+                errors.add(InvalidSpec(f"{key_path}.name", str(error)))
                 continue
-        known = {item.name: item for item in offered(registry[part.name], kind)}
+        hyperparameters = {item.name: item for item in offered(registry[part.name], kind)}
         if kind == "method":
-            for name in set(entry.sizes) & set(known):
+            for name in set(entry.sizes) & set(hyperparameters):
                 problem = f"means the trial's {name}, and {part.name} has a hyperparameter of this name: rename that"
-                errors.add(InvalidSpec(f"{place}.space.{name}", problem))
-            known |= {name: trainers.trial_setting(name) for name in SIZES}
+                errors.add(InvalidSpec(f"{key_path}.space.{name}", problem))
+            hyperparameters |= {name: trainers.trial_setting(name) for name in SIZES}
         for key, parameter in part.space.items():
-            where = f"{place}.space.{step(key)}"
+            where = f"{key_path}.space.{step(key)}"
             try:
-                if key in known:
-                    check_space(parameter, known[key], key)
+                if key in hyperparameters:
+                    check_space(parameter, hyperparameters[key], key)
                 elif (reason := withdrawals(registry[part.name].Hyper).get(key)) is not None:
                     errors.add(InvalidSpec(where, f"must be left out for {part.name}: {reason}"))
                 else:
-                    errors.add(InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, known)}"))
+                    errors.add(
+                        InvalidSpec(where, f"unknown hyperparameter of {part.name}: {hint(key, hyperparameters)}")
+                    )
             except SpecError as error:
                 errors.add(from_spec_error(error, where))
     errors.raise_any()
@@ -116,8 +118,8 @@ def check_start(study: Study, index: int) -> list[str]:
         try:
             trainers.parse(trial_document(study, entry.label, [low | point], study.seed))
         except SpecError as error:
-            place = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
-            raise from_spec_error(error, f"{path}.{place}".rstrip(".")) from error
+            key = re.sub(r"^(members\.\d+|method)(\.|$)", "", error.path)
+            raise from_spec_error(error, f"{path}.{key}".rstrip(".")) from error
     return repeated(study, index)
 
 
@@ -144,14 +146,14 @@ def check_constraints(study: Study, index: int) -> None:
         return
     if name_of(study.sampler_of(entry)) in ("grid", STAGED) and (size := grid_size(entry.parameters())) > LARGEST_GRID:
         raise InvalidSpec(f"{path}.space", f"must have at most {LARGEST_GRID} configurations on its grid, got {size}")
-    places = [(f"{path}.constraints", None), *((f"{path}.start[{at}]", point) for at, point in enumerate(entry.start))]
-    for place, point in places:
+    points = [(f"{path}.constraints", None), *((f"{path}.start[{at}]", point) for at, point in enumerate(entry.start))]
+    for key_path, point in points:
         share = share_left(study, entry, point)
         if share < LEAST_SHARE:
             left = "the space" if point is None else "what the point leaves open"
             about = f"about {100 * share:.2g} %" if share else "nothing"
             problem = f"must leave at least {100 * LEAST_SHARE:g} % of {left}, got {about}: allow more"
-            raise InvalidSpec(place, problem)
+            raise InvalidSpec(key_path, problem)
 
 
 def check_grid(study: Study, index: int) -> list[str]:
@@ -164,10 +166,10 @@ def check_grid(study: Study, index: int) -> list[str]:
     off = sum(any(not _among(value, points[name]) for name, value in point.items()) for point in entry.start)
     size = round(grid_size(space) * share_left(study, entry)) + off
     if trials > size:
-        each = f", once for each of {searches} searches" if searches > 1 else ""
+        per_search = f", once for each of {searches} searches" if searches > 1 else ""
         raise InvalidSpec(
             "budget.trials_per_method",
-            f"must be at most {size * searches}, the configurations on the grid of {entry.label}{each}, "
+            f"must be at most {size * searches}, the configurations on the grid of {entry.label}{per_search}, "
             f"got trials_per_method={study.budget.trials_per_method}: take fewer, or give methods[{index}].space more "
             "points or choices",
         )

@@ -199,11 +199,11 @@ class Study(TrialSettings):
         ) -> None: ...
 
     @classmethod
-    def _stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    def _stand_ins(cls, document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
         """What may stand in for a wrong value at a place; see `trainers.every_error`."""
         from driftline.study.stand_ins import stand_ins
 
-        return stand_ins(document, place)
+        return stand_ins(document, steps)
 
     @model_validator(mode="before")
     @classmethod
@@ -240,8 +240,10 @@ class Study(TrialSettings):
             seen.setdefault(entry.label, index)
             most = self.budget.trials_per_search
             if len(entry.start) > most:
-                whose = "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
-                problem = f"must hold at most {most} configurations, {whose}, got {len(entry.start)}"
+                detail = (
+                    "the trials_per_method of the budget" if self.budget.searches == 1 else "the trials of a search"
+                )
+                problem = f"must hold at most {most} configurations, {detail}, got {len(entry.start)}"
                 errors.add(InvalidSpec(f"methods[{index}].start", problem))
         if self.budget.rung_rule == "forecast" and "quality" not in self.objective.objectives:
             problem = 'must be halving or extrapolation with objective.optimize "speed", got rule="forecast"'
@@ -255,8 +257,8 @@ class Study(TrialSettings):
                 errors.add(InvalidSpec(f"methods[{index}].{error.path}", error.problem))
                 continue
             if self.budget.rungs is not None and isinstance(every, int) and first < every:
-                whose = "" if entry.rounds is None else f" of {entry.label}"
-                problem = f"must not begin before the first evaluation, after round {every}, got {first}{whose}"
+                detail = "" if entry.rounds is None else f" of {entry.label}"
+                problem = f"must not begin before the first evaluation, after round {every}, got {first}{detail}"
                 errors.add(InvalidSpec("budget.rungs", problem))
         if self.budget.branches > 1:
             with errors.collected():
@@ -276,8 +278,8 @@ class Study(TrialSettings):
             problem = f"must be one of program.metrics, got {shown(quality)}: {hint(quality, program.metrics)}"
             yield InvalidSpec("objective.quality", problem)
         if cost not in program.counted:
-            known = ", ".join(program.counted)
-            yield InvalidSpec("objective.cost", f"must be {known} (program.costs adds others), got {shown(cost)}")
+            counted = ", ".join(program.counted)
+            yield InvalidSpec("objective.cost", f"must be {counted} (program.costs adds others), got {shown(cost)}")
         if self.budget.rungs is not None and not program.checkpoints and self.budget.asking == "generations":
             rule = "must be left out, or have program.checkpoints: true, or budget.asking: asynchronous"
             yield InvalidSpec("budget.rungs", f"{rule}: a trial goes on from its checkpoint, or waits for a decision")

@@ -52,8 +52,8 @@ def stage_names(space: Space, given: Sequence[Sequence[str]] | None = None) -> l
     """
     tuned = free(space)
     if given is None:
-        known = [name for name in _FIRST if name in tuned]
-        return [[name] for name in (*known, *(name for name in tuned if name not in _FIRST))]
+        first = [name for name in _FIRST if name in tuned]
+        return [[name] for name in (*first, *(name for name in tuned if name not in _FIRST))]
     named = [[name for name in group if name in tuned] for group in given]
     for name in tuned:
         if name not in itertools.chain(*named):
@@ -127,5 +127,5 @@ def entry_sizes(study: Study, entry: MethodEntry) -> list[int]:
 
 def study_sizes(study: Study) -> dict[str, list[int]]:
     """Label -> trials of each stage of all its searches, which take turns; without labels of other samplers."""
-    found = {entry.label: entry_sizes(study, entry) for entry in study.methods}
-    return {label: [size * study.budget.searches for size in own] for label, own in found.items() if own}
+    by_label = {entry.label: entry_sizes(study, entry) for entry in study.methods}
+    return {label: [size * study.budget.searches for size in own] for label, own in by_label.items() if own}

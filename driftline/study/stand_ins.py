@@ -39,73 +39,73 @@ _PLAIN: dict[Steps, Sequence[Any]] = {
 """What stands in for the value at a place, in either of two documents."""
 
 
-def stand_ins(document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+def stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
     """What may stand in for the value at a place of a study's document, in either of two documents, best first.
 
     Args:
         document: The document.
-        place: Where the wrong value is.
+        steps: Where the wrong value is.
     """
-    if place in _PLAIN:
-        target = place[:1] if place[0] == "task" else place
-        one, other = _PLAIN[place]
+    if steps in _PLAIN:
+        target = steps[:1] if steps[0] == "task" else steps
+        one, other = _PLAIN[steps]
         return [{target: one}], [{target: other}]
-    if place[0] == "budget" and place[1:] and place[1] in UNITS:
+    if steps[0] == "budget" and steps[1:] and steps[1] in UNITS:
         emptied: dict[Steps, Any] = {("budget", key): ABSENT for key in (*UNITS, "rungs")}
         one, other = ([emptied | {("budget", "rounds"): budget["rounds"]}] for budget in _BUDGETS)
         return one, other
-    if place[:2] in (("program", "metrics"), ("program", "costs")):
-        return _declared(document, place[:2])
-    if place[0] == "sampler":
+    if steps[:2] in (("program", "metrics"), ("program", "costs")):
+        return _declared(document, steps[:2])
+    if steps[0] == "sampler":
         return [{("sampler",): ABSENT}], [{("sampler",): "random"}]
-    if place[0] != "methods" or len(place) < 2:
+    if steps[0] != "methods" or len(steps) < 2:
         return [], []
-    entry, inner = document["methods"][place[1]], place[2:]
+    entry, inner = document["methods"][steps[1]], steps[2:]
     if not isinstance(entry, dict) or not inner:
-        whole = [{place[:2]: {"name": name, "label": f"entry-{place[1]}"}} for name in STAND_IN_METHODS]
+        whole = [{steps[:2]: {"name": name, "label": f"entry-{steps[1]}"}} for name in STAND_IN_METHODS]
         return whole[:1], whole[1:]
     if inner[0] in ("name", "preset"):
-        gone = {(*place[:2], key): ABSENT for key in ("preset", "space", "constraints", "start", "prior", "theory")}
-        label = {(*place[:2], "label"): f"entry-{place[1]}"} if "label" not in entry else {}
-        named = [{**gone, **label, (*place[:2], "name"): name} for name in STAND_IN_METHODS]
+        gone = {(*steps[:2], key): ABSENT for key in ("preset", "space", "constraints", "start", "prior", "theory")}
+        label = {(*steps[:2], "label"): f"entry-{steps[1]}"} if "label" not in entry else {}
+        named = [{**gone, **label, (*steps[:2], "name"): name} for name in STAND_IN_METHODS]
         return named[:1], named[1:]
     if inner == ("label",):
-        own = [{place: f"entry-{place[1]}"}]
+        own = [{steps: f"entry-{steps[1]}"}]
         return own, own
     if inner[0] in _PARTS and (len(inner) == 1 or inner[1] == "name"):
-        gone = {place[:3]: ABSENT, **_naming(entry, str(inner[0]), place[:2])}
+        gone = {steps[:3]: ABSENT, **_naming(entry, str(inner[0]), steps[:2])}
         return [gone], [gone]
     if inner[-1] == "space":
         part = str(inner[0]) if len(inner) > 1 else ""
-        gone = {place: ABSENT, **_naming(entry, part, place[:2])}
+        gone = {steps: ABSENT, **_naming(entry, part, steps[:2])}
         return [gone], [gone]
     if "space" in inner:
-        return _ranges(entry, place)
+        return _ranges(entry, steps)
     return [], []
 
 
-def _naming(entry: Mapping[str, Any], part: str, place: Steps) -> dict[Steps, Any]:
+def _naming(entry: Mapping[str, Any], part: str, steps: Steps) -> dict[Steps, Any]:
     """Leaves out what names settings of a part of an entry; of the method without a part."""
     names = f"{part}." if part else ""
-    return {(*place, key): ABSENT for key in ("constraints", "start", "prior") if names in str(entry.get(key))}
+    return {(*steps, key): ABSENT for key in ("constraints", "start", "prior") if names in str(entry.get(key))}
 
 
-def _declared(document: Mapping[str, Any], place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+def _declared(document: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
     """Other metrics or costs than a program has, and those that the objective names."""
     objective = document.get("objective")
-    metrics = place[1] == "metrics"
+    metrics = steps[1] == "metrics"
     name = objective.get("quality" if metrics else "cost") if isinstance(objective, Mapping) else None
     chosen = name if isinstance(name, str) else "other"
     if metrics:
-        return [{place: {"measured": "rises"}}], [{place: {chosen: "falls"}}]
-    return [{place: ABSENT}], [{place: [chosen]}]
+        return [{steps: {"measured": "rises"}}], [{steps: {chosen: "falls"}}]
+    return [{steps: ABSENT}], [{steps: [chosen]}]
 
 
-def _ranges(entry: Mapping[str, Any], place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+def _ranges(entry: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
     """The default range of a hyperparameter in place of another one, and its low end."""
-    part, key = (str(place[2]), str(place[4])) if place[2] in _PARTS else ("methods", str(place[3]))
+    part, key = (str(steps[2]), str(steps[4])) if steps[2] in _PARTS else ("methods", str(steps[3]))
     given = entry if part == "methods" else entry.get(part)
-    target = place[: 5 if part != "methods" else 4]
+    target = steps[: 5 if part != "methods" else 4]
     kind = next(kind for kind in spaces.KINDS if kind.removesuffix("s") == part.removesuffix("s"))
     try:
         name = given.get("name", PLAIN) if isinstance(given, Mapping) else given

@@ -61,14 +61,14 @@ def _point(point: Any, space: Space, path: str) -> dict[str, Any]:
     if not isinstance(point, Mapping) or not point:
         raise InvalidSpec(path, f"must be a mapping of hyperparameters to values, not empty, got {shown(point)}")
     for name, value in point.items():
-        place = f"{path}.{step(name)}"
+        key_path = f"{path}.{step(name)}"
         if name in (*ROLES, "schedule") and isinstance(value, Mapping):
-            raise InvalidSpec(place, f"write its settings with a dot: {name}.{step(next(iter(value), 'setting'))}")
+            raise InvalidSpec(key_path, f"write its settings with a dot: {name}.{step(next(iter(value), 'setting'))}")
         if name not in space:
-            raise InvalidSpec(place, f"not in the entry's search space: {hint(name, space)}")
+            raise InvalidSpec(key_path, f"not in the entry's search space: {hint(name, space)}")
         if not space[name].contains(plain(value)):
             problem = f"must lie in its space {shown(space[name].to_json())}, got {shown(value)}: widen the space"
-            raise InvalidSpec(place, problem)
+            raise InvalidSpec(key_path, problem)
     return {name: _typed(plain(point[name]), space[name]) for name in sorted(point)}
 
 

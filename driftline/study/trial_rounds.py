@@ -45,15 +45,15 @@ def trial_budget(study: Study, entry: MethodEntry, hyperparameters: Mapping[str,
         return study.budget_of(entry)
     document = json.dumps(document_of(study, entry.label, [hyperparameters], study.seed, 1), sort_keys=True)
     try:
-        rounds, each = _rounds_within(document, budget.unit, budget.amount)
+        rounds, per_round = _rounds_within(document, budget.unit, budget.amount)
     except UncountedSpend as error:
         entrys = f"methods[{study.methods.index(entry)}]."
         shared = "stragglers" if entry.stragglers is None else f"{entrys}stragglers"
-        place = {"task": f"budget.{budget.unit}", "method.name": f"{entrys}name", "stragglers": shared}
-        raise InvalidSpec(place[error.path], str(error).removeprefix(f"{error.path} ")) from error
+        keys = {"task": f"budget.{budget.unit}", "method.name": f"{entrys}name", "stragglers": shared}
+        raise InvalidSpec(keys[error.path], str(error).removeprefix(f"{error.path} ")) from error
     if not rounds:
         sizes = ", ".join(f"{name}={value}" for name, value in hyperparameters.items() if isinstance(value, int))
-        came = f"got {each:,.7g} {unit_text(budget.unit)} a round" + (f" with {sizes}" if sizes else "")
+        came = f"got {per_round:,.7g} {unit_text(budget.unit)} a round" + (f" with {sizes}" if sizes else "")
         raise InvalidSpec(f"budget.{budget.unit}", f"must leave room for a round of {entry.label}, {came}")
     try:
         return budget.of_rounds(rounds)
@@ -93,15 +93,15 @@ def rounds_range(study: Study, entry: MethodEntry) -> tuple[int, int]:
     if study.budget.unit == "rounds":
         return study.budget_of(entry).last_round, study.budget_of(entry).last_round
     space = entry.parameters()
-    found = []
+    ends = []
     for best in (min, max):
         point = {name: parameter.ends()[0] for name, parameter in space.items()}
         for name, parameter in space.items():
-            rounds: dict[int, int] = {}  # place of a value among the ends -> rounds with it
-            for place, value in enumerate(() if isinstance(parameter, Float) else parameter.ends()):
+            rounds: dict[int, int] = {}  # index of a value among the ends -> rounds with it
+            for index, value in enumerate(() if isinstance(parameter, Float) else parameter.ends()):
                 with suppress(SpecError):  # choices that exclude each other
-                    rounds[place] = trial_budget(study, entry, {**point, name: value}).last_round
+                    rounds[index] = trial_budget(study, entry, {**point, name: value}).last_round
             if rounds:
                 point[name] = parameter.ends()[best(rounds, key=rounds.__getitem__)]
-        found.append(trial_budget(study, entry, point).last_round)
-    return found[0], found[1]
+        ends.append(trial_budget(study, entry, point).last_round)
+    return ends[0], ends[1]

@@ -92,7 +92,7 @@ class Section(BaseModel):
         return cls(**document)
 
     @classmethod
-    def _stand_ins(cls, document: Any, place: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
+    def _stand_ins(cls, document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
         """What may stand in for a wrong value at a place; see `trainers.every_error`."""
         return [], []
 
@@ -139,10 +139,10 @@ def all_errors(
 
     if len(error.errors) > _MOST_ERRORS:
         return error
-    found = Errors()
+    combined = Errors()
     for path, problem in every_error(document, errors, stand_ins) or error.errors:
-        found.add(InvalidSpec(path, problem))
-    return found.whole() or error
+        combined.add(InvalidSpec(path, problem))
+    return combined.whole() or error
 
 
 def _refuse_strange(document: Any) -> None:
@@ -187,14 +187,14 @@ def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
 
 def _invalid(item: ErrorDetails, model: type[BaseModel]) -> InvalidSpec:
     """One of pydantic's errors as an `InvalidSpec`."""
-    place: tuple[int | str, ...] = item["loc"]
+    steps: tuple[int | str, ...] = item["loc"]
     kind = item["type"]
     context = item.get("ctx", {})
     cause = context.get("error")
-    path = dotted(place)
+    path = dotted(steps)
     if isinstance(cause, InvalidSpec):
         return cause.moved(lambda rest: join(path, rest))
-    name = str(place[-1]) if place else ""
+    name = str(steps[-1]) if steps else ""
     came = f", got {f'{step(name)}=' if name and not name.isdigit() else ''}{shown(item['input'])}"
     if kind == "extra_forbidden":
         return InvalidSpec(path, f"unknown key: {hint(name, model.model_fields)}")
@@ -285,7 +285,7 @@ def from_spec_error(error: SpecError, path: str | None = None) -> InvalidSpec:
     return InvalidSpec(error.path if path is None else path, text)
 
 
-def dotted(place: Sequence[int | str]) -> str:
+def dotted(steps: Sequence[int | str]) -> str:
     """A path as users read it.
 
     Examples:
@@ -293,9 +293,9 @@ def dotted(place: Sequence[int | str]) -> str:
         'methods[0].space.client_lr'
     """
     text = ""
-    for item in place[:_STEPS]:
+    for item in steps[:_STEPS]:
         text = f"{text}[{item}]" if isinstance(item, int) else join(text, step(item))
-    return text if len(place) <= _STEPS else f"{text} ..."
+    return text if len(steps) <= _STEPS else f"{text} ..."
 
 
 def join(path: str, rest: str) -> str:

@@ -81,9 +81,9 @@ def parse(text: str, origin: str = "") -> Any:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "somewhere"
+        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else "somewhere"
         problem = " ".join(str(error.problem or error.context)[:_LONGEST].split())
-        raise InvalidSpec("", f"{prefix}{place}: {problem}") from error
+        raise InvalidSpec("", f"{prefix}{position}: {problem}") from error
     except yaml.YAMLError as error:
         raise InvalidSpec("", f"{prefix}{' '.join(str(error)[:_LONGEST].split())}") from error
     except RecursionError as error:
