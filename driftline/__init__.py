@@ -108,9 +108,9 @@ def _refuse_hidden_siblings() -> None:
     home = Path(__file__).resolve().parent.parent
     for name in _SIBLINGS:
         spec = PathFinder.find_spec(name)
-        places = [] if spec is None else [Path(place).resolve() for place in spec.submodule_search_locations or ()]
-        if spec is not None and home / name not in places:
-            hiding = places[0] if places else spec.origin
+        folders = [] if spec is None else [Path(folder).resolve() for folder in spec.submodule_search_locations or ()]
+        if spec is not None and home / name not in folders:
+            hiding = folders[0] if folders else spec.origin
             raise ImportError(
                 f"{hiding} hides Driftline's package {name!r} in {home}: rename it, or start Python elsewhere"
             )

@@ -27,8 +27,8 @@ def command_file(word: str, folder: str, search_path: str) -> str:
     own = os.path.join(folder, word.removeprefix("./"))
     if os.path.dirname(word) or (os.path.isfile(own) and os.access(own, os.X_OK)):
         return own
-    places = [os.path.join(folder, place) for place in search_path.split(os.pathsep)]  # as where it starts
-    return shutil.which(word, path=os.pathsep.join(places)) or own
+    folders = [os.path.join(folder, entry) for entry in search_path.split(os.pathsep)]  # as where it starts
+    return shutil.which(word, path=os.pathsep.join(folders)) or own
 
 
 def obstacle(file: str) -> str | None:

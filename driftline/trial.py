@@ -136,7 +136,7 @@ class Trial:
             with tempfile.TemporaryDirectory() as folder:
                 yield Path(folder)
             return
-        wanted = int(self._told().get("checkpoint", 0))
+        request = int(self._told().get("checkpoint", 0))
         final = Path(self._checkpoints, str(self._round))
         draft, old = (final.with_name(f"{final.name}.{end}") for end in ("draft", "old"))
         shutil.rmtree(draft, ignore_errors=True)
@@ -147,7 +147,7 @@ class Trial:
             final.rename(old)  # not removed in place: killed halfway, this would leave a part of it
         draft.rename(final)
         shutil.rmtree(old, ignore_errors=True)
-        self._saved_round, self._wanted = self._round, wanted
+        self._saved_round, self._wanted = self._round, request
 
     def _append(self, line: Mapping[str, Any]) -> None:
         if self._reports is None:

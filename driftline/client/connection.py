@@ -171,7 +171,7 @@ class Connection:
         deadline = time.monotonic() + self._patience_s
         arrived = False
         for pause in self._pauses():
-            asked = 0.0
+            retry_s = 0.0
             try:
                 answer = self._http.request(method, path, content=content, headers=headers, **options)
             except httpx.TransportError as error:
@@ -186,9 +186,9 @@ class Connection:
                 if not isinstance(last, Unavailable):
                     raise last
                 arrived = arrived or not isinstance(last, RateLimited)
-                asked = retry_after(answer)
+                retry_s = retry_after(answer)
                 headers["Connection"] = "close"  # so that another replica may answer later attempts
-            pause = max(pause, asked * random.uniform(1.0, 1.2))
+            pause = max(pause, retry_s * random.uniform(1.0, 1.2))
             if time.monotonic() + pause >= deadline:
                 last.details["arrived"] = arrived
                 raise last

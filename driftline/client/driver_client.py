@@ -140,11 +140,11 @@ class DriverClient(ApiClient):
         error = super()._refusal(answer)
         self.api_code = answer.headers.get(CODE_HEADER, "")
         said = answer.headers.get(PROTOCOL_HEADER, "")
-        known = int(said) if said.isdecimal() else 0
+        protocol = int(said) if said.isdecimal() else 0
         final = isinstance(error, (Unauthorized, Conflict, Unavailable)) or "/driver:" in answer.request.url.path
-        if known >= self.protocol or final:
+        if protocol >= self.protocol or final:
             return error
-        text = f"the API at {self.url} is older than this driver (protocol {known}, this driver has {self.protocol})"
+        text = f"the API at {self.url} is older than this driver (protocol {protocol}, this driver has {self.protocol})"
         if self._patience_s and not self._warned:
             self._warned = True
             _LOG.warning("%s: waiting up to %.0f s for its upgrade", text, self._patience_s)

@@ -117,10 +117,10 @@ class Frontier:
             NotFound: There is no frontier.json, or it is of an older version, which defined results in another way.
             InvalidSpec: The file is something else.
         """
-        place = Path(path)
-        file = place / "frontier.json" if place.is_dir() else place
+        location = Path(path)
+        file = location / "frontier.json" if location.is_dir() else location
         if not file.is_file():
-            raise NotFound(f"no frontier.json at {place}: run a study into it first")
+            raise NotFound(f"no frontier.json at {location}: run a study into it first")
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
             older = any("importance" not in method for method in data["methods"].values())

@@ -66,9 +66,9 @@ class RemoteStudies:
         for record in records:
             if study in (record.id, record.name):
                 return Job(self._api, record.id)
-        known = list(dict.fromkeys(record.name for record in records))
-        names = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "") or "none yet"
-        raise NotFound(f"no study {study!r} (have: {names})")
+        names = list(dict.fromkeys(record.name for record in records))
+        listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "") or "none yet"
+        raise NotFound(f"no study {study!r} (have: {listed})")
 
     def jobs(self) -> list[Job]:
         """All studies, newest first."""

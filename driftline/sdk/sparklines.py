@@ -47,7 +47,7 @@ def sparklines(document: Mapping[str, Any], cost: str) -> Sparklines:
     def height(quality: float) -> float:
         if not scale["logarithmic"]:
             return float((quality - start) / (best - start))
-        low, high, value = (math.log(max(each, floor)) for each in (start, best, quality))
+        low, high, value = (math.log(max(raw, floor)) for raw in (start, best, quality))
         return (value - low) / (high - low) if high != low else 0.0
 
     bars = {}

@@ -35,7 +35,7 @@ def new_study_id(milliseconds: int | None = None, randomness: int | None = None)
     """
     stamp = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
     number = (stamp << _RANDOM_BITS) | (_increasing(stamp) if randomness is None else randomness)
-    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_LENGTH)))
+    return "".join(_ALPHABET[number >> 5 * position & 31] for position in reversed(range(_LENGTH)))
 
 
 def _increasing(stamp: int) -> int:
