@@ -41,12 +41,12 @@ def only_under(
         task = body.get("task")
         elsewhere = False
         if isinstance(task, Mapping):
-            for place, name in files_of(task):
+            for key_path, name in files_of(task):
                 if is_url(name):
                     elsewhere = True
-                    _require_allowed(name, place, urls)
+                    _require_allowed(name, key_path, urls)
                 else:
-                    _require(name, place, folders)
+                    _require(name, key_path, folders)
             model = task.get("model")
             if isinstance(model, Mapping) and "module" in model:
                 try:
@@ -69,21 +69,21 @@ def _is_inside(name: str, folders: Sequence[Path]) -> bool:
         return False
 
 
-def _require(name: str, place: str, folders: Sequence[Path]) -> None:
+def _require(name: str, key_path: str, folders: Sequence[Path]) -> None:
     """Reject a name that leads outside: an absolute path, one with .., or a link."""
     if not _is_inside(name, folders):
         raise InvalidSpec(
-            place,
+            key_path,
             f"must name a file in a folder that this service allows (relative to its data folder), got {shown(name)}; "
             f"ask its operator to put it there, {_OWN}",
         )
 
 
-def _require_allowed(url: str, place: str, prefixes: Sequence[str]) -> None:
+def _require_allowed(url: str, key_path: str, prefixes: Sequence[str]) -> None:
     """Reject a URL that begins with none of the prefixes."""
     try:
         allowing(url, prefixes)
     except ValueError as error:
         setting = "studies.dataUrls in its chart, DRIFTLINE_DATA_URLS otherwise"
         problem = f"{error}; ask the operator of this service to allow it ({setting}), {_OWN}"
-        raise InvalidSpec(place, problem) from error
+        raise InvalidSpec(key_path, problem) from error

@@ -107,11 +107,11 @@ async def known_parameters(request: Request) -> None:
         return
     path = request.app.openapi()["paths"][request.scope["route"].path_format]
     parameters = path[request.method.lower()].get("parameters", ())
-    known = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+    names = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
     for name in request.query_params:
-        if name not in known:
-            near = await run_in_threadpool(hint, name, known) if known else ""
-            raise InvalidRequest(name, f"unknown parameter: {near}" if known else "takes no parameters")
+        if name not in names:
+            near = await run_in_threadpool(hint, name, names) if names else ""
+            raise InvalidRequest(name, f"unknown parameter: {near}" if names else "takes no parameters")
 
 
 async def authenticate(request: Request) -> Access:
@@ -154,35 +154,35 @@ def admitted(request: Request, check: Callable[[], Access]) -> Access:
         Unauthorized: The check failed.
         RateLimited: The token was used too often, or the address failed too often.
     """
-    asked = context(request)
+    app_context = context(request)
     try:
         rights = check()
     except Unauthorized as error:
-        _note_failure(asked, request)
+        _note_failure(app_context, request)
         if type(error) is Unauthorized:  # not its subclass Forbidden: a known token without rights here
-            _slow_down(asked, request, error)
+            _slow_down(app_context, request, error)
         raise
-    asked.rates.take(rights.id)
-    return rights if rights.study is None else replace(rights, over=_over(asked, request, rights.study))
+    app_context.rates.take(rights.id)
+    return rights if rights.study is None else replace(rights, over=_over(app_context, request, rights.study))
 
 
-def _over(asked: Context, request: Request, study_id: str) -> bool:
+def _over(app_context: Context, request: Request, study_id: str) -> bool:
     """Whether a driver's study has finished or was deleted."""
     try:
-        glance = request.state.glance = asked.store.studies.glance(study_id)
+        glance = request.state.glance = app_context.store.studies.glance(study_id)
     except NotFound:
         return True
     return glance.state in STUDY_FINISHED
 
 
-def _slow_down(asked: Context, request: Request, error: Unauthorized) -> None:
+def _slow_down(app_context: Context, request: Request, error: Unauthorized) -> None:
     """Limit failed sign-ins per client address. Does not affect valid tokens.
 
     Raises:
         RateLimited: The address had too many.
     """
     try:
-        asked.strangers.take(_client(request))
+        app_context.strangers.take(_client(request))
     except RateLimited as limited:
         wait = limited.details["retry_after"]
         text = f"{error.message}; too many failed sign-ins came from this address: wait {wait:.2g} s"
@@ -200,13 +200,13 @@ async def access(
     return await authenticate(request)
 
 
-def _note_failure(asked: Context, request: Request) -> None:
+def _note_failure(app_context: Context, request: Request) -> None:
     """Write a failed authentication to the audit trail, at most a few per minute."""
-    asked.metrics.refused.inc()
+    app_context.metrics.refused.inc()
     try:
-        asked.failures.take("")
+        app_context.failures.take("")
         client = {"client": _client(request)}
-        asked.store.audit.add("auth.failed", request.scope["route"].path_format, details=client)
+        app_context.store.audit.add("auth.failed", request.scope["route"].path_format, details=client)
     except RateLimited:
         pass
     except DriftlineError:

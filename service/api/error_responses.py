@@ -102,10 +102,10 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
     """The first error of a request: 422 for its body, 400 for its path, query or headers."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    place, *rest = first["loc"]
+    part, *rest = first["loc"]
     text = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must")
     text = _TEXTS.get(first["type"], text)
-    if place != "body":
+    if part != "body":
         given = f", got {shown(first['input'])}" if isinstance(first["input"], str) else ""
         return answer(InvalidRequest(dotted(rest), f"{text}{given}"))
     if first["type"] == "json_invalid":

@@ -176,15 +176,17 @@ class _Scheduler:
 
     def collect(self) -> Iterable[Metric]:
         """How often it has looked, when it last did, and whether it acts."""
-        ours = self._scheduler
+        scheduler = self._scheduler
         yield CounterMetricFamily(
-            "driftline_scheduler_looks", "How often this scheduler has looked for work.", value=float(ours.looks)
+            "driftline_scheduler_looks", "How often this scheduler has looked for work.", value=float(scheduler.looks)
         )
         yield GaugeMetricFamily(
             "driftline_scheduler_last_look_timestamp_seconds",
             "When this scheduler last looked for work.",
-            value=ours.looked_at,
+            value=scheduler.looked_at,
         )
         yield GaugeMetricFamily(
-            "driftline_scheduler_acting", "Whether this scheduler holds the lock and acts.", value=float(ours.acting)
+            "driftline_scheduler_acting",
+            "Whether this scheduler holds the lock and acts.",
+            value=float(scheduler.acting),
         )

@@ -165,9 +165,9 @@ class CheckedRoute(APIRoute):
             allowed = await authenticate(request)
             if self.scope is not None and request.method in ("POST", "PUT"):
                 allowed.require(self.scope, request.path_params.get("study_id"))
-            asked = context(request)
-            limit_body(request, *self.most_bytes(asked.limits))
-            async with self.turn(asked, allowed):
+            app_context = context(request)
+            limit_body(request, *self.most_bytes(app_context.limits))
+            async with self.turn(app_context, allowed):
                 return await handler(CheckedRequest(request.scope, request.receive))
 
         return handle
@@ -176,7 +176,7 @@ class CheckedRoute(APIRoute):
         """Largest body in bytes, and the setting that holds the limit."""
         return min(COMMAND_BYTES, limits.body_bytes), ""
 
-    def turn(self, asked: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
+    def turn(self, app_context: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
         """A context that a request must enter before its body is read."""
         return nullcontext()
 
@@ -190,9 +190,9 @@ class SubmissionRoute(CheckedRoute):
         """The limit of a study."""
         return min(limits.study_bytes, limits.body_bytes), "study_bytes"
 
-    def turn(self, asked: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
+    def turn(self, app_context: Context, allowed: Access) -> AbstractAsyncContextManager[None]:
         """One of the project's turns."""
-        return asked.checking.turn(allowed.project)
+        return app_context.checking.turn(allowed.project)
 
 
 class DriverRoute(CheckedRoute):

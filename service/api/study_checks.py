@@ -53,7 +53,7 @@ def check_without_data(body: Mapping[str, Any]) -> CheckedStudy:
 
     study = study_of(body, lambda study: checked(study, data=False))
     remarks = checked(study, data=False)
-    remarks += [f"{place}: {AT_URL}" for place, _ in urls_of(study.task)]
+    remarks += [f"{key_path}: {AT_URL}" for key_path, _ in urls_of(study.task)]
     return CheckedStudy(
         spec=study.to_json(),
         fingerprint=study.fingerprint(),

@@ -74,12 +74,12 @@ async def done(
         Unavailable: The issuer does not answer.
     """
     flow, tokens = _flow(request), context(request).tokens
-    wanted = request.state.wanted = _attempt(request, state)
+    target = request.state.wanted = _attempt(request, state)
     if error or not code:
         raise Unauthorized(f"{flow.host} did not sign you in: {error_description or error or 'it sent no code'}")
     verifier, nonce, now = _verifier(tokens, state), _nonce(tokens, state), _now(request)
     access = await run_in_threadpool(admitted, request, lambda: flow.finish(code, verifier, nonce, now))
-    response = page(request, "signed_in.html", wanted=wanted)
+    response = page(request, "signed_in.html", wanted=target)
     begin_session(request, response, access)
     response.delete_cookie(COOKIE, path=_PATH, httponly=True, samesite="lax", secure=encrypted(request))
     return response
@@ -99,14 +99,14 @@ def _attempt(request: Request, state: str) -> str:
         Unauthorized: It began no such attempt, or too long ago.
     """
     text, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
-    known = hmac.compare_digest(signature.encode(), context(request).tokens.signature(COOKIE, text).encode())
+    signed = hmac.compare_digest(signature.encode(), context(request).tokens.signature(COOKIE, text).encode())
     began, _, rest = text.partition(".")
-    until, _, wanted = rest.partition(".")
-    if not known or not hmac.compare_digest(began.encode(), state.encode()):
+    until, _, target = rest.partition(".")
+    if not signed or not hmac.compare_digest(began.encode(), state.encode()):
         raise Unauthorized("this sign-in was not started in this browser: sign in again")
     if int(until) <= _now(request):
         raise Unauthorized(f"this sign-in took longer than {ATTEMPT_S // 60} minutes: sign in again")
-    return own_page(unquote(wanted))
+    return own_page(unquote(target))
 
 
 def _verifier(tokens: Tokens, state: str) -> str:

@@ -138,22 +138,22 @@ class FrameRoute(ReaderRoute):
 
 def sign_in_page(request: Request, status: int, message: str = "") -> HTMLResponse:
     """The form that asks for a token, and leads to the page that was asked for."""
-    wanted = getattr(request.state, "wanted", request.url.path)
+    target = getattr(request.state, "wanted", request.url.path)
     # A browser that follows another site's link keeps a strict cookie back: let it ask once more, from our own page.
     again = request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET"
     flow = context(request).tokens.code_flow
     issuer = None if flow is None else flow.host
-    return page(request, "sign_in.html", status, message=message, wanted=wanted, again=again, issuer=issuer)
+    return page(request, "sign_in.html", status, message=message, wanted=target, again=again, issuer=issuer)
 
 
 def _reader(request: Request) -> Access:
-    asked = context(request)
+    app_context = context(request)
     cookie = request.cookies.get(sessions.COOKIE)
     if cookie is None:
         raise Unauthorized("")
-    signed_in = sessions.read(asked.tokens, cookie, asked.store.session.clock())
-    asked.rates.take(signed_in.id)
-    return signed_in.access(asked.tokens)
+    signed_in = sessions.read(app_context.tokens, cookie, app_context.store.session.clock())
+    app_context.rates.take(signed_in.id)
+    return signed_in.access(app_context.tokens)
 
 
 def _moment(time: datetime | None) -> str:

@@ -41,9 +41,9 @@ async def sign_in(request: Request) -> Response:
     """
     check_own(request)
     fields = await _fields(request)
-    request.state.wanted = wanted = fields.get("wanted", "/")
+    request.state.wanted = target = fields.get("wanted", "/")
     access = await run_in_threadpool(access_of, request, fields.get("token", "").strip())
-    response = RedirectResponse(own_page(wanted), _SEE_OTHER)
+    response = RedirectResponse(own_page(target), _SEE_OTHER)
     begin_session(request, response, access)
     return response
 
@@ -54,16 +54,16 @@ def begin_session(request: Request, response: Response, access: Access) -> None:
     Raises:
         Forbidden: The access does not allow reading.
     """
-    asked = context(request)
-    cookie, seconds = sessions.start(asked.tokens, access, asked.store.session.clock())
+    app_context = context(request)
+    cookie, seconds = sessions.start(app_context.tokens, access, app_context.store.session.clock())
     response.set_cookie(
         sessions.COOKIE, cookie, max_age=seconds, httponly=True, samesite="strict", secure=encrypted(request)
     )
 
 
-def own_page(wanted: str) -> str:
+def own_page(target: str) -> str:
     """The page to show after sign-in: the one that was asked for, if it is ours."""
-    return wanted if _OWN_PAGE.fullmatch(wanted) else "/"
+    return target if _OWN_PAGE.fullmatch(target) else "/"
 
 
 @ROUTER.post("/sign-out")

@@ -148,7 +148,7 @@ class OidcCodeFlow:
         """
         with self._asking():
             document = self._description()
-            place = endpoint(self._issuer, document, "token_endpoint")
+            url = endpoint(self._issuer, document, "token_endpoint")
             form = {
                 "grant_type": "authorization_code",
                 "code": code,
@@ -157,7 +157,7 @@ class OidcCodeFlow:
             }
             form, auth = self._authenticated(form, document)
             try:
-                answer = fetch_json(place, form, auth)
+                answer = fetch_json(url, form, auth)
             except BadStatus as error:  # 400 for a code that is invalid, or was used before
                 if error.status >= 500:
                     raise

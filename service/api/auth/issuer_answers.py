@@ -91,10 +91,10 @@ def discover(issuer: str) -> dict[str, Any]:
         httpx.HTTPError: The request failed.
         ValueError: The answer is not this issuer's.
     """
-    place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    document = fetch_json(place)
+    url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    document = fetch_json(url)
     if document.get("issuer") != issuer:
-        raise ValueError(f"{place} must be of issuer {issuer}, got {document.get('issuer')!r}")
+        raise ValueError(f"{url} must be of issuer {issuer}, got {document.get('issuer')!r}")
     return document
 
 

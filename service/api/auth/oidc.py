@@ -204,7 +204,7 @@ class Oidc:
             raise Unauthorized(f"the bearer token must come from {self._config.issuer}, got iss={claims.get('iss')!r}")
 
     def _granted(self, groups: object) -> tuple[str, frozenset[Scope]]:
-        have = {groups} if isinstance(groups, str) else {each for each in _listed(groups) if isinstance(each, str)}
+        have = {groups} if isinstance(groups, str) else {group for group in _listed(groups) if isinstance(group, str)}
         matching = [grant for grant in self._config.grants if grant.group in have]
         if not matching:
             raise Forbidden(

@@ -110,9 +110,9 @@ class IssuerKeys:
         keys = [fit for key in named if (fit := _usable(key, algorithm)) is not None]
         return None if not keys or (kid is None and len(keys) > 1) else keys[0]
 
-    def _begin_where(self, wanted: bool) -> None:
-        """Starts a fetch if wanted, unless one is running or has just failed."""
-        if wanted and not self._fetching and self._clock() - self._failed > PAUSE_S:
+    def _begin_where(self, due: bool) -> None:
+        """Starts a fetch if one is due, unless one is running or has just failed."""
+        if due and not self._fetching and self._clock() - self._failed > PAUSE_S:
             self._fetching = True
             threading.Thread(target=self._run, name="driftline-oidc-keys", daemon=True).start()
 
@@ -163,8 +163,8 @@ def asymmetric(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ValueError: One is unknown or not asymmetric.
     """
-    known = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+    algorithms = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
     for name in names:
-        if name not in known:
-            raise ValueError(f"must be among {', '.join(known)}, got {name!r}")
-    return tuple(names) or known
+        if name not in algorithms:
+            raise ValueError(f"must be among {', '.join(algorithms)}, got {name!r}")
+    return tuple(names) or algorithms

@@ -185,9 +185,9 @@ class Tokens:
             Forbidden: No grant matches the groups of the issuer's token.
             Unavailable: The store or the issuer does not answer.
         """
-        known = self._known.get(_digest(token))
-        if known is not None:
-            return known
+        access = self._known.get(_digest(token))
+        if access is not None:
+            return access
         kind, _, rest = token.partition(".")
         study, _, rest = rest.partition(".")
         project, _, signature = rest.rpartition(".")
