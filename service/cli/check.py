@@ -45,13 +45,13 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
     confirmation = budget.confirmation_trials
     seeds = _count(budget.seeds, "fresh seed")
     again = f" and {_count(confirmation, 'confirmation trial')} on {seeds}" if confirmation else ""
-    each = f"{_count(budget.trials_per_method, 'search trial')}{again}"
+    trials = f"{_count(budget.trials_per_method, 'search trial')}{again}"
     echo(f"{file}: study {study.name!r} is valid.")
     for remark in remarks:
         echo(f"note: {remark}")
     methods = _count(len(study.labels), "method")
     own = "".join(f", {entry.rounds} of {entry.label}" for entry in study.methods if entry.rounds is not None)
-    echo(f"{methods} ({', '.join(study.labels)}), each {each}, {budget.trial_text} a trial{own}.")
+    echo(f"{methods} ({', '.join(study.labels)}), each {trials}, {budget.trial_text} a trial{own}.")
     for fact in outlook:
         echo(fact)
 

@@ -56,7 +56,7 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Show clients, sizes, label skew, an example and what is probably wrong."""
-    found = description(path, targets, inputs, client, format_)
+    summary = description(path, targets, inputs, client, format_)
     if plot is not None:
         from service.cli.data_picture import picture
 
@@ -64,15 +64,15 @@ def describe(
         if kind not in ("png", "svg", "pdf"):
             raise InvalidSpec("--plot", f"must end in .png, .svg or .pdf, got {plot.name}")
         try:
-            put_new(plot, picture(found, kind))
+            put_new(plot, picture(summary, kind))
         except FileExistsError as error:
             raise file_exists(plot) from error
         except OSError as error:
             raise cannot_write("--plot", plot, error) from error
     if as_json:
-        echo(json.dumps(_document(found), indent=2))
+        echo(json.dumps(_document(summary), indent=2))
         return
-    _print(path, found)
+    _print(path, summary)
     if plot is not None:
         echo(f"Drew {plot}.")
 
@@ -94,8 +94,8 @@ def fetch(
 
     if name is None:
         width = max(map(len, PUBLIC))
-        for known, data in PUBLIC.items():
-            echo(f"{known:<{width}}  {data.about}")
+        for data_name, data in PUBLIC.items():
+            echo(f"{data_name:<{width}}  {data.about}")
         return
     if name not in PUBLIC:
         raise NotFound(f"no public data set {name!r}: known are {', '.join(PUBLIC)}")
@@ -128,44 +128,44 @@ def description(
         raise InvalidSpec("", str(error)) from error
 
 
-def _document(found: Description) -> dict[str, Any]:
+def _document(summary: Description) -> dict[str, Any]:
     return {
-        "task": found.task,
-        "format": found.format,
-        "columns": [vars(column) for column in found.columns],
-        "clients": len(found.sizes),
-        "sizes": found.sizes.tolist(),
-        "names": list(found.people),
-        "labels": dict(zip(found.labels, found.counts.sum(0).tolist(), strict=True)),
-        "label_skew": found.skew,
-        "test_examples": found.test,
-        "notes": list(found.notes),
+        "task": summary.task,
+        "format": summary.format,
+        "columns": [vars(column) for column in summary.columns],
+        "clients": len(summary.sizes),
+        "sizes": summary.sizes.tolist(),
+        "names": list(summary.people),
+        "labels": dict(zip(summary.labels, summary.counts.sum(0).tolist(), strict=True)),
+        "label_skew": summary.skew,
+        "test_examples": summary.test,
+        "notes": list(summary.notes),
     }
 
 
-def _print(path: str, found: Description) -> None:
-    sizes = found.sizes
-    echo(f"{path}: {found.format}, {sizes.sum()} training and {found.test} test examples")
-    middle = f"median {median(sizes.tolist()):g}" + ("" if found.people else ", drawn at random")
+def _print(path: str, summary: Description) -> None:
+    sizes = summary.sizes
+    echo(f"{path}: {summary.format}, {sizes.sum()} training and {summary.test} test examples")
+    middle = f"median {median(sizes.tolist()):g}" + ("" if summary.people else ", drawn at random")
     echo(f"clients     {len(sizes)}, of {sizes.min()} to {sizes.max()} examples, {middle}")
-    if found.skew is None:
-        echo(f"targets     {_TARGETS[found.kind]}")
+    if summary.skew is None:
+        echo(f"targets     {_TARGETS[summary.kind]}")
     else:
-        counts = found.counts.sum(0).tolist()
-        most = [f"{label} {count}" for label, count in zip(found.labels, counts, strict=True)]
+        counts = summary.counts.sum(0).tolist()
+        most = [f"{label} {count}" for label, count in zip(summary.labels, counts, strict=True)]
         more = [f"and {len(most) - _LABELS} more"] if len(most) > _LABELS else []
         echo(f"labels      {len(most)}: {', '.join([*most[:_LABELS], *more])}")
-        echo(f"label skew  {found.skew:.2f} (0: all clients have the same mixture of labels; near 1: each its own)")
+        echo(f"label skew  {summary.skew:.2f} (0: all clients have the same mixture of labels; near 1: each its own)")
     echo("")
-    shown = found.columns[:_COLUMNS]
+    shown = summary.columns[:_COLUMNS]
     width = max(len("column"), *(len(column.name) for column in shown))
     what = max(len("holds"), *(len(column.what) for column in shown))
     echo(f"{'column':<{width}}  {'holds':<{what}}  first example")
     for column in shown:
         echo(f"{column.name:<{width}}  {column.what:<{what}}  {column.first}")
-    if len(found.columns) > _COLUMNS:
-        echo(f"and {len(found.columns) - _COLUMNS} more columns")
-    if found.notes:
+    if len(summary.columns) > _COLUMNS:
+        echo(f"and {len(summary.columns) - _COLUMNS} more columns")
+    if summary.notes:
         echo("")
-    for note in found.notes:
+    for note in summary.notes:
         echo(f"note: {note}")

@@ -137,9 +137,9 @@ def _advice(url: str, path: Path, file: PublicFile, reason: str) -> str:
 
 def _matches(path: Path, file: PublicFile) -> bool:
     """Whether a file has its checksum."""
-    algorithm, _, wanted = file.checksum.partition(":")
+    algorithm, _, digest = file.checksum.partition(":")
     with path.open("rb") as opened:
-        return hashlib.file_digest(opened, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest() == wanted
+        return hashlib.file_digest(opened, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest() == digest
 
 
 def _unpack(path: Path, file: PublicFile, say: Callable[[str], None]) -> None:

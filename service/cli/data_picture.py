@@ -17,35 +17,35 @@ _LABELS = 8  # colours; the rarest labels of more are one
 _GREY = "#BBBBBB"
 
 
-def picture(found: Description, kind: str) -> bytes:
+def picture(summary: Description, kind: str) -> bytes:
     """Sizes of the clients, largest first, and the mixture of labels of each.
 
     Args:
-        found: the data.
+        summary: the data.
         kind: png, svg or pdf.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    order = np.argsort(-found.sizes, kind="stable")
+    order = np.argsort(-summary.sizes, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_CLIENTS, len(order))).round().astype(int))]
-    mixed = found.counts.shape[1] > 0
+    mixed = summary.counts.shape[1] > 0
     figure = Figure(figsize=(7.2, 4.8 if mixed else 2.8), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2 if mixed else 1, sharex=True, squeeze=False)[:, 0]
     places = np.arange(len(shown))
-    axes[0].bar(places, found.sizes[shown], color="#4D4D4D", width=0.85)
+    axes[0].bar(places, summary.sizes[shown], color="#4D4D4D", width=0.85)
     axes[0].set_ylabel("training examples")
     part = "" if len(shown) == len(order) else f", {len(shown)} of them shown"
     axes[0].set_title(f"{len(order)} clients, largest first{part}", fontsize=10)
     if mixed:
-        shares = found.counts[shown] / found.counts[shown].sum(1, keepdims=True)
-        common = np.argsort(-found.counts.sum(0), kind="stable")
+        shares = summary.counts[shown] / summary.counts[shown].sum(1, keepdims=True)
+        common = np.argsort(-summary.counts.sum(0), kind="stable")
         named = np.sort(common[: _LABELS if len(common) <= _LABELS else _LABELS - 1])
         bottom = np.zeros(len(shown))
-        look = styles(found.labels[label] for label in named.tolist())
+        look = styles(summary.labels[label] for label in named.tolist())
         for label in named.tolist():
-            name = found.labels[label]
+            name = summary.labels[label]
             axes[1].bar(places, shares[:, label], 0.85, bottom, color=look[name].colour, label=name)
             bottom += shares[:, label]
         if len(common) > len(named):

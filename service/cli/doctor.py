@@ -81,10 +81,10 @@ def _release(manifest: str | None) -> ChartRelease:
     return ChartRelease()
 
 
-def _text(place: str, path: str) -> str:
+def _text(option: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(f"{place}: no file {path}") from None
+        raise NotFound(f"{option}: no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSpec(place, f"must be a file that can be read, got {path}: {error}") from error
+        raise InvalidSpec(option, f"must be a file that can be read, got {path}: {error}") from error

@@ -38,28 +38,28 @@ def write_example(name: str, file: Path) -> None:
         InvalidSpec: The file cannot be written.
         NotFound: No example has this name.
     """
-    known = examples()
-    if name not in known:
-        raise NotFound(f"no example {shown(name)}: {hint(name, known)}")
-    _write(file, known[name].replace(f"examples/{name}.yaml", shlex.quote(str(file))))
+    texts = examples()
+    if name not in texts:
+        raise NotFound(f"no example {shown(name)}: {hint(name, texts)}")
+    _write(file, texts[name].replace(f"examples/{name}.yaml", shlex.quote(str(file))))
 
 
-def write_own(data: str, found: Description, file: Path) -> None:
+def write_own(data: str, summary: Description, file: Path) -> None:
     """Writes a study of a user's data to a new file, and prints what to run next.
 
     Args:
         data: The path of the data.
-        found: What they hold.
+        summary: What they hold.
         file: The file to write.
 
     Raises:
         Conflict: The file exists.
         InvalidSpec: The file cannot be written.
     """
-    clients = len(found.sizes)
+    clients = len(summary.sizes)
     stem = re.sub(r"[^A-Za-z0-9]+", "-", Path(data).resolve().name.partition(".")[0]).strip("-")
-    facts = f"{found.sizes.sum()} training examples of {clients} {'client' if clients == 1 else 'clients'}"
-    keys = "".join(f"  {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in found.task.items())
+    facts = f"{summary.sizes.sum()} training examples of {clients} {'client' if clients == 1 else 'clients'}"
+    keys = "".join(f"  {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in summary.task.items())
     text = examples()[FIRST]
     for pattern, new in (
         (r"on handwritten digits: a small study to start from", lambda _: "on your own data: a study to start from"),
@@ -73,11 +73,11 @@ def write_own(data: str, found: Description, file: Path) -> None:
             ),
         ),
         (r"clients_per_round: 10", lambda _: f"clients_per_round: {min(10, clients)}"),
-        (r"batch_size: 20", lambda _: f"batch_size: {min(20, int(median(found.sizes.tolist())))}"),
+        (r"batch_size: 20", lambda _: f"batch_size: {min(20, int(median(summary.sizes.tolist())))}"),
     ):
         text, count = re.subn(pattern, new, text)
         assert count, pattern
-    if not found.test:
+    if not summary.test:
         text = text.replace("quality: test_loss", "quality: train_loss")
     _write(file, text)
 

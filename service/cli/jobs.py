@@ -151,17 +151,17 @@ def list_all(client: Client, states: Sequence[str] = (), *, as_json: bool) -> No
     Raises:
         InvalidSpec: There is no such state.
     """
-    wanted = {state.upper() for state in states}
-    for state in wanted - set(get_args(StudyState)):
+    selected = {state.upper() for state in states}
+    for state in selected - set(get_args(StudyState)):
         raise InvalidSpec("--state", f"no state {shown(state.lower())}: {hint(state, get_args(StudyState)).lower()}")
-    records = [record for record in client.records() if not wanted or record.state in wanted]
+    records = [record for record in client.records() if not selected or record.state in selected]
     owners = client.owners() if records else {}
     if as_json:
         facts = [record.model_dump(mode="json") | {"owner": owners.get(record.id)} for record in records]
         echo(json.dumps(facts, indent=2))
         return
     if not records:
-        which = f"in state {' or '.join(sorted(wanted)).lower()}" if wanted else "yet: driftline submit STUDY.yaml"
+        which = f"in state {' or '.join(sorted(selected)).lower()}" if selected else "yet: driftline submit STUDY.yaml"
         echo(f"No studies {which}", err=True)
         return
     echo(f"Project {records[0].project}", err=True)

@@ -471,6 +471,6 @@ def main() -> None:
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        place = "" if error.filename is None else f"{error.filename}: "
-        echo(f"driftline: {place}{error.strerror or error}", err=True)
+        prefix = "" if error.filename is None else f"{error.filename}: "
+        echo(f"driftline: {prefix}{error.strerror or error}", err=True)
         sys.exit(1)

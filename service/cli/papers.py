@@ -35,12 +35,12 @@ def list_presets(context: typer.Context, as_json: Json = False) -> None:
     from driftline.study.papers import presets
 
     if as_json:
-        rows = [{"name": name, "figure": each.figure, "statement": each.statement} for name, each in presets()]
+        rows = [{"name": name, "figure": preset.figure, "statement": preset.statement} for name, preset in presets()]
         echo(json.dumps(rows, indent=2))
         return
-    for name, each in presets():
-        echo(f"{name}: {each.figure}")
-        echo(textwrap.fill(each.statement, 100, initial_indent="    ", subsequent_indent="    "))
+    for name, preset in presets():
+        echo(f"{name}: {preset.figure}")
+        echo(textwrap.fill(preset.statement, 100, initial_indent="    ", subsequent_indent="    "))
 
 
 @app.command()
@@ -66,12 +66,16 @@ def run(
         raise InvalidSpec("--scale", f"must be {' or '.join(SCALES)}, got {shown(scale)}")
     if panel is not None and panel not in chosen.panels:
         raise InvalidSpec("--panel", f"no panel {shown(panel)}: {hint(panel, chosen.panels)}")
-    studies = {each: chosen.study_of(name, scale, each) for each in chosen.panels if panel in (None, each)}
+    studies = {
+        panel_name: chosen.study_of(name, scale, panel_name)
+        for panel_name in chosen.panels
+        if panel in (None, panel_name)
+    }
     folder = out or environment().out / "papers" / name
     for study in studies.values():
         study.check()
-    for each, study in studies.items():
-        run_study(BegunRun(study, dumped(study.to_json()), folder / each, ray_address(), cores, None))
+    for panel_name, study in studies.items():
+        run_study(BegunRun(study, dumped(study.to_json()), folder / panel_name, ray_address(), cores, None))
 
 
 @app.command()
@@ -91,12 +95,12 @@ def check(
     from service.embedded.folder_results import stored_reading, stored_study
 
     chosen = preset(name)
-    found: dict[str, list[Judgement]] = {}
+    by_panel: dict[str, list[Judgement]] = {}
     begun = [panel for panel in chosen.panels if (out / panel / DATABASE).exists()] or chosen.panels[:1]
     for panel in chosen.panels:
         folder, statements = out / panel, chosen.statements(panel)
         if panel not in begun:
-            found[panel] = [Judgement(each.text, "undecided", "not run") for each in statements]
+            by_panel[panel] = [Judgement(statement.text, "undecided", "not run") for statement in statements]
             continue
         record = stored_study(folder)
         for label in chosen.labels(panel):
@@ -106,25 +110,25 @@ def check(
             echo(f"note: the study in {folder} is {name} at neither scale, but changed", err=True)
         if record.state != "SUCCEEDED":
             echo(f"note: the study in {folder} is {record.state.lower()}: this is its result so far", err=True)
-        found[panel] = judged(
+        by_panel[panel] = judged(
             statements,
             partial(stored_reading, folder),
             lambda other: stored_reading(out / other) if other in begun else None,
         )
     if picture is not None:
-        metrics = dict.fromkeys(each.metric for each in chosen.shows if each.metric is not None)
+        metrics = dict.fromkeys(statement.metric for statement in chosen.shows if statement.metric is not None)
         drawn = curves_png({panel or name: stored_reading(out / panel) for panel in begun}, list(metrics))
         try:
             put(picture, drawn)
         except OSError as error:
             raise cannot_write("--picture", picture, error) from error
-    outcome = overall(judgement for judgements in found.values() for judgement in judgements)
+    outcome = overall(judgement for judgements in by_panel.values() for judgement in judgements)
     if as_json:
-        panels = {panel: [asdict(judgement) for judgement in judgements] for panel, judgements in found.items()}
+        panels = {panel: [asdict(judgement) for judgement in judgements] for panel, judgements in by_panel.items()}
         echo(json.dumps({"name": name, "figure": chosen.figure, "outcome": outcome, "panels": panels}, indent=2))
         return
     echo(f"{chosen.figure}: {outcome}")
     echo(textwrap.fill(chosen.statement, 100))
-    for panel, judgements in found.items():
+    for panel, judgements in by_panel.items():
         for judgement in judgements:
             echo(f"  {panel + ': ' if panel else ''}{judgement.statement}: {judgement.outcome}, {judgement.why}")

@@ -18,7 +18,7 @@ def quota(
     url: str | None,
     token_file: Path | None,
     project: str | None,
-    wanted: Mapping[str, str | None],
+    changes: Mapping[str, str | None],
     *,
     as_json: bool,
 ) -> None:
@@ -28,13 +28,13 @@ def quota(
         url: URL of the service.
         token_file: File with the token.
         project: Name of the project; None is the token's own.
-        wanted: Field of `Quota` -> a number, "none" for no limit, "yes" or "no", or None to keep it.
+        changes: Field of `Quota` -> a number, "none" for no limit, "yes" or "no", or None to keep it.
         as_json: Print JSON.
 
     Raises:
         InvalidSpec: A limit is neither a number nor "none", or a switch neither "yes" nor "no".
     """
-    new = {name: _limit(name, text) for name, text in wanted.items() if text is not None}
+    new = {name: _limit(name, text) for name, text in changes.items() if text is not None}
     where, token = address(url, token_file)
     with AdminClient(where, token, on_wait=say_waiting) as api:
         quota = api.quota(project)
@@ -42,7 +42,7 @@ def quota(
             try:
                 limits = Quota.model_validate({**quota.limits.model_dump(), **new})
             except ValidationError as error:
-                refuse(error, Quota, {name: f"--{name.replace('_', '-')}" for name in wanted})
+                refuse(error, Quota, {name: f"--{name.replace('_', '-')}" for name in changes})
             quota = api.set_quota(quota.project, limits)
     if as_json:
         echo(quota.model_dump_json(indent=2))
@@ -65,8 +65,8 @@ def _limit(name: str, text: str) -> float | int | None:
 
 
 def _say(quota: ProjectQuota) -> None:
-    whose = "its own limits" if quota.own else "the service's limits"
-    echo(f"{quota.project}: {whose}")
+    origin = "its own limits" if quota.own else "the service's limits"
+    echo(f"{quota.project}: {origin}")
     for name, what in (("studies", "unfinished studies"), ("trials", "trials in these"), ("gpu_hours", "GPU-hours")):
         limit, use = getattr(quota.limits, name), getattr(quota.use, name)
         then = ", then studies are paused" if name == "gpu_hours" and quota.limits.gpu_hours_pause else ""

@@ -186,14 +186,14 @@ def quota(
     """Show a project's limits and use; options set its limits."""
     from service.cli import quota_command
 
-    wanted = {
+    changes = {
         "studies": studies,
         "trials": trials,
         "gpu_hours": gpu_hours,
         "gpu_hours_pause": gpu_hours_pause,
         "retention_days": retention_days,
     }
-    quota_command.quota(url, token_file, project, wanted, as_json=as_json)
+    quota_command.quota(url, token_file, project, changes, as_json=as_json)
 
 
 @token_app.command("create")

@@ -67,12 +67,12 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     with _mlflow(settings, mlflow_port) as public:
-        wanted = PORTS[part] if port is None else port
+        listen_port = PORTS[part] if port is None else port
         try:
             service = Service(
                 settings,
                 host=host,
-                port=wanted,
+                port=listen_port,
                 only=part,
                 per_project=per_project,
                 mlflow_public=public,

@@ -97,10 +97,10 @@ def show_comparison(
 def _show_offers(frontier: Frontier, cost: float, labels: Sequence[str], *, as_json: bool, over_all: str = "") -> None:
     """Prints what to run within a cost, the labels' offers beside each other, and what holds over all costs."""
     rows = offers(frontier.data, cost, labels)
-    found = [asdict(frontier.best(label, cost=cost)) for label, _ in rows]
+    recommendations = [asdict(frontier.best(label, cost=cost)) for label, _ in rows]
     if as_json:
         others = {label: asdict(wins(frontier.data, rows[0][0], label, [cost])[0]) for label, _ in rows[1:]}
-        said = {"advice": frontier.advice(cost, labels), "offers": found, "better_than": others}
+        said = {"advice": frontier.advice(cost, labels), "offers": recommendations, "better_than": others}
         echo(json.dumps(said | ({"why": over_all} if over_all else {}), indent=2))
         return
     echo(frontier.advice(cost, labels))
@@ -132,7 +132,7 @@ def show_first_difference(
     study: str, other: str, *, as_json: bool = False, url: str | None = None, token_file: Path | None = None
 ) -> None:
     """Prints the first trial that differs between two studies, or that they have the same trials."""
-    one, two = (_trials(place, url, token_file) for place in (study, other))
+    one, two = (_trials(name, url, token_file) for name in (study, other))
     difference = first_difference(one, two)
     if as_json:
         echo(json.dumps({"first_difference": difference, "trials": len(one)}))
@@ -250,8 +250,8 @@ def _show(
     chosen = named.get(name)
     if not having and chosen is None:
         kinds = " or ".join(", ".join(group.word for group in groups.values()).rsplit(", ", 1))
-        known = [*(one for group in groups.values() for one in group), *named]
-        raise NotFound(f"no {kinds} {shown(name)}: {hint(name, known)}")
+        names = [*(one for group in groups.values() for one in group), *named]
+        raise NotFound(f"no {kinds} {shown(name)}: {hint(name, names)}")
     if as_json:
         rows = [_all_facts(name, group) for group in having]
         rows += [] if chosen is None else [{"name": name, "kind": "preset", **asdict(chosen)}]
@@ -316,8 +316,8 @@ def _default_spaces(name: str, group: Registry[object]) -> dict[str, dict[str, A
     kinds: dict[str, spaces.Kind] = {"": "methods" if group.word == "method" else "schedules"}
     if group.word == "optimizer":
         kinds = {kind: kind for kind in spaces.KINDS if kind in roles(group[name]).split(", ")}
-    known = {role: spaces.default(kind, name) for role, kind in kinds.items() if name in spaces.names(kind)}
-    return {role: {key: form.to_json() for key, form in space.items()} for role, space in known.items()}
+    by_role = {role: spaces.default(kind, name) for role, kind in kinds.items() if name in spaces.names(kind)}
+    return {role: {key: form.to_json() for key, form in space.items()} for role, space in by_role.items()}
 
 
 def _flow(form: Any) -> str:

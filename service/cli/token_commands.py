@@ -48,11 +48,11 @@ def create(
     if strange:
         raise InvalidSpec("--scope", f"must be among {', '.join(get_args(GivenScope))}, got {strange[0]!r}")
     try:
-        wanted = NewToken(name=name, project=project, scopes=cast(list[GivenScope], scopes), expires_in_days=days)
+        new_token = NewToken(name=name, project=project, scopes=cast(list[GivenScope], scopes), expires_in_days=days)
     except ValidationError as error:
         refuse(error, NewToken, {"expires_in_days": "--days", "project": "--project", "name": "NAME"})
     with _api(url, token_file) as api:
-        made = api.make_token(wanted)
+        made = api.make_token(new_token)
     if as_json:
         echo(made.model_dump_json(indent=2))
         return

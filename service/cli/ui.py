@@ -53,8 +53,8 @@ def open_ui(folders: Sequence[Path], port: int, *, browser: bool, as_json: bool 
         else:
             from service.embedded.joined_folders import joined_link
 
-            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-"))
-            link = joined_link(folders, Path(place), port)
+            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="driftline-"))
+            link = joined_link(folders, Path(temporary), port)
         require_free(port, "--port")
         token = secrets.token_urlsafe(32)
         url = link_with(token, link.url)
@@ -96,8 +96,8 @@ def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
     if as_json:
         echo(json.dumps({"tracking_uri": mlflow_uri(folder), "models": uris}, indent=2))
         return
-    place = str(folder.resolve())
-    copied = ', dst_path="."' if unquote(place) != place else ""  # MLflow 3.17 reads no model under a name with %2F
+    path = str(folder.resolve())
+    copied = ', dst_path="."' if unquote(path) != path else ""  # MLflow 3.17 reads no model under a name with %2F
     echo(
         f"Load one in Python:\n  mlflow.set_tracking_uri({mlflow_uri(folder)!r})\n"
         f"  module = mlflow.pytorch.load_model({uris[0]!r}{copied})"
@@ -111,9 +111,9 @@ def _serve(link: StoredLink, port: int, token: str, *, browser: bool) -> int:
     server = start_server(link.tracking_uri, link.artifact_roots, port, token)
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with tempfile.TemporaryDirectory(prefix="driftline-") as place:
+        with tempfile.TemporaryDirectory(prefix="driftline-") as temporary:
             if browser:
-                page = Path(place) / "open.html"
+                page = Path(temporary) / "open.html"
                 threading.Thread(target=_open_when_up, args=(page, link.url, port, token), daemon=True).start()
             return server.wait()
     except KeyboardInterrupt:
