@@ -29,7 +29,7 @@ PATIENCE_S = 600.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a driver; returns its exit code."""
-    asked = _parser().parse_args(arguments)
+    args = _parser().parse_args(arguments)
     log_to_stderr(logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
@@ -37,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    where, token = asked.url or environment().url or "http://driftline", environment().token
-    client = DriverClient(where, token, socket=asked.socket, patience_s=PATIENCE_S)
-    impatient = DriverClient(where, token, socket=asked.socket, patience_s=0.0, nonce=client.nonce)
-    shipper = Shipper(impatient, asked.study)
+    where, token = args.url or environment().url or "http://driftline", environment().token
+    client = DriverClient(where, token, socket=args.socket, patience_s=PATIENCE_S)
+    impatient = DriverClient(where, token, socket=args.socket, patience_s=0.0, nonce=client.nonce)
+    shipper = Shipper(impatient, args.study)
 
     def taken(attempt: int) -> None:
         shipper.attempt = attempt
@@ -50,17 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def drive() -> None:
         try:
             options = DriverOptions(
-                folder=asked.folder,
-                address=asked.address or ray_address(),
-                num_cpus=asked.num_cpus,
-                nodes_s=asked.nodes_seconds,
-                worker_gpus=asked.worker_gpus,
-                most_nodes=asked.most_nodes,
+                folder=args.folder,
+                address=args.address or ray_address(),
+                num_cpus=args.num_cpus,
+                nodes_s=args.nodes_seconds,
+                worker_gpus=args.worker_gpus,
+                most_nodes=args.most_nodes,
                 hang_s=hang_seconds(),
                 progress=lambda line: logging.info("%s", line),
                 taken=taken,
             )
-            ended.append(run_driver(client, asked.study, stop, options))
+            ended.append(run_driver(client, args.study, stop, options))
         except DriftlineError as error:
             ended.append(error)
 

@@ -140,7 +140,7 @@ def _drive(
     urls = client.data_urls(study_id) if urls_of(study.task) else None
     if record.plan is not None and record.plan.data is not None:
         study = study.model_copy(update={"task": {**study.task, "sha256": record.plan.data}})
-    cpus, wanted = study.resources.cpus, study.resources.gpu
+    cpus, gpu = study.resources.cpus, study.resources.gpu
     progress = options.progress
     with (
         reading_only(urls),
@@ -158,16 +158,18 @@ def _drive(
         joined.most = options.most_nodes
         joined.span = study.resources.nodes
         promised = 1.0 if options.worker_gpus >= 1 else 0.0
-        least = promised if wanted == "auto" else float(wanted)
+        least = promised if gpu == "auto" else float(gpu)
         joined.wait_for(cpus, least, options.nodes_s, progress, stop)
-        gpus = least or joined.gpus(wanted)
+        gpus = least or joined.gpus(gpu)
         if urls is not None:
             from service.driver.ray.url_data import examined
 
-            known = None if watch.look() else examined(study, urls, cpus=cpus, stopped=watch.look, progress=progress)
-            if known is None:
+            examined_study = (
+                None if watch.look() else examined(study, urls, cpus=cpus, stopped=watch.look, progress=progress)
+            )
+            if examined_study is None:
                 return _ended(False, lambda: ("FAILED", ""), watch)
-            study = known
+            study = examined_study
 
         def slots() -> int:
             joined.wish(search.left(), cpus, gpus)
@@ -192,9 +194,9 @@ def _drive(
         search.load()
         if not search.complete() and not watch.look():
             room = joined.slots(cpus, gpus)
-            each = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
-            each += " each" if joined.span == 1 else f" on each of {joined.span} nodes"
-            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {each}")
+            size = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
+            size += " each" if joined.span == 1 else f" on each of {joined.span} nodes"
+            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {size}")
             try:
                 fit(search, watch, str(joined.folder))
             except Exception as error:

@@ -92,8 +92,8 @@ class ReportLines:
         line = self._parsed(text)
         for name in line:
             if name not in self._names:
-                known = hint(name, self._names)
-                raise LineError(f"reported {shown(name)}, which program.metrics and costs do not have: {known}")
+                suggestion = hint(name, self._names)
+                raise LineError(f"reported {shown(name)}, which program.metrics and costs do not have: {suggestion}")
         number = line.get(ROUND)
         if isinstance(number, float) and number.is_integer():  # some languages write whole numbers so
             number = int(number)

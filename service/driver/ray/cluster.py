@@ -86,10 +86,10 @@ class Cluster:
             raise Broken("Ray on this machine must have a node, got none: its raylet has ended")
         return nodes
 
-    def gpus(self, wanted: str | float) -> float:
-        """GPUs for each pack: the number wanted; for "auto" a whole one if some node has one, otherwise none."""
-        if wanted != "auto":
-            return float(wanted)
+    def gpus(self, gpu: str | float) -> float:
+        """GPUs for each pack: the given number; for "auto" a whole one if some node has one, otherwise none."""
+        if gpu != "auto":
+            return float(gpu)
         return 1.0 if any(node.gpus >= 1 for node in self.nodes()) else 0.0
 
     def slots(self, cpus: float, gpus: float) -> int:

@@ -33,10 +33,10 @@ def wait(address: str, progress: Callable[[str], None], patient: Callable[[], bo
     """
     deadline = time.monotonic() + mutex.TURN_S
     told = False
-    found = _target(address)
-    if found is None:
+    target = _target(address)
+    if target is None:
         return
-    host, port = found
+    host, port = target
     while True:
         try:
             socket.create_connection((host, port), _CONNECT_S).close()

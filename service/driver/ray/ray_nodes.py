@@ -65,8 +65,13 @@ class RayNodes:
         own = TrialNode(0, job.nodes, util.get_node_ip_address(), free_port())
         group = util.get_current_placement_group()
         for rank in range(1, job.nodes):
-            place = strategy(group, placement_group_bundle_index=rank)
-            options = {"num_cpus": job.cpus, "num_gpus": job.gpus, "max_concurrency": 2, "scheduling_strategy": place}
+            placement = strategy(group, placement_group_bundle_index=rank)
+            options = {
+                "num_cpus": job.cpus,
+                "num_gpus": job.gpus,
+                "max_concurrency": 2,
+                "scheduling_strategy": placement,
+            }
             actor: Any = ray.remote(_OtherNode).options(**options).remote()
             self._actors.append(actor)
             node = TrialNode(rank, job.nodes, own.address, own.port)

@@ -62,8 +62,8 @@ def examined(
         raise from_problem(outcome["problem"]["status"], outcome["problem"])
     for remark in outcome["remarks"]:
         progress(remark)
-    known = {} if outcome["sha256"] is None else {"sha256": outcome["sha256"]}  # a plug-in may have none
-    return study.model_copy(update={"task": {**study.task, **known}})
+    checksum = {} if outcome["sha256"] is None else {"sha256": outcome["sha256"]}  # a plug-in may have none
+    return study.model_copy(update={"task": {**study.task, **checksum}})
 
 
 def read(document: Mapping[str, Any], urls: Sequence[str]) -> dict[str, Any]:

@@ -20,10 +20,10 @@ def fetch(task: Any, *, fresh: bool = False) -> None:
         task: A task's document.
         fresh: Looks for another version than the one that this process has found.
     """
-    for place, url in urls_of(task):
+    for key_path, url in urls_of(task):
         for pause in (*PAUSES_S, None):
             try:
-                local_copy(url, place, fresh=fresh)
+                local_copy(url, key_path, fresh=fresh)
                 break
             except MissingDataError:
                 if pause is None:

@@ -56,9 +56,9 @@ class SearchPlan:
         families: Families = (),
     ) -> SearchPlan:
         """What a study with these labels, this budget, this plan, these rungs and these families asks for."""
-        rule, asked = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
+        rule, at_once = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
         widths = plan.width, plan.confirmation_width
-        return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, asked, families, plan.stages)
+        return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, at_once, families, plan.stages)
 
     @cached_property
     def family_of(self) -> Mapping[str, tuple[str, ...]]:

@@ -159,8 +159,8 @@ def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
     ends: dict[str, Goal] = {}
     for (label, _), own in searches.items():
         climbs = [_climb(plan, row) for row in own.values()]
-        found = goals(plan.rule, counts[label], climbs, together=plan.budget.asking == "generations")
-        ends |= {own[number].id: goal for number, goal in found.items()}
+        by_number = goals(plan.rule, counts[label], climbs, together=plan.budget.asking == "generations")
+        ends |= {own[number].id: goal for number, goal in by_number.items()}
     return ends
 
 
@@ -189,12 +189,12 @@ def _confirmations(plan: SearchPlan, rows: TrialRows, choose: Choose) -> list[Re
     searches = range(budget.searches)
     had = {(label, search): _confirmed(plan, rows, label, search) for label in plan.labels for search in searches}
     searched = [label for label in plan.labels if _searched(plan, rows, label)]
-    wanted = {
+    to_confirm = {
         (label, search): _joined(had[label, search], choose(label, search, budget.confirmed_per_search))
         for label in searched
         for search in searches
     }
-    most = max((len(configurations) for configurations in (*wanted.values(), *had.values())), default=0)
+    most = max((len(configurations) for configurations in (*to_confirm.values(), *had.values())), default=0)
     due: list[Repeat] = []
     for label in searched:
         confirmed = rows.of(label, "confirmation")
@@ -202,7 +202,7 @@ def _confirmations(plan: SearchPlan, rows: TrialRows, choose: Choose) -> list[Re
         missing = tuple(
             (configuration, seed)
             for search in searches
-            for configuration in _filled(wanted[label, search], most, label, search, choose)
+            for configuration in _filled(to_confirm[label, search], most, label, search, choose)
             for seed in (plan.search_seed(configuration) + 1 + index for index in range(budget.seeds))
             if (configuration, seed) not in there
         )
@@ -254,8 +254,8 @@ class _Order:
 
     def key(self, labels: Iterable[str], rank: int, question: int, number: int) -> _Key:
         """The place of a pack with trials of these labels, or of a question for one."""
-        handed, place = min((self._handed[label], self._place[label]) for label in labels)
-        return (rank, handed, place, question, number)
+        handed, position = min((self._handed[label], self._place[label]) for label in labels)
+        return (rank, handed, position, question, number)
 
 
 def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str, Goal]) -> list[tuple[_Key, Action]]:
@@ -295,10 +295,10 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
         launches.append((order.key({row.label for row in group}, 0, 0, _first(group)), launch))
     for (_, phase, *_), group in fresh.items():
         size, rank = width(plan, phase), 1 if phase == "search" else 2
-        place = order.key({row.label for row in group}, rank, 0, _first(group))
+        key = order.key({row.label for row in group}, rank, 0, _first(group))
         for start in range(0, len(group), size):
             some = group[start : start + size]
-            launches.append((place, LaunchPack(tuple(row.id for row in some), rung=rungs[some[0].id])))
+            launches.append((key, LaunchPack(tuple(row.id for row in some), rung=rungs[some[0].id])))
     return launches
 
 
@@ -320,12 +320,12 @@ def _ordered(plan: SearchPlan, rows: Iterable[Row]) -> list[Row]:
     A pack works until the last of its trials is done, so its trials should have about equal work. The longest packs
     begin first, so that workers end at about the same time.
     """
-    place = {label: index for index, label in enumerate(plan.labels)}
+    positions = {label: index for index, label in enumerate(plan.labels)}
 
     def key(row: Row) -> tuple[bool, float, int, int]:
         steps = 0 if plan.budget.branches > 1 else row.hyperparameters.get("local_steps", 0)
         work = steps if isinstance(steps, int | float) else 0
-        return (row.phase != "search", -work, row.number, place.get(row.label, 0))
+        return (row.phase != "search", -work, row.number, positions.get(row.label, 0))
 
     return sorted(rows, key=key)
 
@@ -356,11 +356,11 @@ def _questions(plan: SearchPlan, rows: TrialRows) -> list[tuple[_Key, Action]]:
     order = _Order(plan, rows)
     questions: list[tuple[_Key, Action]] = []
     for label in plan.labels:
-        asked = len(rows.of(label, "search"))
-        left = plan.budget.trials_per_method - asked
-        needed = plan.learned_from(asked, label) if plan.waits(label) else 0
-        next_in_turn = all(asked <= len(rows.of(other, "search")) for other in plan.family_of[label])
+        count = len(rows.of(label, "search"))
+        left = plan.budget.trials_per_method - count
+        needed = plan.learned_from(count, label) if plan.waits(label) else 0
+        next_in_turn = all(count <= len(rows.of(other, "search")) for other in plan.family_of[label])
         if left > 0 and next_in_turn and all(row.number >= needed for row in _searching(rows, label)):
-            ask = Ask(label, asked, min(plan.generation_of(label, asked)[1] - asked, left))
-            questions.append((order.key((label,), 1, 1, asked), ask))
+            ask = Ask(label, count, min(plan.generation_of(label, count)[1] - count, left))
+            questions.append((order.key((label,), 1, 1, count), ask))
     return questions

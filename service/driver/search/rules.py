@@ -138,7 +138,7 @@ class Forecast:
         numbers, members = list(finite), set(own)
         places = -(-len(members) // self.factor)
         some = _comparable(tuple(arrival.prospect for arrival in finite.values() if arrival.prospect is not None))
-        merits = {number: each.merits[-1] for number, each in zip(numbers, some, strict=True)}
+        merits = {number: prospect.merits[-1] for number, prospect in zip(numbers, some, strict=True)}
         ahead = sorted(
             (number for number in numbers if number in members), key=lambda number: (-merits[number], number)
         )
@@ -182,7 +182,11 @@ def _ranked(values: tuple[Values, ...]) -> tuple[list[int], list[int]]:
 
 def _comparable(prospects: tuple[Prospect, ...]) -> tuple[Prospect, ...]:
     """These prospects on one scale."""
-    return prospects if all(each.logarithmic for each in prospects) else tuple(each.linear() for each in prospects)
+    return (
+        prospects
+        if all(prospect.logarithmic for prospect in prospects)
+        else tuple(prospect.linear() for prospect in prospects)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -193,11 +197,11 @@ def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
     from scipy.special import ndtr  # slow to import
 
     some = _comparable(prospects)
-    first = min(each.costs[0] for each in some)
-    grid = np.geomspace(first, max(each.costs[-1] for each in some), GRID)
-    merits = np.stack([_at(grid, each.costs, each.merits, each.start) for each in some])
-    spreads = np.stack([_at(grid, each.costs, each.spreads, 0.0) for each in some])
-    start = float(np.mean([each.start for each in some]))
+    first = min(prospect.costs[0] for prospect in some)
+    grid = np.geomspace(first, max(prospect.costs[-1] for prospect in some), GRID)
+    merits = np.stack([_at(grid, prospect.costs, prospect.merits, prospect.start) for prospect in some])
+    spreads = np.stack([_at(grid, prospect.costs, prospect.spreads, 0.0) for prospect in some])
+    start = float(np.mean([prospect.start for prospect in some]))
     frontier = merits.max(axis=0)
     area = float(np.maximum(frontier - start, 0.0).sum())
     if area <= 0:

@@ -373,8 +373,8 @@ class Search:
         )
         answer = self._client.report(self._study_id, body)
         self.desired = answer.desired
-        known = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
-        self.table.change(pack.trials, rounds_done=report["rounds_done"], **known)
+        changes = {name: report[name] for name in ("checkpoint", "plan") if report[name] is not None}
+        self.table.change(pack.trials, rounds_done=report["rounds_done"], **changes)
         if self.study_plan.engine is None and report["plan"] is not None:
             self._replan(self.study_plan.model_copy(update={"engine": report["plan"]}))
         for trial, blocks in body.reports.items():

@@ -55,7 +55,7 @@ class Row:
         return self.rungs or of_label
 
     @classmethod
-    def of(cls, record: TrialRecord, known: Row | None = None) -> Row:
+    def of(cls, record: TrialRecord, earlier: Row | None = None) -> Row:
         """The row of a stored trial, with what the driver has added to an earlier row of it."""
         return cls(
             id=record.id,
@@ -63,8 +63,8 @@ class Row:
             phase=record.phase,
             number=record.number,
             seed=record.seed,
-            structure=known.structure if known else "",
-            rungs=known.rungs if known else (),
+            structure=earlier.structure if earlier else "",
+            rungs=earlier.rungs if earlier else (),
             configuration=record.configuration,
             hyperparameters=record.hyperparameters,
             state=record.state,
@@ -76,7 +76,7 @@ class Row:
             error=record.error,
             deaths=record.deaths,
             death_round=record.death_round,
-            arrivals=known.arrivals if known else (),
+            arrivals=earlier.arrivals if earlier else (),
         )
 
     def curve(self, columns: Mapping[str, Sequence[Any]], search: int = 0) -> TrialCurve:
