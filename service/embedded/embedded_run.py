@@ -126,9 +126,9 @@ class EmbeddedRun:
         self._server = server
         self.api = self._connect(token)
         self._closers.append(self.api.close)
-        known = self.api.studies()
-        if known:
-            self.study_id = known[0].id
+        studies = self.api.studies()
+        if studies:
+            self.study_id = studies[0].id
             if study is not None:
                 store.studies.set_resources(self.study_id, study.to_json()["resources"])
         elif study is not None:

@@ -88,7 +88,7 @@ class Folder:
         differences = dict(_differences("", stored.study.to_json(), adopted(study, stored.study).to_json()))
         if not differences:  # it was extended to this budget
             return
-        texts = [f"{key} is {shown(there)} there, not {shown(here)}" for key, (there, here) in differences.items()]
+        texts = [f"{key} is {shown(old)} there, not {shown(new)}" for key, (old, new) in differences.items()]
         if len(texts) > _KEYS_NAMED:
             texts[_KEYS_NAMED:] = [f"and {len(texts) - _KEYS_NAMED} more"]
         way = "choose another folder"
@@ -155,24 +155,24 @@ def is_in_use(path: Path) -> bool:
         return False
 
 
-def _differences(key: str, there: Any, here: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """The keys in which two studies differ, with the value in each; None where a study lacks the key."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for name in {**there, **here}:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
             if name != "resources" or key:  # resources change no result
-                yield from _differences(f"{key}.{name}" if key else name, there.get(name), here.get(name))
+                yield from _differences(f"{key}.{name}" if key else name, old.get(name), new.get(name))
     elif key == "methods":
-        yield from _differences(key, *({entry["label"]: entry for entry in entries} for entries in (there, here)))
-    elif there != here:
-        yield key, (there, here)
+        yield from _differences(key, *({entry["label"]: entry for entry in entries} for entries in (old, new)))
+    elif old != new:
+        yield key, (old, new)
 
 
 def _extension(differences: dict[str, tuple[Any, Any]]) -> str:
     """The options of `driftline extend` that make up for these differences; "" if no extension does."""
     options = {"budget.trials_per_method": "--trials", "budget.seeds": "--seeds"}
-    if not all(key in options and here > there for key, (there, here) in differences.items()):
+    if not all(key in options and new > old for key, (old, new) in differences.items()):
         return ""
-    return " ".join(f"{options[key]} {here}" for key, (_, here) in differences.items())
+    return " ".join(f"{options[key]} {new}" for key, (_, new) in differences.items())
 
 
 def _require_no_link(entry: Path) -> None:

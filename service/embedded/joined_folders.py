@@ -17,12 +17,12 @@ _STARTED_MS = 1_000_000
 _MOST_BANDS = 4  # more bands hide each other
 
 
-def joined_link(folders: Sequence[Path], place: Path, port: int) -> StoredLink:
+def joined_link(folders: Sequence[Path], target: Path, port: int) -> StoredLink:
     """Copies the studies of several folders into one MLflow database, and says how to open it.
 
     Args:
         folders: Output folders; they stay as they are.
-        place: Folder for the copy.
+        target: Folder for the copy.
         port: Port on this computer at which MLflow's server will run.
 
     Raises:
@@ -33,13 +33,13 @@ def joined_link(folders: Sequence[Path], place: Path, port: int) -> StoredLink:
     from service.recorder.links import mlflow_link
 
     studies = [recorded_folder(folder) for folder in folders]
-    database, experiments = place / DATABASE, []
+    database, experiments = target / DATABASE, []
     for number, one in enumerate(studies):
-        copy = place / f"{number}.db" if number else database
+        copy = target / f"{number}.db" if number else database
         copy_database(one.folder / DATABASE, copy)
         adopt_artifacts(one.folder, copy)
         experiments.append(int(one.experiment) + (add_database(copy, database) if number else 0))
-    uri, root = mlflow_uri(place), artifact_root(place)
+    uri, root = mlflow_uri(target), artifact_root(target)
     roots = (root, *(artifact_root(one.folder) for one in studies))
     readings = {(one.result.reading.quality, one.result.reading.cost) for one in studies}
     if len(readings) > 1:

@@ -300,15 +300,15 @@ class LocalStudies:
         return WatchedJob(folder) if busy else self._start(folder, None, start=False)
 
     def _start(self, folder: Path, study: Study | None, *, start: bool = True) -> EmbeddedJob:
-        place = folder.resolve()
-        if place not in self._runs:
+        path = folder.resolve()
+        if path not in self._runs:
             run = EmbeddedRun(folder, study)
             if not self._runs:
                 self._closed.clear()
                 threading.Thread(target=self._close_with_main, name="driftline-exit").start()
-            self._runs[place] = run
+            self._runs[path] = run
         elif study is not None:
-            self._runs[place].claim(study)
+            self._runs[path].claim(study)
         if start:
-            self._runs[place].start()
-        return EmbeddedJob(self._runs[place])
+            self._runs[path].start()
+        return EmbeddedJob(self._runs[path])

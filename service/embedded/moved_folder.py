@@ -44,13 +44,14 @@ def adopt_artifacts(folder: Path, copy: Path | None = None) -> None:
     if not database.is_file():
         return
     require_plain(database)
-    here = f"{(folder.resolve() / ARTIFACTS).as_uri()}/"
+    new = f"{(folder.resolve() / ARTIFACTS).as_uri()}/"
     with readable(database), contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
         query = f"SELECT DISTINCT artifact_location FROM experiments WHERE artifact_location LIKE '%/{ARTIFACTS}/%'"
-        places = {
-            str(place).rpartition(f"/{ARTIFACTS}/")[0] + f"/{ARTIFACTS}/" for (place,) in connection.execute(query)
+        prefixes = {
+            str(location).rpartition(f"/{ARTIFACTS}/")[0] + f"/{ARTIFACTS}/"
+            for (location,) in connection.execute(query)
         }
-        for there in places - {here}:
+        for old in prefixes - {new}:
             for table, column in _PLACES:
                 change = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
-                connection.execute(change, (here, len(there) + 1, len(there), there))
+                connection.execute(change, (new, len(old) + 1, len(old), old))

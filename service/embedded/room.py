@@ -24,19 +24,19 @@ def require_room(study: Study, cores: int | None = None) -> None:
     """
     from service.driver.ray.capacity import Node, require
 
-    wanted = study.resources.gpu
+    gpu = study.resources.gpu
     gpus = 0.0
-    if wanted not in ("auto", 0):
-        gpus = _gpus(study, float(wanted))
-    here = Node(float(cores or usable_cores()), gpus)
-    require([here], study.resources.cpus, 0.0 if wanted == "auto" else float(wanted), study.resources.nodes)
+    if gpu not in ("auto", 0):
+        gpus = _gpus(study, float(gpu))
+    node = Node(float(cores or usable_cores()), gpus)
+    require([node], study.resources.cpus, 0.0 if gpu == "auto" else float(gpu), study.resources.nodes)
 
 
-def _gpus(study: Study, wanted: float) -> float:
+def _gpus(study: Study, count: float) -> float:
     """GPUs of this computer that a study can use: for a program, which need not use this torch, all that Ray finds."""
     if study.program is not None:
         most = machine_gpus()
-        return wanted if most is None else float(most)
+        return count if most is None else float(most)
     import torch
 
     return float(torch.cuda.device_count())

@@ -88,15 +88,15 @@ class Timings:
     def speed(self, label: str, phase: Phase) -> PackSpeed:
         """The mean speed of a label's packs in a phase; of the search if there was no time for confirmation."""
         own = [speed for speed in self.speeds if (speed.label, speed.phase) == (label, phase)]
-        known = [speed for speed in own if speed.width]
-        if known:
+        measured = [speed for speed in own if speed.width]
+        if measured:
             return PackSpeed(
                 label,
                 phase,
-                known[0].width,
-                build_s=fmean(speed.build_s for speed in known),
-                round_s=fmean(speed.round_s for speed in known),
-                evaluation_s=fmean(speed.evaluation_s for speed in known),
+                measured[0].width,
+                build_s=fmean(speed.build_s for speed in measured),
+                round_s=fmean(speed.round_s for speed in measured),
+                evaluation_s=fmean(speed.evaluation_s for speed in measured),
             )
         if phase == "confirmation":
             return self.speed(label, "search")

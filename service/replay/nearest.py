@@ -42,9 +42,9 @@ class NearestRows:
         candidates = np.asarray(untried, dtype=np.int64)
         squares = np.zeros(len(candidates))
         for name, parameter in self._space.items():
-            kind, place = _place(parameter, proposal[name])
+            kind, position = _place(parameter, proposal[name])
             rows = self._places[name][candidates]
-            squares += np.where(rows[:, 0] == kind, (rows[:, 1] - place) ** 2, 1.0)
+            squares += np.where(rows[:, 0] == kind, (rows[:, 1] - position) ** 2, 1.0)
         return int(candidates[np.argmin(squares)])
 
 

@@ -100,12 +100,12 @@ class Replay:
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
         for label, grid in self._grids.items():
             count = list(labels).count(label)
-            share, each = len(grid.configurations) // count, f", for each of {count} labels" if count > 1 else ""
+            share, per_label = len(grid.configurations) // count, f", for each of {count} labels" if count > 1 else ""
             if share < own.trials_per_method:
                 raise InvalidSpec(
                     "trials",
                     f"a search of {own.trials_per_method} trials needs as many configurations, and the table has "
-                    f"{share} of {label} that were run on all {len(grid.seeds)} seeds{each}",
+                    f"{share} of {label} that were run on all {len(grid.seeds)} seeds{per_label}",
                 )
 
     def grid(self, name: str) -> Grid:
@@ -117,10 +117,10 @@ class Replay:
 
         The seeds of a table are drawn at random; searches share some only if the table has too few.
         """
-        each = 1 + self.budget.seeds
+        per_search = 1 + self.budget.seeds
         order = np.random.default_rng([study_seed, 0]).permutation(self._seeds).tolist()
         return [
-            [order[(search * each + place) % len(order)] for place in range(each)]
+            [order[(search * per_search + index) % len(order)] for index in range(per_search)]
             for search in range(self.budget.searches)
         ]
 
@@ -184,11 +184,11 @@ class Replay:
                 curves[numbers[configuration - first], other],
                 label=name,
                 phase="confirmation",
-                number=(search * self._plan.budget.confirmed + place) * len(fresh) + index,
+                number=(search * self._plan.budget.confirmed + position) * len(fresh) + index,
                 configuration=configuration,
                 search=search,
             )
-            for place, configuration in enumerate(chosen)
+            for position, configuration in enumerate(chosen)
             for index, other in enumerate(fresh)
         ]
         return [*searched, *repeats]
