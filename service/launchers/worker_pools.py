@@ -42,13 +42,13 @@ class Room(Section):
             InvalidSpec: There is too little.
         """
         has = f"what {self.worker} has"
-        for key, wanted, most, what in (
+        for key, amount, most, what in (
             ("cpus", cpus, self.cpus, has),
             ("gpu", gpus or 0, self.gpus, has),
             ("nodes", nodes, self.nodes, "the most workers of a study here"),
         ):
-            if most is not None and wanted > most:
-                raise InvalidSpec(f"resources.{key}", f"must be at most {most:g}, {what}, got {wanted:g}")
+            if most is not None and amount > most:
+                raise InvalidSpec(f"resources.{key}", f"must be at most {most:g}, {what}, got {amount:g}")
 
 
 class WorkerPools(Section):

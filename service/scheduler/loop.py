@@ -158,10 +158,13 @@ class Scheduler:
         studies = {study.id: study for study in self._store.leases.driven()}
         clusters = {study.id: self._cluster(study) or study.id for study in studies.values()}
         now = self._store.session.clock()
-        for study_id, ours in self._started.items():
-            self._started[study_id] = self._seen(study_id, ours, studies.get(study_id), now)
+        for study_id, driver in self._started.items():
+            self._started[study_id] = self._seen(study_id, driver, studies.get(study_id), now)
         unsure = self._adopt(studies, clusters, now)
-        if any(ours.alive and ours.silent_since is not None for ours in self._started.values()) and not self._answers():
+        if (
+            any(driver.alive and driver.silent_since is not None for driver in self._started.values())
+            and not self._answers()
+        ):
             self._unanswered = now
         self._pauses.keep([study.id for study in studies.values() if study.state not in ("PAUSING", "CANCELLING")])
         actions = reconcile(
@@ -207,11 +210,11 @@ class Scheduler:
             self._calm_at = running + self._store.session.lease_seconds
             self._unanswered += moved
             _LOG.warning("the clock was set by %.0f s: leases are not judged until all drivers could renew them", moved)
-            for study_id, ours in self._started.items():
-                idle = None if ours.idle_since is None else ours.idle_since + moved
-                silent = None if ours.silent_since is None else ours.silent_since + moved
-                since = ours.since + moved
-                self._started[study_id] = replace(ours, since=since, idle_since=idle, silent_since=silent)
+            for study_id, driver in self._started.items():
+                idle = None if driver.idle_since is None else driver.idle_since + moved
+                silent = None if driver.silent_since is None else driver.silent_since + moved
+                since = driver.since + moved
+                self._started[study_id] = replace(driver, since=since, idle_since=idle, silent_since=silent)
         return running >= self._calm_at
 
     def _ask(self, study_id: str) -> Seen | None:
@@ -222,15 +225,15 @@ class Scheduler:
             _LOG.warning("the launcher cannot report the status of the driver of study %s: %s", study_id, error)
             return None
 
-    def _seen(self, study_id: str, ours: Launched, study: Driven | None, now: float) -> Launched:
+    def _seen(self, study_id: str, driver: Launched, study: Driven | None, now: float) -> Launched:
         """The driver as its launcher sees it now; unchanged if the launcher cannot say."""
-        waiting = study is not None and (study.held or study.lost or study.attempt < ours.attempt)
-        idle_since = None if waiting else ours.idle_since or now
-        silent_since = (ours.silent_since or now) if study is not None and study.lost else None
+        waiting = study is not None and (study.held or study.lost or study.attempt < driver.attempt)
+        idle_since = None if waiting else driver.idle_since or now
+        silent_since = (driver.silent_since or now) if study is not None and study.lost else None
         seen = self._ask(study_id)
         changes = {} if seen is None else vars(seen)
-        since = now if (seen or ours).waiting else ours.since
-        return replace(ours, **changes, since=since, idle_since=idle_since, silent_since=silent_since)
+        since = now if (seen or driver).waiting else driver.since
+        return replace(driver, **changes, since=since, idle_since=idle_since, silent_since=silent_since)
 
     def _adopt(self, studies: dict[str, Driven], clusters: dict[str, str], now: float) -> dict[str, Launched]:
         """Takes over the drivers that are already running, once after this scheduler got the lock.
@@ -247,7 +250,7 @@ class Scheduler:
             name, cluster = (study.name, clusters[study_id]) if study else (study_id, study_id)
             project = study.project if study else ""
             seen = self._ask(study_id)
-            known = Launched(
+            driver = Launched(
                 **vars(seen or Seen(True)),
                 attempt=attempt,
                 since=now,
@@ -258,12 +261,12 @@ class Scheduler:
                 adopted=True,
             )
             if seen is None:
-                unanswered[study_id] = known
+                unanswered[study_id] = driver
                 continue
             self._unsure.discard(study_id)
             if seen.alive:
                 _LOG.info("the driver of study %s runs already", study_id)
-                self._started[study_id] = known
+                self._started[study_id] = driver
         return unanswered
 
     def _do(self, action: Action, study: Driven | None, cluster: str) -> None:

@@ -169,24 +169,24 @@ def reconcile(
         Actions, in the order in which to do them; none if nothing needs to change.
     """
     actions: list[Action] = []
-    busy = {ours.cluster: (ours.project, ours.study) for ours in launched.values() if ours.alive}
+    busy = {driver.cluster: (driver.project, driver.study) for driver in launched.values() if driver.alive}
     free: list[Driven] = []
     running: dict[str, int] = {}
     for study in sorted(studies, key=lambda study: study.id):
-        ours = launched.get(study.id)
-        if study.held or (ours is not None and ours.alive):
+        driver = launched.get(study.id)
+        if study.held or (driver is not None and driver.alive):
             busy[clusters.get(study.id, study.id)] = study.project, study.name
             running[study.project] = running.get(study.project, 0) + 1
-        hangs = ours is not None and _hangs(ours, now, back_seconds, unanswered)
-        trouble = _trouble(study, ours, now, start_seconds, hangs)
+        hangs = driver is not None and _hangs(driver, now, back_seconds, unanswered)
+        trouble = _trouble(study, driver, now, start_seconds, hangs)
         if trouble:
             actions += trouble
-        elif not study.held and ours is None:
+        elif not study.held and driver is None:
             free.append(study)
     unfinished = {study.id for study in studies}
-    for study_id, ours in launched.items():
+    for study_id, driver in launched.items():
         if study_id not in unfinished:
-            actions += _ended(study_id, ours, now)
+            actions += _ended(study_id, driver, now)
     waiting: list[Driven] = []
     for study in free:
         settled = _settled(study, max_deaths)
@@ -213,94 +213,96 @@ def _queue(study: Driven, reason: str) -> list[Action]:
     return [] if (study.state, study.reason) == ("QUEUED", reason) else [Queue(study.id, reason)]
 
 
-def _ended(study_id: str, ours: Launched, now: float) -> list[Action]:
+def _ended(study_id: str, driver: Launched, now: float) -> list[Action]:
     """Stops a driver that has released its study, if it has ended, waits in a queue, or takes too long to end."""
-    if not ours.alive:
+    if not driver.alive:
         return [Stop(study_id, "it has ended")]
-    if ours.waiting:
+    if driver.waiting:
         return [Stop(study_id, "its study needs no driver")]
-    if ours.idle_since is not None and now - ours.idle_since > END_SECONDS:
+    if driver.idle_since is not None and now - driver.idle_since > END_SECONDS:
         return [Stop(study_id, f"it released its study, but did not end within {END_SECONDS:.0f} s")]
     return []
 
 
-def _hangs(ours: Launched, now: float, back_seconds: float, unanswered: float) -> bool:
+def _hangs(driver: Launched, now: float, back_seconds: float, unanswered: float) -> bool:
     """Whether a live driver has been silent for too long to be merely cut off from the API."""
-    if not ours.alive or ours.silent_since is None:
+    if not driver.alive or driver.silent_since is None:
         return False
-    return now - max(ours.silent_since, unanswered) > back_seconds or now - ours.silent_since > PATIENCE_SECONDS
+    return now - max(driver.silent_since, unanswered) > back_seconds or now - driver.silent_since > PATIENCE_SECONDS
 
 
-def _trouble(study: Driven, ours: Launched | None, now: float, start_seconds: float, hangs: bool) -> Collection[Action]:
+def _trouble(
+    study: Driven, driver: Launched | None, now: float, start_seconds: float, hangs: bool
+) -> Collection[Action]:
     """What to do about a driver that is lost or does not come up; nothing if there is none, or no problem."""
-    if ours is not None and ours.killed:
-        if not ours.alive:
+    if driver is not None and driver.killed:
+        if not driver.alive:
             return [Stop(study.id, "it has ended")]
-        tells = ours.reason and study.state in _BEFORE_THE_END
-        waits = _queue(study, f"waits until its last driver has ended: {ours.reason}") if tells else []
+        tells = driver.reason and study.state in _BEFORE_THE_END
+        waits = _queue(study, f"waits until its last driver has ended: {driver.reason}") if tells else []
         return [Kill(study.id, "it has not ended yet"), *waits]
-    acquired = ours is not None and study.attempt >= ours.attempt
-    if ours is not None and ours.waiting:
-        return _waiting(study, ours, acquired)
+    acquired = driver is not None and study.attempt >= driver.attempt
+    if driver is not None and driver.waiting:
+        return _waiting(study, driver, acquired)
     if study.lost:
-        if ours is None:
+        if driver is None:
             return [Lost(study.id, study.attempt, "it ended with the service that had started it", counted=False)]
         if hangs:  # from here on the API rejects what it sends
             reason = "it hangs: its process is alive, but was silent while the API answered"
-            return [Lost(study.id, study.attempt, reason), Kill(study.id, reason), *_hopeless(study, ours)]
-        if ours.alive:
+            return [Lost(study.id, study.attempt, reason), Kill(study.id, reason), *_hopeless(study, driver)]
+        if driver.alive:
             return []  # the API is or was down: another driver would not help, and this one would lose unsaved work
-        reason = ours.reason or "it was silent for longer than its lease, or its process has ended"
-        return [Stop(study.id, "it is lost"), Lost(study.id, study.attempt, reason), *_hopeless(study, ours)]
-    if ours is None:
+        reason = driver.reason or "it was silent for longer than its lease, or its process has ended"
+        return [Stop(study.id, "it is lost"), Lost(study.id, study.attempt, reason), *_hopeless(study, driver)]
+    if driver is None:
         return []
-    if not ours.alive:
+    if not driver.alive:
         if study.held:
-            lost = Lost(study.id, study.attempt, ours.reason or "its process has ended")
-            return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
+            lost = Lost(study.id, study.attempt, driver.reason or "its process has ended")
+            return [lost, Stop(study.id, "it has ended"), *_hopeless(study, driver)]
         if acquired:
-            return _ended(study.id, ours, now)
-        reason = ours.reason or "its process ended before it took the study"
-        lost = Lost(study.id, study.attempt, reason, counted=not ours.adopted, early=True)
-        return [lost, Stop(study.id, "it has ended"), *_hopeless(study, ours)]
+            return _ended(study.id, driver, now)
+        reason = driver.reason or "its process ended before it took the study"
+        lost = Lost(study.id, study.attempt, reason, counted=not driver.adopted, early=True)
+        return [lost, Stop(study.id, "it has ended"), *_hopeless(study, driver)]
     if study.held:
-        told = acquired and study.state == "RUNNING" and study.reason != ours.reason
-        return [Note(study.id, study.attempt, ours.reason)] if told else []
+        told = acquired and study.state == "RUNNING" and study.reason != driver.reason
+        return [Note(study.id, study.attempt, driver.reason)] if told else []
     if acquired:
-        return _ended(study.id, ours, now)
-    if ours.hopeless:
-        return [Stop(study.id, ours.reason), *_hopeless(study, ours)]
-    if now - ours.since > start_seconds:
-        why = f": {ours.reason}" if ours.reason else ""
+        return _ended(study.id, driver, now)
+    if driver.hopeless:
+        return [Stop(study.id, driver.reason), *_hopeless(study, driver)]
+    if now - driver.since > start_seconds:
+        why = f": {driver.reason}" if driver.reason else ""
         late = f"it did not take the study within {start_seconds:.0f} s{why}"
         return [
             Kill(study.id, "it did not take the study in time"),
             Lost(study.id, study.attempt, late, early=True),
         ]
-    if ours.reason and study.state in _BEFORE_THE_END:
-        return _queue(study, ours.reason)
+    if driver.reason and study.state in _BEFORE_THE_END:
+        return _queue(study, driver.reason)
     return []
 
 
-def _waiting(study: Driven, ours: Launched, acquired: bool) -> Collection[Action]:
+def _waiting(study: Driven, driver: Launched, acquired: bool) -> Collection[Action]:
     """What to do about a driver in a queue: it starts by itself, and is not to blame if it was put back there."""
     if study.held:
         return []
-    lost = [Lost(study.id, study.attempt, ours.reason, counted=False)] if study.lost else []
+    lost = [Lost(study.id, study.attempt, driver.reason, counted=False)] if study.lost else []
     if study.state in ("PAUSING", "CANCELLING"):
         return [*lost, Stop(study.id, "its study needs no driver")]
     if lost or acquired:
-        return [*lost, Forget(study.id, ours.reason)]
-    return _queue(study, ours.reason)
+        return [*lost, Forget(study.id, driver.reason)]
+    return _queue(study, driver.reason)
 
 
-def _hopeless(study: Driven, ours: Launched) -> list[Action]:
+def _hopeless(study: Driven, driver: Launched) -> list[Action]:
     """Ends a study whose next driver would fail in the same way."""
-    if not ours.hopeless:
+    if not driver.hopeless:
         return []
     if study.state == "CANCELLING":
         return [Settle(study.id, "CANCELLED", "")]
-    return [Settle(study.id, "FAILED", ours.reason or "its driver cannot be started")]
+    return [Settle(study.id, "FAILED", driver.reason or "its driver cannot be started")]
 
 
 def _settled(study: Driven, max_deaths: int) -> Settle | None:

@@ -307,9 +307,9 @@ class Config(Section):
             sections[f"projects.{name}."] = (project, name in {one for one, _ in queued})
         for name, pool in self.pools.items():
             sections[f"pools.{name}."] = (pool, name in {one for _, one in queued})
-        for place, (section, waits) in sections.items():
+        for prefix, (section, waits) in sections.items():
             if section.queue_priority_class and not waits:
-                raise InvalidSpec(f"{place}queue_priority_class", "must have queue set as well, got none")
+                raise InvalidSpec(f"{prefix}queue_priority_class", "must have queue set as well, got none")
         for key in (kueue.QUEUE, kueue.PRIORITY):
             if key in self.labels:
                 raise InvalidSpec("labels", f"must not hold {key}: set queue and queue_priority_class instead")

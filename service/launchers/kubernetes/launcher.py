@@ -192,9 +192,9 @@ class KubernetesLauncher(Launcher):
     def _make(self, space: Namespace, config: Config, launch: Launch, name: str) -> Item:
         """Creates a RayJob under a free name, or returns the one that another scheduler has just created under it."""
         folder = config.folder(launch.project, self._folder)
-        wanted = manifests.rayjob(config, launch, name, space.api.namespace, url=self._url, folder=folder)
+        body = manifests.rayjob(config, launch, name, space.api.namespace, url=self._url, folder=folder)
         try:
-            job = space.api.create("rayjobs", wanted)
+            job = space.api.create("rayjobs", body)
         except Conflict:  # another scheduler was faster
             return space.api.get("rayjobs", name)
         _LOG.info("driver of study %s, attempt %d: RayJob %s", launch.study_id, launch.attempt, name)
@@ -210,8 +210,8 @@ class KubernetesLauncher(Launcher):
     def _waiting(self, job: Item) -> str:
         """Why a RayJob waits in its queue; asks Kueue again after `_ASK_KUEUE_S` seconds."""
         uid = job["metadata"]["uid"]
-        asked, text = self._told.get(uid, (float("-inf"), ""))
-        if time.monotonic() - asked < _ASK_KUEUE_S:
+        asked_at, text = self._told.get(uid, (float("-inf"), ""))
+        if time.monotonic() - asked_at < _ASK_KUEUE_S:
             return text
         queue, api = kueue.queue_of(job), self._spaces.of(job).api
         try:

@@ -285,8 +285,8 @@ def _no_gpus(config: Config) -> list[dict[str, str]]:
 
 
 def _amounts(pods: Head | Autoscaler | Workers) -> dict[str, dict[str, str]]:
-    asked = {"cpu": pods.cpu, "memory": pods.memory}
-    return {"requests": asked, "limits": dict(asked) if pods.limit_cpu else {"memory": pods.memory}}
+    requests = {"cpu": pods.cpu, "memory": pods.memory}
+    return {"requests": requests, "limits": dict(requests) if pods.limit_cpu else {"memory": pods.memory}}
 
 
 def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def _template(
     config: Config,
     launch: Launch,
     job: str,
-    place: Placement,
+    placement: Placement,
     container: Mapping[str, Any],
     volumes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
@@ -327,10 +327,10 @@ def _template(
         },
         "serviceAccountName": config.service_account or job,
         "imagePullSecrets": [{"name": name} for name in config.image_pull_secrets],
-        "nodeSelector": dict(place.node_selector),
-        "tolerations": list(place.tolerations),
-        "affinity": dict(place.affinity),
-        "runtimeClassName": place.runtime_class,
+        "nodeSelector": dict(placement.node_selector),
+        "tolerations": list(placement.tolerations),
+        "affinity": dict(placement.affinity),
+        "runtimeClassName": placement.runtime_class,
         "priorityClassName": config.priority_class,
     }
     given: dict[str, Any] = {key: value for key, value in spec.items() if value}
@@ -338,5 +338,5 @@ def _template(
     given["automountServiceAccountToken"] = False
     own = {OWN_POLICY: "true"} if config.network_policy else {}
     about = {"labels": {**labels(config, launch), **own}, "annotations": dict(config.annotations)}
-    pod: dict[str, Any] = patched({"metadata": about, "spec": given}, place.pod_patch.document())
+    pod: dict[str, Any] = patched({"metadata": about, "spec": given}, placement.pod_patch.document())
     return pod

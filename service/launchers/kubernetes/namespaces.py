@@ -67,11 +67,11 @@ class Namespaces:
             Unavailable: The API server does not answer, or the service may no longer look into the namespace in which
                 it last saw objects of the study, and there are none in the others.
         """
-        asked = selector(self._instance, study_id)
+        label_selector = selector(self._instance, study_id)
 
         def look(one: Namespace) -> list[Item]:
             try:
-                return one.api.items(kind, asked)[0]
+                return one.api.items(kind, label_selector)[0]
             except Forbidden as error:
                 last = (one.pods if kind == "pods" else one.jobs).last()
                 if any(study_of(item) == study_id for item in last):

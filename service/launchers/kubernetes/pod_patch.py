@@ -75,7 +75,7 @@ def patched(old: Any, new: Any, key: str = "") -> Any:
     if not (isinstance(old, list) and isinstance(new, list)) or not all(_has(item, by) for item in [*old, *new]):
         return new
     items = {item[by]: item for item in old}
-    known = list(items)
+    names = list(items)
     added = []
     for item in new:
         name = item[by]
@@ -84,7 +84,7 @@ def patched(old: Any, new: Any, key: str = "") -> Any:
         elif key != "volumes":
             item = patched(items[name], item)
         items[name] = item
-    return [items[name] for name in (added + known if key == "initContainers" else known + added)]
+    return [items[name] for name in (added + names if key == "initContainers" else names + added)]
 
 
 def _has(item: Any, key: str) -> bool:

@@ -138,8 +138,8 @@ def quota(text: str) -> Trouble | None:
     match = _QUOTA.search(text)
     if match is None:
         return None
-    asked, most = _amounts(match["asked"]), _amounts(match["most"])
-    never = any(amount > most[key] for key, amount in asked.items() if key in most)
+    requested, most = _amounts(match["asked"]), _amounts(match["most"])
+    never = any(amount > most[key] for key, amount in requested.items() if key in most)
     name, most_text = match["name"], match["most"].strip()
     if never:
         reason = f"the quota {name} can never allow it: a pod asks for {match['asked']}, the quota is {most_text}"

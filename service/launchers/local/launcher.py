@@ -133,10 +133,10 @@ class LocalLauncher(Launcher):
         options = {"url": url, "socket": socket, "folder": folder, "address": address, "num-cpus": num_cpus}
         self._options = [f"--{name}={value}" for name, value in options.items() if value is not None]
         if address is None:
-            here = Room(
+            room = Room(
                 cpus=num_cpus or usable_cores(), gpus=machine_gpus(), nodes=1, worker="the machine of this service"
             )
-            self.pools = WorkerPools(rooms={"": here})
+            self.pools = WorkerPools(rooms={"": room})
         self._logs = logs.resolve()
         self._stop_s = stop_s
         self._inherit, self._hidden = (*_INHERITED, *inherit), hidden
@@ -177,7 +177,7 @@ class LocalLauncher(Launcher):
                 )
             for checkpoints in self._checkpoints:
                 checkpoints.mkdir(parents=True, exist_ok=True)  # a folder that does not exist cannot be allowed
-            place, held = own_folder(_PREFIX, _LONGEST)  # the driver may write beside no hidden file, so not in /tmp
+            folder, held = own_folder(_PREFIX, _LONGEST)  # the driver may write beside no hidden file, so not in /tmp
             environment = child_environment(os.environ, more=self._inherit)
             environment |= {SECRET + name: os.environ[name] for name in launch.secrets}
             mark = {driver_processes.MARK: str(self._lock_file(study_id))}
@@ -186,11 +186,11 @@ class LocalLauncher(Launcher):
                     command(
                         ["-m", "service.driver", f"--study={study_id}", *self._options],
                         readable=[],
-                        writable=[Path("/"), place, *self._checkpoints],
+                        writable=[Path("/"), folder, *self._checkpoints],
                         hidden=self._hidden,
                         sockets=True,
                     ),
-                    env={**environment, **mark, "DRIFTLINE_TOKEN": launch.token, "TMPDIR": str(place)},
+                    env={**environment, **mark, "DRIFTLINE_TOKEN": launch.token, "TMPDIR": str(folder)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

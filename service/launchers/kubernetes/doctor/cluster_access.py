@@ -104,7 +104,7 @@ class ClusterAccess:
 
     def _may(self, right: Right) -> bool:
         """Whether the account has a right."""
-        asked = {
+        attributes = {
             "namespace": right.namespace,
             "group": right.group,
             "resource": right.resource.partition("/")[0],
@@ -115,7 +115,7 @@ class ClusterAccess:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
+            "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         return bool(self._api.request("POST", path, body=review)["status"]["allowed"])

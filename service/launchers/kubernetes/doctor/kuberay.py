@@ -64,7 +64,7 @@ def check_operator(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
     pods = cluster.listed("/api/v1/pods", _OPERATOR_LABEL)
     if not pods:
         yield Finding("kuberay operator", "problem", f"no pod has the label {_OPERATOR_LABEL}", _INSTALL)
-    wanted = dict.fromkeys(namespace for namespace, *_ in release.variants(cluster))
+    namespaces = dict.fromkeys(namespace for namespace, *_ in release.variants(cluster))
     for pod in pods:
         about, container = pod["metadata"], pod["spec"]["containers"][0]
         image = str(container["image"])
@@ -72,7 +72,7 @@ def check_operator(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
         text = f"pod {about['namespace']}/{about['name']} with image {image}"
         conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions") or []}
         watched = _watched(container)
-        unseen = [name for name in wanted if watched and name not in watched]
+        unseen = [name for name in namespaces if watched and name not in watched]
         if conditions.get("Ready") != "True":
             how = f"kubectl -n {about['namespace']} describe pod {about['name']}"
             yield Finding("kuberay operator", "problem", f"{text} is not ready", how)
@@ -95,14 +95,14 @@ def check_rayjob(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Find
     """Whether the API server, with its admission controllers, accepts a RayJob of a study; none is created."""
     kinds = {(namespace, pool): (project, config) for namespace, project, pool, config in release.variants(cluster)}
     for (namespace, pool), (project, config) in kinds.items():
-        whose = "a study's RayJob" if pool == DEFAULT_POOL else f"the RayJob of a study in the pool {pool}"
+        rayjob = "a study's RayJob" if pool == DEFAULT_POOL else f"the RayJob of a study in the pool {pool}"
         launch = Launch("doctor", "doctor", project or "default", "", 1)
         name = job_name(launch.study_id, launch.attempt)
         body = manifests.rayjob(config, launch, name, namespace, url="http://driftline", folder="/checkpoints")
         try:
             cluster.try_create(f"/apis/ray.io/v1/namespaces/{namespace}/rayjobs", body)
         except InvalidSpec as error:
-            text = f"{whose} is refused in {namespace}: {error.message}"
+            text = f"{rayjob} is refused in {namespace}: {error.message}"
             yield Finding("rayjob", "problem", text, _INSTALL)
         except NotFound:
             text = f"no RayJob could be tried in {namespace}, which does not exist yet, or has no RayJobs"
@@ -111,7 +111,7 @@ def check_rayjob(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Find
             advice = "if this is no missing right of your own account, studies will be refused, too"
             yield Finding("rayjob", "unknown", f"no RayJob could be tried in {namespace}: {error.message}", advice)
         else:
-            yield Finding("rayjob", "ok", f"{whose} would be accepted in {namespace}")
+            yield Finding("rayjob", "ok", f"{rayjob} would be accepted in {namespace}")
 
 
 def _version(text: str) -> tuple[int, int] | None:
