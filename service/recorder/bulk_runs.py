@@ -220,5 +220,5 @@ def require_experiment(database: sqlite3.Connection, experiment_id: str) -> str:
 
 
 def _known(database: sqlite3.Connection) -> bool:
-    found = [revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")]
-    return bool(found) and REVISIONS.issuperset(found)
+    revisions = [revision for (revision,) in database.execute("SELECT version_num FROM alembic_version")]
+    return bool(revisions) and REVISIONS.issuperset(revisions)

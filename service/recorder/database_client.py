@@ -198,14 +198,14 @@ class DatabaseClient:
             query = "SELECT experiment_id FROM runs WHERE run_uuid = ?"
             (experiment_id,) = database.execute(query, (run_id,)).fetchone()
             for source, tags in datasets:
-                place = (experiment_id, source.name, source.digest)
+                key = (experiment_id, source.name, source.digest)
                 database.execute(
                     "INSERT OR IGNORE INTO datasets (dataset_uuid, experiment_id, name, digest, dataset_source_type,"
                     " dataset_source, dataset_schema, dataset_profile) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (uuid.uuid4().hex, *place, source.source_type, source.source, source.schema, source.profile),
+                    (uuid.uuid4().hex, *key, source.source_type, source.source, source.schema, source.profile),
                 )
                 query = "SELECT dataset_uuid FROM datasets WHERE experiment_id = ? AND name = ? AND digest = ?"
-                link, (dataset_id,) = uuid.uuid4().hex, database.execute(query, place).fetchone()
+                link, (dataset_id,) = uuid.uuid4().hex, database.execute(query, key).fetchone()
                 new = database.execute(
                     "INSERT OR IGNORE INTO inputs (input_uuid, source_type, source_id, destination_type,"
                     " destination_id, step) VALUES (?, 'DATASET', ?, 'RUN', ?, 0)",

@@ -43,6 +43,6 @@ def _make(folder: Path) -> None:
         file = Path(temporary) / "mlflow.db"
         MlflowClient(f"sqlite:///{file}").search_experiments()
         with contextlib.closing(sqlite3.connect(file)) as database:
-            known = {row[0] for row in database.execute("SELECT version_num FROM alembic_version")} <= REVISIONS
+            is_known = {row[0] for row in database.execute("SELECT version_num FROM alembic_version")} <= REVISIONS
             statements = [line for line in database.iterdump() if not line.startswith('INSERT INTO "experiments"')]
-    own_files.put_new(folder / _SCRIPT, ("\n".join(statements) if known else "").encode())
+    own_files.put_new(folder / _SCRIPT, ("\n".join(statements) if is_known else "").encode())

@@ -182,21 +182,21 @@ def log_models(
     Raises:
         InvalidSpec: A model cannot be trained again; see `train`.
     """
-    known = {model.tags.get(KEY): model for model in _models(client, experiment_id)}
+    models = {model.tags.get(KEY): model for model in _models(client, experiment_id)}
     runs = {
         run.data.tags["driftline.label"]: run.info.run_id
         for run in client.search_runs([experiment_id], "tags.`driftline.kind` = 'label'")
     }
     uris = []
     for point in frontier_models(study.study, result, label):
-        model = known.get(point.key)
+        model = models.get(point.key)
         if model is None:
             rounds = f"{point.row.stop} round{'s' if point.row.stop > 1 else ''}"
             trained = train(
                 point, result.reading.quality, partial(tell, f"{_name(point, result)}: training {rounds} ...")
             )
             model = _log(client, experiment_id, runs[point.label], study, result, trained)
-            known[point.key] = model
+            models[point.key] = model
         tell(f"{model.name}: {model.model_uri}")
         uris.append(str(model.model_uri))
     return uris

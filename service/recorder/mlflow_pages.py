@@ -94,8 +94,10 @@ def holder_of(token: str) -> Callable[[Scope], None]:
         given = [part.strip() for part in headers.get(b"cookie", b"").decode("latin-1").split(";")]
         given = [part.removeprefix(f"{cookie}=") for part in given if part.startswith(f"{cookie}=")]
         given.append(headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer "))
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", []) if scope["path"] == "/" else []
-        if any(_same(one, token) for one in asked):
+        query_tokens = (
+            parse_qs(scope["query_string"].decode("latin-1")).get("token", []) if scope["path"] == "/" else []
+        )
+        if any(_same(one, token) for one in query_tokens):
             value = f"{cookie}={token}; Path=/; HttpOnly; SameSite=Lax"
             raise Refused(303, "", [(b"location", b"/"), (b"set-cookie", value.encode())])
         if not any(_same(one, token) for one in given):
@@ -137,9 +139,9 @@ def accounts_app() -> App:
     """MLflow with its accounts, as the chart starts it: ARTIFACTS names the folder or URL of all artifacts."""
     from mlflow.server.auth import create_app, store
 
-    place = os.environ["ARTIFACTS"]
-    scheme, remote, _ = place.partition("://")
-    only_under([] if remote else [Path(place)], [scheme] if remote else [])
+    artifacts = os.environ["ARTIFACTS"]
+    scheme, remote, _ = artifacts.partition("://")
+    only_under([] if remote else [Path(artifacts)], [scheme] if remote else [])
     return Guard(create_app(), with_account(lambda name: store.has_user(name) and store.get_user(name).is_admin))
 
 

@@ -40,7 +40,7 @@ def only_under(roots: Collection[Path], schemes: Collection[str] = ()) -> None:
             listed = super().list_artifacts(path)  # type: ignore[no-untyped-call]
             return [one for one in listed if inside(Path(self.artifact_dir) / one.path)]
 
-    known: dict[str, Any] = get_registered_artifact_repositories()
-    for scheme in set(known) - set(schemes):
-        del known[scheme]
-    known.update({"": OwnArtifacts, "file": OwnArtifacts})
+    repositories: dict[str, Any] = get_registered_artifact_repositories()
+    for scheme in set(repositories) - set(schemes):
+        del repositories[scheme]
+    repositories.update({"": OwnArtifacts, "file": OwnArtifacts})

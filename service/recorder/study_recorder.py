@@ -190,8 +190,8 @@ class Recorder:
         if not state.read(self._study_id, _BEGUN):  # from now on MLflow may have something to delete with the study
             state.write(self._study_id, Recorded(_BEGUN, "", ""))
         labels, runs = self._open(study)
-        known = {(entry.kind, entry.key): entry for entry in state.read(self._study_id, but="trial")}
-        if ("experiment", "trials") not in known:
+        recorded = {(entry.kind, entry.key): entry for entry in state.read(self._study_id, but="trial")}
+        if ("experiment", "trials") not in recorded:
             entries = (("labels", labels.experiment_id), ("trials", runs.experiment_id))
             state.write(self._study_id, *(Recorded("experiment", key, number) for key, number in entries))
         self._tell_link(study, labels)
@@ -199,7 +199,7 @@ class Recorder:
         if not whole:
             self._doubt()
             return wrote > 0
-        refresh = not labels.shows(study_key(study)) or self._refresh_due(study, known)
+        refresh = not labels.shows(study_key(study)) or self._refresh_due(study, recorded)
         refresh |= self.doubts and study.finished
         if refresh and study.state == "RUNNING" and time.monotonic() - self._refreshed < REFRESH_S:
             return wrote > 0  # a refresh costs as much as dozens of trials
@@ -246,12 +246,12 @@ class Recorder:
         if study.mlflow_url != url:
             self._store.studies.set_mlflow_url(self._study_id, url)
 
-    def _refresh_due(self, study: StudyRecord, known: Mapping[tuple[str, str], Recorded]) -> bool:
+    def _refresh_due(self, study: StudyRecord, recorded: Mapping[tuple[str, str], Recorded]) -> bool:
         """Whether to write labels and artifacts: at first, when the finished trials have doubled, and at the end."""
         if study.finished:
-            ended = known.get(("ended", ""))
+            ended = recorded.get(("ended", ""))
             return ended is None or ended.version != study.version
-        entry = known.get(("study", ""))
+        entry = recorded.get(("study", ""))
         return entry is None or _finished(study) >= max(2 * entry.rounds, 1)
 
     def _refresh(self, labels: Tracking, runs: Tracking, study: StudyRecord) -> bool:

@@ -170,10 +170,10 @@ class Tracking:
             step: Step of the new rows; larger whenever the keys have changed, because MLflow shows the last step.
             timestamp_ms: Their timestamp.
         """
-        marked, wanted = self._above_zero(metric), set(keys)
+        marked, target = self._above_zero(metric), set(keys)
         for key, run_id in self._runs.items():
-            if (key in marked) != (key in wanted):
-                self.write(run_id, [(metric, float(key in wanted), step)], timestamp_ms=timestamp_ms)
+            if (key in marked) != (key in target):
+                self.write(run_id, [(metric, float(key in target), step)], timestamp_ms=timestamp_ms)
 
     def add(self, runs: Mapping[str, WholeRun]) -> bool:
         """Creates whole runs, by key, all at once; False if MLflow's client must do it, one by one."""
@@ -201,8 +201,8 @@ class Tracking:
 
     def keep_only(self, prefix: str, keys: Iterable[str]) -> None:
         """Delete runs whose key begins with `prefix`, except those of `keys`; they stay in MLflow's bin."""
-        wanted = set(keys)
-        for key in [key for key in self._runs if key.startswith(prefix) and key not in wanted]:
+        kept = set(keys)
+        for key in [key for key in self._runs if key.startswith(prefix) and key not in kept]:
             self._client.delete_run(self._runs[key])
             del self._runs[key]
 
@@ -318,6 +318,6 @@ def _prepare_requests(url: str) -> None:
     if is_loopback(host) and host not in excluded.split(","):
         os.environ["no_proxy"] = f"{excluded},{host}".lstrip(",")
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "MLFLOW_TRACKING_SERVER_CERT_PATH"):
-        place = os.environ.get(name)
-        if place and not os.path.exists(place):
-            raise InvalidSpec(name, f"must name certificates in PEM format, got {place!r}, which does not exist")
+        path = os.environ.get(name)
+        if path and not os.path.exists(path):
+            raise InvalidSpec(name, f"must name certificates in PEM format, got {path!r}, which does not exist")
