@@ -52,11 +52,11 @@ class Sampler(Learner):
         self._population = usual if population_size is None else population_size
 
     def _propose(self, number: int) -> Hyperparameters:
-        known = self._known(number)
+        tried = self._known(number)
         strategy = self._strategy(int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0]))
         for _ in range(self.tries):
             hyperparameters = self._decoded(strategy.ask())
-            if hyperparameters not in known and all_hold(self._constraints, hyperparameters):
+            if hyperparameters not in tried and all_hold(self._constraints, hyperparameters):
                 return hyperparameters
         return self._fresh(number, hyperparameters)
 
@@ -68,11 +68,11 @@ class Sampler(Learner):
         trials = [
             (number, self._encoded(point), worst if values is None else values[0]) for number, point, values in rows
         ]
-        first = [(value, -number, place) for number, place, value in trials if number < self._startup]
+        first = [(value, -number, encoded) for number, encoded, value in trials if number < self._startup]
         mean = max(first, key=lambda row: row[:2])[2] if first else np.full(len(self._free), 0.5)
         bounds = np.tile([0.0, 1.0], (len(self._free), 1))
         strategy = CMA(mean=mean, sigma=SIGMA, bounds=bounds, seed=seed, population_size=self._population)
-        later = [(place, -value) for number, place, value in trials if number >= self._startup]
+        later = [(encoded, -value) for number, encoded, value in trials if number >= self._startup]
         for end in range(self._population, len(later) + 1, self._population):
             if strategy.should_stop():
                 break
@@ -82,10 +82,10 @@ class Sampler(Learner):
     def _encoded(self, hyperparameters: Hyperparameters) -> NDArray[np.float64]:
         return np.array([_place(self._space[name], hyperparameters[name]) for name in self._free])
 
-    def _decoded(self, place: NDArray[np.float64]) -> Hyperparameters:
-        places = dict(zip(self._free, place.tolist(), strict=True))
+    def _decoded(self, encoded: NDArray[np.float64]) -> Hyperparameters:
+        coordinates = dict(zip(self._free, encoded.tolist(), strict=True))
         return {
-            name: parameter.ends()[0] if is_fixed(parameter) else _value(parameter, places[name])
+            name: parameter.ends()[0] if is_fixed(parameter) else _value(parameter, coordinates[name])
             for name, parameter in self._space.items()
         }
 
@@ -97,7 +97,7 @@ def _place(parameter: Parameter, value: Any) -> float:
     return parameter.place(value)
 
 
-def _value(parameter: Parameter, place: float) -> Any:
+def _value(parameter: Parameter, coordinate: float) -> Any:
     if isinstance(parameter, Choice):
-        return sorted(parameter.options)[round(place * (len(parameter.options) - 1))]
-    return parameter.at(place)
+        return sorted(parameter.options)[round(coordinate * (len(parameter.options) - 1))]
+    return parameter.at(coordinate)

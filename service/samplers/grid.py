@@ -52,13 +52,13 @@ class Sampler(LearnsNothing):
 
     def index(self, hyperparameters: Mapping[str, Any]) -> int | None:
         """Index of a configuration on the unshuffled grid; None if it is not on the grid."""
-        place, stride = 0, 1
+        position, stride = 0, 1
         for name, points in self._points.items():
             on = [index for index, point in enumerate(points) if same(point, hyperparameters[name])]
             if not on:
                 return None
-            place, stride = place + on[0] * stride, stride * len(points)
-        return place
+            position, stride = position + on[0] * stride, stride * len(points)
+        return position
 
     def ask(self, number: int) -> Hyperparameters:
         """A configuration for trial `number`, independent of all results."""

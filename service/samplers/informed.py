@@ -58,10 +58,10 @@ class Informed(PassesOn):
         """A configuration for trial `number`."""
         generator = np.random.default_rng([self._seed, number, len(self._prior)])
         if generator.random() < share(number):
-            known = list(self._known.values())
+            tried = list(self._known.values())
             for _ in range(_DRAWS):
                 hyperparameters = self._drawn(generator)
-                if hyperparameters not in known and all_hold(self._constraints, hyperparameters):
+                if hyperparameters not in tried and all_hold(self._constraints, hyperparameters):
                     self.pending(number, hyperparameters)
                     return hyperparameters
         hyperparameters = self._inner.ask(number)

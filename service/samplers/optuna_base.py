@@ -138,7 +138,7 @@ class Learner:
 
     def _propose(self, number: int) -> Hyperparameters:
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        known = self._known(number)
+        tried = self._known(number)
         with _quiet():
             study = self._study(number, seed)
             for _ in range(self.constrained_tries if self._constraints else self.tries):
@@ -146,23 +146,23 @@ class Learner:
                 hyperparameters = {
                     name: suggest(trial, name, parameter, fixed=self.fixed) for name, parameter in self._space.items()
                 }
-                if hyperparameters not in known and all_hold(self._constraints, hyperparameters):
+                if hyperparameters not in tried and all_hold(self._constraints, hyperparameters):
                     return hyperparameters
         return self._fresh(number, hyperparameters)
 
     def _known(self, number: int) -> list[Hyperparameters]:
         """The configurations that were tried or are running."""
-        known = [hyperparameters for hyperparameters, _ in self._finished.values()]
-        return [*known, *Learner._running(self, number).values()]
+        tried = [hyperparameters for hyperparameters, _ in self._finished.values()]
+        return [*tried, *Learner._running(self, number).values()]
 
     def _fresh(self, number: int, otherwise: Hyperparameters | None = None) -> Hyperparameters:
         """A quasi-random configuration that is new, or if there is none, `otherwise`, if that breaks no constraint."""
-        known = self._known(number)
+        tried = self._known(number)
         for other in range(number, number + _FURTHER):
             fresh = self._first.ask(other)
-            if fresh not in known:
+            if fresh not in tried:
                 return fresh
-        last = unused(self._space, self._constraints, known)
+        last = unused(self._space, self._constraints, tried)
         if last is not None:
             return last
         return self._first.ask(number) if otherwise is None or self._constraints else otherwise

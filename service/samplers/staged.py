@@ -91,10 +91,10 @@ class Sampler:
         bases = [*(self._tried[other] for _, other in earlier), self._begin]
         turn = (stage - self._ahead) % max(len(self._stages), 1)
         groups = [*self._stages[turn:], *self._stages[:turn]]
-        wanted = itertools.chain(*(self._varied(base, group) for group in groups for base in bases), self.grid())
-        known = {identity(point) for other, point in self._tried.items() if other != number}
-        for point in wanted:
-            if all_hold(self._constraints, point) and identity(point) not in known:
+        candidates = itertools.chain(*(self._varied(base, group) for group in groups for base in bases), self.grid())
+        tried = {identity(point) for other, point in self._tried.items() if other != number}
+        for point in candidates:
+            if all_hold(self._constraints, point) and identity(point) not in tried:
                 yield point
         yield first_allowed(itertools.chain(bases, self.grid()), self._constraints)
 
