@@ -30,8 +30,8 @@ class Archives(StorePart):
         archives, now = ARCHIVES.c, self._session.clock()
         with self._session.write() as connection:
             self._session.database.turn(connection, f"archives/{project}")
-            here = sa.and_(archives.project == project, archives.digest == digest)
-            if connection.execute(sa.update(ARCHIVES).where(here).values(used_at=now)).rowcount:
+            condition = sa.and_(archives.project == project, archives.digest == digest)
+            if connection.execute(sa.update(ARCHIVES).where(condition).values(used_at=now)).rowcount:
                 return
             total = sa.select(sa.func.coalesce(sa.func.sum(archives.size), 0)).where(archives.project == project)
             used = int(connection.execute(total).scalar_one())
@@ -79,8 +79,8 @@ def use(connection: sa.Connection, study_id: str, project: str, digest: str, now
         InvalidSpec: The project does not have it.
     """
     archives = ARCHIVES.c
-    here = sa.update(ARCHIVES).where(archives.project == project, archives.digest == digest)
-    if not connection.execute(here.values(used_at=now)).rowcount:
+    update = sa.update(ARCHIVES).where(archives.project == project, archives.digest == digest)
+    if not connection.execute(update.values(used_at=now)).rowcount:
         problem = f"must be sent before the study, got {digest}, which is here for none: use `driftline submit`"
         raise InvalidSpec("program.files", problem)
     connection.execute(sa.insert(STUDY_ARCHIVES).values(study_id=study_id, project=project, digest=digest))

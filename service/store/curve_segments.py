@@ -50,10 +50,10 @@ def add(payload: bytes, block: bytes) -> bytes:
     Returns:
         `payload` itself if all rounds of the block are stored already with the same values.
     """
-    known, new = heads(payload), head(block)
-    later = bool(known) and new.first > known[-1].last
+    stored, new = heads(payload), head(block)
+    later = bool(stored) and new.first > stored[-1].last
     full = new.last % SEGMENT_ROUNDS == SEGMENT_ROUNDS - 1
-    if later and len(known) < MOST_BLOCKS and not full:
+    if later and len(stored) < MOST_BLOCKS and not full:
         return payload + block
     if payload:
         old, fresh = decode(payload), columns_of(inflated(block, new))

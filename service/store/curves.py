@@ -77,8 +77,8 @@ class Curves(StorePart):
         Raises:
             NotFound: As for `columns`.
         """
-        wanted = None if names is None else {"round", *names}
-        parts = self._parts(study_id, trials, lambda payload: arrays(payload, wanted))
+        columns = None if names is None else {"round", *names}
+        parts = self._parts(study_id, trials, lambda payload: arrays(payload, columns))
         return {trial: keep(join_arrays(segments)) for trial, segments in parts}
 
     def _parts(
@@ -97,16 +97,16 @@ class Curves(StorePart):
                 names = list(dict.fromkeys(trials))
             for first in range(0, len(names), _TRIALS):
                 some = names[first : first + _TRIALS]
-                found: dict[str, dict[int, _Part]] = {} if trials is None else {trial: {} for trial in some}
+                by_trial: dict[str, dict[int, _Part]] = {} if trials is None else {trial: {} for trial in some}
                 for trial, segment, payload in connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(some))):
                     try:
-                        found.setdefault(trial, {})[segment] = read(payload)
+                        by_trial.setdefault(trial, {})[segment] = read(payload)
                     except DAMAGE as error:
                         problem = f"the curve of trial {trial} cannot be read: {error}"
                         raise Conflict(f"{problem}; if the database is damaged, restore a backup") from error
                 for trial in some:
-                    if trial in found:
-                        segments = found.pop(trial)
+                    if trial in by_trial:
+                        segments = by_trial.pop(trial)
                         yield trial, [segments[number] for number in sorted(segments)]
 
     def report(self, study_id: str, report: Report, *, nonce: str = "") -> Stored:
@@ -136,15 +136,15 @@ class Curves(StorePart):
             stored = self._payloads(connection, report)
             fresh: dict[tuple[str, int], bytes] = {}
             for row in rows:
-                ours, reached = row.state == "RUNNING" and row.pack == report.pack, row.rounds_done
+                in_pack, reached = row.state == "RUNNING" and row.pack == report.pack, row.rounds_done
                 for block in report.reports.get(row.id, ()):
                     about = head(block)
-                    place = row.id, about.segment
-                    old = fresh.get(place, stored.get(place, b""))
+                    key = row.id, about.segment
+                    old = fresh.get(key, stored.get(key, b""))
                     payload = add(old, block)
                     if payload is old:
                         continue
-                    if not ours:
+                    if not in_pack:
                         where = f"in pack {row.pack}" if row.state == "RUNNING" else "nowhere"
                         problem = f"is {row.state} and runs {where}, got a new report of pack {report.pack}"
                         raise Conflict(f"trial {row.id} {problem}", state=row.state)
@@ -154,10 +154,10 @@ class Curves(StorePart):
                         problem = f"got rounds from {about.first} after round {reached}: {RESTORED}"
                         raise StaleDriver(f"trial {row.id} must report every round, {problem}")
                     reached = max(reached, about.last)
-                    fresh[place] = payload
+                    fresh[key] = payload
             self._write(connection, fresh, stored.keys())
             new = report.checkpoint is not None and any(row.checkpoint != report.checkpoint for row in running)
-            if new and any(rounds(payload) > rounds(stored.get(place, b"")) for place, payload in fresh.items()):
+            if new and any(rounds(payload) > rounds(stored.get(key, b"")) for key, payload in fresh.items()):
                 self._session.update_driver(connection, study_id, deaths=0)  # the next driver continues from here
             changed = self._advance(connection, running, report)
             version = self._session.changed(connection, study) if changed or fresh else study.version
@@ -193,19 +193,19 @@ class Curves(StorePart):
 
     def _stores(self, connection: sa.Connection, trial: str, number: int) -> bool:
         """Whether this round of a trial is stored: of one that began anew, later ones may be."""
-        place = {"trial": trial, "part": number // SEGMENT_ROUNDS}
-        payload = connection.scalar(_SELECT, place)
+        parameters = {"trial": trial, "part": number // SEGMENT_ROUNDS}
+        payload = connection.scalar(_SELECT, parameters)
         return payload is not None and number in decode(payload, {"round"})["round"]
 
     def _write(
-        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], known: Container[tuple[str, int]]
+        self, connection: sa.Connection, fresh: Mapping[tuple[str, int], bytes], stored: Container[tuple[str, int]]
     ) -> None:
         rows = [
             {"trial": trial, "part": segment, "rounds": rounds(payload), "payload": payload}
             for (trial, segment), payload in fresh.items()
         ]
-        inserted = [row for row in rows if (row["trial"], row["part"]) not in known]
-        updated = [row for row in rows if (row["trial"], row["part"]) in known]
+        inserted = [row for row in rows if (row["trial"], row["part"]) not in stored]
+        updated = [row for row in rows if (row["trial"], row["part"]) in stored]
         if inserted:
             connection.execute(_INSERT, inserted)
         if updated:

@@ -145,10 +145,10 @@ class Deletions(StorePart):
 
     def done(self, study_id: str, part: Part) -> None:
         """Record that this part of a deleted study was removed; may be repeated."""
-        here = DELETIONS.c.study_id == study_id
+        condition = DELETIONS.c.study_id == study_id
         with self._session.write() as connection:
-            connection.execute(sa.update(DELETIONS).where(here).values({part: False}))
-            over = sa.and_(here, DELETIONS.c.files.is_(False), DELETIONS.c.mlflow.is_(False))
+            connection.execute(sa.update(DELETIONS).where(condition).values({part: False}))
+            over = sa.and_(condition, DELETIONS.c.files.is_(False), DELETIONS.c.mlflow.is_(False))
             connection.execute(sa.delete(DELETIONS).where(over))
 
     def _held(self, connection: sa.Connection, study_id: str) -> bool:
@@ -180,8 +180,8 @@ class Deletions(StorePart):
         if seconds <= 0:
             return
         self._session.database.turn(connection, f"quota/{study.project}")
-        here = PAST_USE.c.project == study.project
-        more = sa.update(PAST_USE).where(here).values(gpu_seconds=PAST_USE.c.gpu_seconds + seconds)
+        condition = PAST_USE.c.project == study.project
+        more = sa.update(PAST_USE).where(condition).values(gpu_seconds=PAST_USE.c.gpu_seconds + seconds)
         if not connection.execute(more).rowcount:
             connection.execute(sa.insert(PAST_USE).values(project=study.project, gpu_seconds=seconds))
 

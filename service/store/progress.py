@@ -37,8 +37,8 @@ def of(connection: sa.Connection, specs: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def _labels(spec: StoredSpec, counts: Mapping[str, list[tuple[str, str, int, int]]]) -> dict[str, LabelProgress]:
-    known = dict.fromkeys([*spec.methods, *sorted(counts)])
-    return {label: _label(spec.budget_of(label), counts.get(label, [])) for label in known}
+    labels = dict.fromkeys([*spec.methods, *sorted(counts)])
+    return {label: _label(spec.budget_of(label), counts.get(label, [])) for label in labels}
 
 
 def _label(budget: Budget, counts: list[tuple[str, str, int, int]]) -> LabelProgress:

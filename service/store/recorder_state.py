@@ -68,14 +68,14 @@ class RecorderState(StorePart):
     def unrecorded(self, study_id: str) -> list[Unrecorded]:
         """Trials whose present end is not recorded, and those that run, in the order of `Trials.find`."""
         trials, noted = TRIALS.c, RECORDER_STATE.c
-        here = sa.and_(noted.study_id == trials.study_id, noted.kind == "trial", noted.key == trials.id)
+        same_trial = sa.and_(noted.study_id == trials.study_id, noted.kind == "trial", noted.key == trials.id)
         ended = trials.state.in_(TRIAL_FINISHED)
         attempt = sa.case((trials.attempt > 1, trials.attempt), else_=1)  # under which it has ended
         shown = sa.and_(noted.version.is_not(None), noted.version == attempt)
         due = sa.or_(sa.and_(ended, sa.not_(shown)), sa.and_(sa.not_(ended), trials.rounds_done > 0))
         query = (
             sa.select(trials.id, ended, trials.rounds_done, *noted["kind", "key", "run_id", "version", "rounds"])
-            .select_from(TRIALS.outerjoin(RECORDER_STATE, here))
+            .select_from(TRIALS.outerjoin(RECORDER_STATE, same_trial))
             .where(trials.study_id == study_id, due)
             .order_by(trials.label, trials.phase.desc(), trials.number)
         )
@@ -87,10 +87,10 @@ class RecorderState(StorePart):
 
     def clear(self, study_id: str, keep: Iterable[str]) -> None:
         """Forget what was written about a study, except for entries of these kinds."""
-        here = RECORDER_STATE.c.study_id == study_id
+        condition = RECORDER_STATE.c.study_id == study_id
         with self._session.write() as connection:
             self._session.locked(connection, study_id)
-            connection.execute(sa.delete(RECORDER_STATE).where(here, RECORDER_STATE.c.kind.not_in(keep)))
+            connection.execute(sa.delete(RECORDER_STATE).where(condition, RECORDER_STATE.c.kind.not_in(keep)))
 
     def write(self, study_id: str, *entries: Recorded) -> None:
         """Replace the entries of the same kind and key; all or nothing."""

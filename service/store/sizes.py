@@ -52,8 +52,8 @@ class Sizes(StorePart):
             rows, size = connection.execute(of_study.where(TRIALS.c.study_id == study.id)).one()
         values: dict[str, Any] = {"curve_rows": rows, "curve_bytes": int(size)}
         with self._session.write() as connection:
-            here = sa.update(STUDIES).where(STUDIES.c.id == study.id)
-            connection.execute(here.values(**values, measured_version=study.version, measured_at=now))
+            update = sa.update(STUDIES).where(STUDIES.c.id == study.id)
+            connection.execute(update.values(**values, measured_version=study.version, measured_at=now))
         return True
 
 

@@ -118,8 +118,8 @@ def intended(study_id: str, state: StudyState, intent: str) -> StudyState:
     """
     target = _INTENTS[intent].get(state)
     if target is None:
-        wanted = _listed(_INTENTS[intent])
-        raise Conflict(f"{intent} needs a study that is {wanted}, got a {state.lower()} one: {study_id}", state=state)
+        allowed = _listed(_INTENTS[intent])
+        raise Conflict(f"{intent} needs a study that is {allowed}, got a {state.lower()} one: {study_id}", state=state)
     return target
 
 

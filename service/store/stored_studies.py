@@ -67,14 +67,14 @@ class StoredStudies:
             QuotaExceeded: The project would exceed its quota; nothing is stored.
         """
         now = self._session.clock()
-        asked = StoredSpec(spec).trials
+        planned = StoredSpec(spec).trials
         if key is not None:
             self._idempotency.forget_expired(now)
         study_id = new_study_id(int(now * 1000))
         with self._session.write() as connection:
             if (used := self._idempotency.used(connection, project, key, request_hash)) is not None:
                 return study_record(connection, self._session.locked(connection, used))
-            self._quotas.allow(connection, project, 1, asked, limits)
+            self._quotas.allow(connection, project, 1, planned, limits)
             row: dict[str, Any] = {
                 "id": study_id,
                 "project": project,
@@ -84,7 +84,7 @@ class StoredStudies:
                 "spec": dict(spec),
                 "fingerprint": fingerprint,
                 "version": 0,
-                "planned": asked,
+                "planned": planned,
                 "created_at": now,
                 "updated_at": now,
             }
@@ -207,11 +207,11 @@ class StoredStudies:
                     f"study {study_id} was extended by another request at the same time; look at it and try again"
                 )
             spec = {**study.spec, "budget": dict(budget)}
-            asked = StoredSpec(spec).trials
+            planned = StoredSpec(spec).trials
             ended = study.state in STUDY_FINISHED
-            more = asked if ended else asked - study.planned
+            more = planned if ended else planned - study.planned
             self._quotas.allow(connection, study.project, int(ended), more, limits)
-            values = {"spec": spec, "fingerprint": fingerprint, "planned": asked}
+            values = {"spec": spec, "fingerprint": fingerprint, "planned": planned}
             connection.execute(sa.update(STUDIES).where(STUDIES.c.id == study_id).values(**values))
             if state != study.state:
                 self._session.move(connection, study, state)

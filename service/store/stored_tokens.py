@@ -83,15 +83,15 @@ class StoredTokens(StorePart):
         Raises:
             NotFound: No such token.
         """
-        here = TOKENS.c.id == token_id
+        condition = TOKENS.c.id == token_id
         with self._session.write() as connection:
-            row = connection.execute(sa.select(TOKENS).where(here).with_for_update()).first()
+            row = connection.execute(sa.select(TOKENS).where(condition).with_for_update()).first()
             if row is None:
                 raise NotFound(f"no token {shown(token_id)}; list the tokens to see their ids")
             if row.revoked_at is None:
-                connection.execute(sa.update(TOKENS).where(here).values(revoked_at=self._session.clock()))
+                connection.execute(sa.update(TOKENS).where(condition).values(revoked_at=self._session.clock()))
                 self._session.audit(connection, actor, "token.revoke", token_id, row.project, {"name": row.name})
-            return _token(connection.execute(sa.select(TOKENS).where(here)).one())
+            return _token(connection.execute(sa.select(TOKENS).where(condition)).one())
 
     def valid(self, token: str) -> TokenRecord | None:
         """The record of a valid token; None if the token is unknown, expired or revoked.

@@ -69,9 +69,9 @@ class Trials(StorePart):
             check_exists(connection, study_id)
             if ids is not None:
                 trial_rows.by_id(connection, study_id, ids)
-            found = connection.execute(query)
-            names = list(found.keys())
-            return [_trial(dict(zip(names, row, strict=True))) for row in found]
+            result = connection.execute(query)
+            names = list(result.keys())
+            return [_trial(dict(zip(names, row, strict=True))) for row in result]
 
     def reported_rounds(self, study_id: str) -> int:
         """How many rounds all trials of a study have reported; 0 if there is no such study."""
@@ -106,11 +106,11 @@ class Trials(StorePart):
         ids = [trial_id(study_id, new.label, new.phase, new.number) for new in trials]
         with self._session.write() as connection:
             study = self._session.fenced(connection, study_id, attempt, nonce)
-            known = {row.id: row for row in trial_rows.existing(connection, study_id, ids)}
+            existing = {row.id: row for row in trial_rows.existing(connection, study_id, ids)}
             values: dict[str, dict[str, Any]] = {}
             for identity, new in zip(ids, trials, strict=True):
                 given = new.model_dump(mode="json")
-                old = known[identity]._mapping if identity in known else values.get(identity)
+                old = existing[identity]._mapping if identity in existing else values.get(identity)
                 if old is None:
                     values[identity] = given
                 elif differing := [name for name in _GIVEN if old[name] != given[name]]:

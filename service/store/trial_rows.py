@@ -22,8 +22,8 @@ def chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
 def existing(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
     """The rows of the given ids that exist, in no particular order."""
     # Asked also for the study, SQLite would read all its trials.
-    found = (connection.execute(sa.select(TRIALS).where(TRIALS.c.id.in_(part))) for part in chunks(ids))
-    return [row for rows in found for row in rows if row.study_id == study_id]
+    results = (connection.execute(sa.select(TRIALS).where(TRIALS.c.id.in_(part))) for part in chunks(ids))
+    return [row for rows in results for row in rows if row.study_id == study_id]
 
 
 def by_id(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
@@ -77,9 +77,9 @@ def stop(
 
 def close_packs(connection: sa.Connection, study_id: str, ended_at: float) -> None:
     """Store the end of packs without running trials, and the rounds that they have done."""
-    here = (TRIALS.c.study_id == PACKS.c.study_id, TRIALS.c.pack == PACKS.c.pack)
-    running = sa.select(TRIALS.c.id).where(*here, TRIALS.c.state == "RUNNING").exists()
-    rounds = sa.select(sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done), 0)).where(*here).scalar_subquery()
+    same_pack = (TRIALS.c.study_id == PACKS.c.study_id, TRIALS.c.pack == PACKS.c.pack)
+    running = sa.select(TRIALS.c.id).where(*same_pack, TRIALS.c.state == "RUNNING").exists()
+    rounds = sa.select(sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done), 0)).where(*same_pack).scalar_subquery()
     latest = sa.case((PACKS.c.started_at > ended_at, PACKS.c.started_at), else_=ended_at)  # if the clock was set back
     connection.execute(
         sa.update(PACKS)
