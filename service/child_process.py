@@ -99,11 +99,11 @@ class ChildProcess:
         line, environment = [sys.executable, "-P", *self._program], None
         if self._readable is not None:
             self._folder = own_folder("driftline-child-", _LONGEST)
-            place = self._folder[0]
+            folder = self._folder[0]
             if becomes_nobody():
-                os.chown(place, NOBODY, NOBODY)
-            line = command(self._program, readable=self._readable, writable=[place], hidden=self._hidden)
-            environment = {**child_environment(os.environ), "HOME": str(place), "TMPDIR": str(place)}
+                os.chown(folder, NOBODY, NOBODY)
+            line = command(self._program, readable=self._readable, writable=[folder], hidden=self._hidden)
+            environment = {**child_environment(os.environ), "HOME": str(folder), "TMPDIR": str(folder)}
         running = subprocess.Popen(
             line,
             stdin=subprocess.PIPE,

@@ -153,10 +153,10 @@ def _landlock(
     python, data = [*map(Path, _SYSTEM), *_python()], [*readable, *_linked(readable)]
     for paths, rights, between in ((python, _READ, _LIST), (data, _READ, 0), (writable, files, _LIST)):
         for path in filter(Path.exists, paths):
-            for place, whole in _around(path.resolve(), kept_out):
+            for subpath, whole in _around(path.resolve(), kept_out):
                 # Python finds no module in a folder that it cannot list. This shows the names of hidden files there.
                 if allowed := rights & files if whole else between:
-                    _allow(ruleset, place, allowed)
+                    _allow(ruleset, subpath, allowed)
     _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
@@ -190,7 +190,7 @@ def _filter_calls() -> None:
     allow, refuse, kill = 0x7FFF0000, 0x00050001, 0x80000000  # EPERM
     lines = [(load, 0, 0, 4), (equal, 1, 0, name), (give, 0, 0, kill), (load, 0, 0, 0)]
     lines += [(at_least, len(refused) + 1, 0, 0x40000000)]  # the x32 numbers of x86_64
-    lines += [(equal, len(refused) - place, 0, number) for place, number in enumerate(refused)]
+    lines += [(equal, len(refused) - index, 0, number) for index, number in enumerate(refused)]
     lines += [(give, 0, 0, allow), (give, 0, 0, refuse)]
     program = b"".join(struct.pack("HBBI", *line) for line in lines)
     text = ctypes.create_string_buffer(program, len(program))

@@ -27,8 +27,8 @@ def _quotas(root: Path) -> Iterator[float]:
         mount = root / "sys/fs/cgroup" / controllers
         if controllers and not mount.is_dir():
             mount = mount.parent / "cpu"
-        place = mount / path.lstrip("/")  # in a container it may be the path outside, which is not there; the top is
-        for folder in (place, *place.parents):
+        group = mount / path.lstrip("/")  # in a container it may be the path outside, which is not there; the top is
+        for folder in (group, *group.parents):
             if not folder.is_relative_to(mount):
                 break
             if controllers:

@@ -61,8 +61,8 @@ def _urls(text: str) -> tuple[str, ...]:
     return urls
 
 
-def _place(place: str) -> str:
-    return place if "://" in place else str(Path(place).absolute())
+def _place(location: str) -> str:
+    return location if "://" in location else str(Path(location).absolute())
 
 
 def _without_account(url: str) -> str:

@@ -127,13 +127,13 @@ class Service:
             server.metrics.watch(woken[0])
 
     def _tokens(self, store: Store, secret: bytes, issuer: Issuer | None, *, admin: bool) -> Tokens:
-        known: dict[str, Access] = {}
+        accesses: dict[str, Access] = {}
         if admin:
             token = self._settings.admin_token
             if token is None:
                 token, self.first = kept(self._settings.home, ADMIN_TOKEN)
-            known[token] = Access(scopes=SCOPES, name="admin token")
-        return Tokens(known, secret, store=store, issuer=issuer)
+            accesses[token] = Access(scopes=SCOPES, name="admin token")
+        return Tokens(accesses, secret, store=store, issuer=issuer)
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
         limits, streams = self._limits()
