@@ -60,7 +60,7 @@ def encode(tokenizer: Any, text: str) -> NDArray[np.int64]:
         text: any text.
     """
     lines = iter(text.splitlines(keepends=True))
-    pieces = [np.array(ids, np.int64) for some in _chunks(lines) for ids in _ids(tokenizer, some)]
+    pieces = [np.array(ids, np.int64) for chunk in _chunks(lines) for ids in _ids(tokenizer, chunk)]
     return np.concatenate([np.empty(0, np.int64), *pieces])
 
 
@@ -75,5 +75,5 @@ def _ids(tokenizer: Any, lines: list[str]) -> Iterator[list[int]]:
 
 
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    while some := list(islice(lines, _LINES)):
-        yield some
+    while chunk := list(islice(lines, _LINES)):
+        yield chunk

@@ -46,8 +46,8 @@ def regulariser(value: Any, model: str, path: str) -> Regulariser | None:
     regularisers = models()[model].REGULARISERS
     if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in regularisers:
         return None
-    (name, given), key_path = next(iter(value.items())), join(path, next(iter(value)))
-    weight = number(given, key_path)
+    (name, raw_weight), key_path = next(iter(value.items())), join(path, next(iter(value)))
+    weight = number(raw_weight, key_path)
     if not weight > 0:
         raise SpecError(f"{key_path} must be above 0, got {name}={shown(weight)}", key_path)
     return Regulariser(name, weight)
@@ -68,17 +68,19 @@ def checked(value: Any, path: str) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or len(value) != 1:
         raise SpecError(f'{path} must be like {{"fraction": 0.1}}, got central={shown(value)}', path)
     refuse_unknown(value, (_FRACTION, _CLASSES, _CLIENTS), path)
-    (key, given), key_path = next(iter(value.items())), join(path, next(iter(value)))
-    if key == _CLIENTS and isinstance(given, list | tuple):
-        if not given or any(type(one) not in (str, int) for one in given) or len(set(given)) < len(given):
-            raise SpecError(f"{key_path} must be a list of different clients, or a share, got {shown(given)}", key_path)
-        return {key: [str(one) for one in given]}
+    (key, choice), key_path = next(iter(value.items())), join(path, next(iter(value)))
+    if key == _CLIENTS and isinstance(choice, list | tuple):
+        if not choice or any(type(client) not in (str, int) for client in choice) or len(set(choice)) < len(choice):
+            raise SpecError(
+                f"{key_path} must be a list of different clients, or a share, got {shown(choice)}", key_path
+            )
+        return {key: [str(client) for client in choice]}
     if key == _CLASSES:
-        labels = list(given) if isinstance(given, list | tuple) else []
+        labels = list(choice) if isinstance(choice, list | tuple) else []
         if not labels or any(type(label) not in (str, int) for label in labels) or len(set(labels)) < len(labels):
-            raise SpecError(f"{key_path} must be a list of different labels, got classes={shown(given)}", key_path)
+            raise SpecError(f"{key_path} must be a list of different labels, got classes={shown(choice)}", key_path)
         return {key: labels}
-    share = number(given, key_path)
+    share = number(choice, key_path)
     if not 0 < share < 1:
         raise SpecError(f"{key_path} must be in (0, 1), got {key}={shown(share)}", key_path)
     return {key: share}
@@ -111,56 +113,56 @@ def taken(
     Raises:
         SpecError: the server or the clients would have none, or there are no such classes or clients.
     """
-    (key, given), key_path = next(iter(central.items())), join(path, next(iter(central)))
+    (key, choice), key_path = next(iter(central.items())), join(path, next(iter(central)))
     if key == _CLASSES:
         if labels is None:
             raise SpecError(f"{key_path} must be left out of data without classes: give fraction", key_path)
-        result = np.isin(labels, _numbers(given, labels, names, key_path))
+        result = np.isin(labels, _numbers(choice, labels, names, key_path))
     elif key == _CLIENTS:
         if owners is None:
             raise SpecError(f"{key_path} must be left out of data without natural clients: give fraction", key_path)
-        result = np.isin(owners, _chosen(given, np.unique(owners), people, seed, key_path))
+        result = np.isin(owners, _chosen(choice, np.unique(owners), people, seed, key_path))
     else:
         if natural:
             assert owners is not None
-            aside, _ = partitions.of_each(owners, given, seed)
+            rows, _ = partitions.of_each(owners, choice, seed)
         else:
-            aside, _ = partitions.stratified(np.zeros(examples, np.int64) if labels is None else labels, given, seed)
+            rows, _ = partitions.stratified(np.zeros(examples, np.int64) if labels is None else labels, choice, seed)
         result = np.zeros(examples, np.bool_)
-        result[aside] = True
+        result[rows] = True
     if not result.any():
-        raise SpecError(f"{key_path} must give the server an example, got {shown(given)}", key_path)
+        raise SpecError(f"{key_path} must give the server an example, got {shown(choice)}", key_path)
     if result.all():
-        raise SpecError(f"{key_path} must leave an example to the clients, got {key}={shown(given)}", key_path)
+        raise SpecError(f"{key_path} must leave an example to the clients, got {key}={shown(choice)}", key_path)
     return result
 
 
-def _chosen(given: Any, present: Rows, people: Sequence[Any] | None, seed: int, key_path: str) -> Rows:
+def _chosen(choice: Any, present: Rows, people: Sequence[Any] | None, seed: int, key_path: str) -> Rows:
     """The numbers of the natural clients that are the server's."""
-    if not isinstance(given, list):
-        return partitions.choose(present, round(given * len(present)), seed)
+    if not isinstance(choice, list):
+        return partitions.choose(present, round(choice * len(present)), seed)
     numbers = {str(number if people is None else people[number]): number for number in present.tolist()}
-    for name in given:
+    for name in choice:
         if name not in numbers:
             raise SpecError(f"{key_path}: no client {shown(name)} for training: {hint(name, list(numbers))}", key_path)
-    return np.array([numbers[name] for name in given])
+    return np.array([numbers[name] for name in choice])
 
 
-def _numbers(given: Sequence[Any], labels: Rows, names: Sequence[Any] | None, key_path: str) -> list[int]:
+def _numbers(chosen: Sequence[Any], labels: Rows, names: Sequence[Any] | None, key_path: str) -> list[int]:
     """The class numbers of labels."""
     present = np.unique(labels).tolist()
     numbers = {number if names is None else names[number]: number for number in present}
-    for label in given:
+    for label in chosen:
         if label not in numbers:
             raise SpecError(
-                f"{key_path}: no class {shown(label)} for training: {hint(str(label), [str(one) for one in numbers])}",
+                f"{key_path}: no class {shown(label)} for training: {hint(str(label), [str(key) for key in numbers])}",
                 key_path,
             )
-    return [numbers[label] for label in given]
+    return [numbers[label] for label in chosen]
 
 
 def class_numbers(document: Mapping[str, Any]) -> tuple[int, ...]:
     """The class numbers that are the server's alone in a checked document of a task; none without such classes."""
-    given = (document.get("central") or {}).get(_CLASSES, ())
+    chosen = (document.get("central") or {}).get(_CLASSES, ())
     names = document.get("labels")
-    return tuple(label if names is None else list(names).index(label) for label in given)
+    return tuple(label if names is None else list(names).index(label) for label in chosen)

@@ -73,7 +73,7 @@ def places(values: NDArray[Any], ordered: NDArray[Any]) -> Rows:
 
 
 def numbered(
-    parts: Sequence[NDArray[Any]], given: Labels | None, classes: int | None, path: str
+    parts: Sequence[NDArray[Any]], declared: Labels | None, classes: int | None, path: str
 ) -> tuple[list[Rows], Labels | None]:
     """(class numbers of each part, labels in the order of their numbers or None if the labels are the numbers).
 
@@ -82,12 +82,12 @@ def numbered(
 
     Args:
         parts: (examples,) labels, strings or whole numbers.
-        given: labels that there are; None finds them.
+        declared: labels that the document declares; None finds them.
         classes: number of classes, which may exceed that of the labels; None does not say.
         path: dotted path of the task.
 
     Raises:
-        SpecError: a label is not among the given ones, or there are more labels than classes.
+        SpecError: a label is not among the declared ones, or there are more labels than classes.
 
     Examples:
         >>> numbered([np.array(["no", "yes", "no"])], None, None, "task")
@@ -98,7 +98,7 @@ def numbered(
         ([array([1, 2, 4])], None)
     """
     present = np.unique(np.concatenate([different(part) for part in parts]))
-    if given is None:
+    if declared is None:
         whole = present.dtype.kind != "U"
         if whole and (int(present[0]), int(present[-1])) == (0, len(present) - 1):
             return list(parts), None
@@ -106,12 +106,12 @@ def numbered(
             return list(parts), None
         labels = present
     else:
-        labels = np.array(given)
+        labels = np.array(declared)
         if (labels.dtype.kind == "U") != (present.dtype.kind == "U") or not np.isin(present, labels).all():
             alike = (labels.dtype.kind == "U") == (present.dtype.kind == "U")
-            other = (present[~np.isin(present, labels)] if alike else present)[0].item()
+            missing = (present[~np.isin(present, labels)] if alike else present)[0].item()
             key_path = join(path, "labels")
-            raise SpecError(f"{key_path} must have every label of the data, got none for {shown(other)}", key_path)
+            raise SpecError(f"{key_path} must have every label of the data, got none for {shown(missing)}", key_path)
     order = np.argsort(labels)
     numbers = [order[places(part, labels[order])] for part in parts]
     return numbers, tuple(labels.tolist())

@@ -30,7 +30,7 @@ _HELD_OUT = 0.2  # of the people of a log
 _LSTM = {"name": "lstm", "embedding": 32, "width": 64, "depth": 1}
 
 
-def advised(source: DataSource, given: Mapping[str, Any], path: str) -> dict[str, Any]:
+def advised(source: DataSource, document: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Keys of a task for data that look like a log of items or like texts; {} for others.
 
     A log has a column of people and one of items, by their names, and none of labels. Texts are strings of at least
@@ -39,24 +39,24 @@ def advised(source: DataSource, given: Mapping[str, Any], path: str) -> dict[str
 
     Args:
         source: the data.
-        given: keys of the task that are given, which are kept.
+        document: keys of the task that are given, which are kept.
         path: dotted path of the task.
 
     Raises:
         SpecError: the data are damaged.
     """
-    if given.keys() & {"kind", "model", "words", "episodes"}:
+    if document.keys() & {"kind", "model", "words", "episodes"}:
         return {}
     columns = source.names(path)
-    target = given.get("targets") or next((name for name in TARGETS if name in columns), None)
-    if target is None and (log := _log(columns, given)):
+    target = document.get("targets") or next((name for name in TARGETS if name in columns), None)
+    if target is None and (log := _log(columns, document)):
         return {**log, **({} if source.has_test else _held_out(source, log["client"], path))}
-    if isinstance(given.get("inputs"), list) and len(given["inputs"]) > 1:
+    if isinstance(document.get("inputs"), list) and len(document["inputs"]) > 1:
         return {}
-    named = [given["inputs"]] if isinstance(given.get("inputs"), str) else given.get("inputs")
+    named = [document["inputs"]] if isinstance(document.get("inputs"), str) else document.get("inputs")
     if named is None and any(name in INPUTS and name != target for name in columns):
         return {}
-    return _texts(source, columns, named, target, given.get("client", CLIENT), path)
+    return _texts(source, columns, named, target, document.get("client", CLIENT), path)
 
 
 def words_of(columns: Columns, name: str, key_path: str) -> tuple[float, int] | None:
@@ -79,15 +79,20 @@ def words_of(columns: Columns, name: str, key_path: str) -> tuple[float, int] | 
     return (mean(counts), len(counts)) if counts and mean(counts) >= _TEXT else None
 
 
-def _log(columns: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+def _log(columns: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of a log of items; {} if the names of its columns do not say so."""
-    person = given.get("client") or _first(columns, _PEOPLE)
-    own = given.get("inputs")
-    own = own[0] if isinstance(own, list) and len(own) == 1 else own
+    person = document.get("client") or _first(columns, _PEOPLE)
+    inputs = document.get("inputs")
+    inputs = inputs[0] if isinstance(inputs, list) and len(inputs) == 1 else inputs
     items = [f"{item}{ending}" for item in _ITEMS for ending in ("id", "")]
-    item = _first([name for name in columns if name != person], items) if own is None else own
+    item = _first([name for name in columns if name != person], items) if inputs is None else inputs
     time = _first([name for name in columns if name not in (person, item)], _TIMES)
-    if not isinstance(item, str) or person not in columns or item not in columns or (own is not None and time is None):
+    if (
+        not isinstance(item, str)
+        or person not in columns
+        or item not in columns
+        or (inputs is not None and time is None)
+    ):
         return {}
     order = {} if time is None else {"order": time}
     return {
@@ -127,7 +132,7 @@ def _texts(
             texts[name] = words
     if not texts:
         return {}
-    name = max(texts, key=lambda one: texts[one])
+    name = max(texts, key=lambda column: texts[column])
     if named is None and len(texts) < len(names) and texts[name][0] < _LONG_TEXT:
         return {}
     if target is None:

@@ -114,9 +114,9 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     optional = client == CLIENT and values["partition"] != "natural"
     if test is None and source.has_test:
         with_client = client is not None and (client in columns or not columns)
-        own = {"inputs": values["inputs"], "targets": values["targets"], "client": client if with_client else None}
-        own |= {"order": order}
-        values["test"] = test = {key: _ended(name) for key, name in own.items() if name is not None}
+        keys = {"inputs": values["inputs"], "targets": values["targets"], "client": client if with_client else None}
+        keys |= {"order": order}
+        values["test"] = test = {key: _ended(name) for key, name in keys.items() if name is not None}
     if test is not None and values["test_fraction"] is not None:
         raise SpecError(f"{path}.test_fraction must not be given beside test, got both: leave one out", key_path)
     if test is None or isinstance(test, str):
@@ -135,19 +135,19 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
     if "path" in test:
         values["test"] = check(_TestFileKeys, test, key_path)
         return names, replace(_of_side(names, TEST), client_optional=True)
-    own = values["test"] = check(_HeldOutKeys, test, key_path)
-    inputs = _listed(own["inputs"], join(key_path, "inputs"))
-    if (own["targets"] is None) != same:
+    keys = values["test"] = check(_HeldOutKeys, test, key_path)
+    inputs = _listed(keys["inputs"], join(key_path, "inputs"))
+    if (keys["targets"] is None) != same:
         key_path, kind = join(key_path, "targets"), values["kind"]
         rule = f"be left out for {kind}, which are {NEXT[kind]}" if same else "be given, a column"
-        raise SpecError(f"{key_path} must {rule}, got targets={shown(own['targets'])}", key_path)
-    if (own["order"] is None) != (order is None):
-        key_path, got = join(key_path, "order"), f"got order={shown(own['order'])}"
+        raise SpecError(f"{key_path} must {rule}, got targets={shown(keys['targets'])}", key_path)
+    if (keys["order"] is None) != (order is None):
+        key_path, got = join(key_path, "order"), f"got order={shown(keys['order'])}"
         rule = "be left out without order of the task" if order is None else "be given, as order of the task is"
         raise SpecError(f"{key_path} must {rule}, {got}", key_path)
     if order is None:
-        del own["order"]
-    return names, Names(inputs, str(inputs) if same else own["targets"], own["client"], order=own.get("order"))
+        del keys["order"]
+    return names, Names(inputs, str(inputs) if same else keys["targets"], keys["client"], order=keys.get("order"))
 
 
 def with_embeddings(
@@ -200,8 +200,8 @@ def other_names(
         if values["kind"] == "pairs":
             key_path = join(path, "central.path")
             raise SpecError(f"{key_path} must be left out for pairs, whose histories are clients'", key_path)
-        own = _of_side(names, SERVER)
-        sides.append(("server", replace(own, client=None, client_optional=False)))
+        server_names = _of_side(names, SERVER)
+        sides.append(("server", replace(server_names, client=None, client_optional=False)))
     if source.validation is not None:
         sides.append(("validation", replace(_of_side(names, VALIDATION), client_optional=True)))
     return tuple(sides)
@@ -230,4 +230,4 @@ def _listed(inputs: Any, key_path: str) -> str | tuple[str, ...]:
 
 def _ended(name: Any, ending: str = TEST) -> Any:
     """The name of the column of another side, or names."""
-    return f"{name}{ending}" if isinstance(name, str) else type(name)(f"{one}{ending}" for one in name)
+    return f"{name}{ending}" if isinstance(name, str) else type(name)(f"{column}{ending}" for column in name)

@@ -302,10 +302,10 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
     return np.array(values[first]), numbers
 
 
-def _as_long(array: Sized, examples: int, name: str, other: str, key_path: str) -> None:
+def _as_long(array: Sized, examples: int, name: str, reference: str, key_path: str) -> None:
     if len(array) != examples:
         raise SpecError(
-            f"{key_path}: array {shown(name)} must have one row for each example of {other}, "
+            f"{key_path}: array {shown(name)} must have one row for each example of {reference}, "
             f"got {len(array)} rows and {examples} examples",
             key_path,
         )

@@ -61,7 +61,7 @@ class DataSource:
             names: columns that are read next.
             key_path: dotted path of the task.
         """
-        column_names = [name for one in names for name in one.given]
+        column_names = [name for side_names in names for name in side_names.given]
         columns = self.format.read(self.path, column_names, join(key_path, "path"))
         sides = {"": columns}
         others = (
@@ -130,12 +130,12 @@ def find(name: str, format_name: Any, path: str, others: Mapping[str, str] | Non
         MissingDataError: there is no such file or folder.
         SpecError: there is no such format, or none recognises the data.
     """
-    one = None if format_name == AUTO else formats().find(format_name, join(path, "format"))
-    folders = one is None or one.FOLDERS
+    format_module = None if format_name == AUTO else formats().find(format_name, join(path, "format"))
+    folders = format_module is None or format_module.FOLDERS
     location = _located(name, folders, join(path, "path"))
-    sides = {key: _located(own, folders, join(path, f"{key}.path")) for key, own in (others or {}).items()}
+    sides = {key: _located(side_path, folders, join(path, f"{key}.path")) for key, side_path in (others or {}).items()}
     separate = [sides.get(key) for key in ("test", "central", "validation")]
-    if one is not None:
+    if format_module is not None:
         return DataSource(location, format_name, *separate)
     for candidate in formats():
         if (location.is_file() or formats()[candidate].FOLDERS) and formats()[candidate].recognises(location):

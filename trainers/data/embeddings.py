@@ -108,11 +108,11 @@ class UnseenCategories:
 
     def __init__(self, embedded: Sequence[Embedding], inputs: NDArray[Any], rows: Rows) -> None:
         self._seen = {}
-        for one in embedded:
-            seen = np.zeros(one.categories + 1, np.bool_)
-            seen[inputs[rows, one.feature].astype(np.int64)] = True
+        for embedding in embedded:
+            seen = np.zeros(embedding.categories + 1, np.bool_)
+            seen[inputs[rows, embedding.feature].astype(np.int64)] = True
             if not seen[1:].all():
-                self._seen[one.feature] = seen
+                self._seen[embedding.feature] = seen
 
     def __bool__(self) -> bool:
         return bool(self._seen)
@@ -120,10 +120,10 @@ class UnseenCategories:
     @property
     def digest(self) -> str:
         """Tells them from others."""
-        held = hashlib.sha256()
+        sha256 = hashlib.sha256()
         for feature, seen in self._seen.items():
-            held.update(f"{feature} {np.flatnonzero(seen).tolist()}".encode())
-        return held.hexdigest()
+            sha256.update(f"{feature} {np.flatnonzero(seen).tolist()}".encode())
+        return sha256.hexdigest()
 
     def without(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """The inputs (examples, features), changed in place."""

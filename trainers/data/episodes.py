@@ -99,8 +99,8 @@ def draw(labels: Rows, rows: Rows, few_shot: Episodes, clients: int, seed: Seque
     for client in range(clients):
         generator = np.random.default_rng([*seed, client])
         for way, index in enumerate(generator.permutation(usable)[: few_shot.ways]):
-            some = generator.permutation(counts[index])[: few_shot.each]
-            chosen[client, way] = order[first[index] + some]
+            drawn = generator.permutation(counts[index])[: few_shot.each]
+            chosen[client, way] = order[first[index] + drawn]
     sizes = np.full(clients, few_shot.ways * few_shot.each)
     return ClientRows(chosen.reshape(-1), sizes)
 

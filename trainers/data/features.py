@@ -75,7 +75,7 @@ def joined(
                 widest[-1] + (len(categories) if categories is not None else int(np.prod(columns[0].shape[1:])))
             )
     kept = np.repeat([categories is not None for categories in column_categories], np.diff(widest))
-    looked_up = {one.feature for one in embedded}
+    looked_up = {embedding.feature for embedding in embedded}
     dtype = np.float32 if all(map(_single, parts[0])) else np.float64
     features = []
     for part in parts:
@@ -83,13 +83,13 @@ def joined(
         for first in range(0, len(matrix), _ROWS):
             rows = matrix[first : first + _ROWS]
             for column, categories, start, end in zip(part, column_categories, widest, widest[1:], strict=False):
-                own = column[first : first + _ROWS]
+                values = column[first : first + _ROWS]
                 if categories is None:
-                    rows[:, start:end] = own.reshape(len(own), -1)
+                    rows[:, start:end] = values.reshape(len(values), -1)
                 elif start in looked_up:
-                    rows[:, start] = _numbers(categories, own)
+                    rows[:, start] = _numbers(categories, values)
                 else:
-                    rows[np.arange(len(own)), start + np.searchsorted(categories, own)] = 1
+                    rows[np.arange(len(values)), start + np.searchsorted(categories, values)] = 1
         features.append(matrix)
     return Features(features, kept, tuple(embedded))
 
@@ -116,7 +116,7 @@ def _categories(columns: Sequence[NDArray[Any]], name: str, key_path: str, embed
         raise SpecError(f"{key_path}: column {shown(name)} must hold one string an example: {alone}", key_path)
     categories = np.unique(np.concatenate([different(column) for column in columns[: 1 if embedded else None]]))
     strings = categories.dtype.kind == "U"
-    filled = [str(one) for one in categories if one] if strings else []
+    filled = [str(category) for category in categories if category] if strings else []
     if filled and all(map(_DATE.fullmatch, filled)):
         raise SpecError(
             f"{key_path}: column {shown(name)} must hold numbers or categories, got dates such as {shown(filled[0])}: "

@@ -214,24 +214,24 @@ def choose_model(value: Any, path: str, targets: Sequence[Kind] = ("classes",)) 
     Raises:
         SpecError: the model is unknown, its settings are invalid, or it learns other targets.
     """
-    given = dict(value) if isinstance(value, Mapping) else {}
+    keys = dict(value) if isinstance(value, Mapping) else {}
     name = model_named(value)
     if name is None and isinstance(value, Mapping):
         raise SpecError(f"{join(path, 'name')} must be given: one of {', '.join(models())}", join(path, "name"))
-    given.pop("name", None)
+    keys.pop("name", None)
     module = models().find(name, path)
     if not set(kinds_of(name)) & set(targets):
         *others, last = (KINDS[target].examples for target in targets)
         kinds = f"{', '.join(others)} or {last}" if others else last
         raise SpecError(f"{path} must be a model of {kinds}, got model={shown(name)}", path)
-    train = _trained(given.pop("train", None), name, join(path, "train"))
+    train = _trained(keys.pop("train", None), name, join(path, "train"))
     if module.parse is not None:
-        settings = module.parse(given, path)
+        settings = module.parse(keys, path)
     elif module.Settings is not None:
-        settings = check(module.Settings, given, path, known=("name",))
+        settings = check(module.Settings, keys, path, known=("name",))
         settings = {key: list(item) if isinstance(item, tuple) else item for key, item in settings.items()}
-    elif given:
-        raise SpecError(f"{path} must be the name alone: {name} has no settings, got {step(next(iter(given)))}", path)
+    elif keys:
+        raise SpecError(f"{path} must be the name alone: {name} has no settings, got {step(next(iter(keys)))}", path)
     else:
         settings = {}
     settings |= {"train": train} if train else {}
@@ -249,7 +249,7 @@ def _trained(value: Any, name: str, path: str) -> list[str]:
     patterns = [value] if isinstance(value, str) else value
     if (
         not isinstance(patterns, list | tuple)
-        or not all(isinstance(one, str) and one for one in patterns)
+        or not all(isinstance(pattern, str) and pattern for pattern in patterns)
         or not patterns
     ):
         raise SpecError(
@@ -289,9 +289,9 @@ def examples(
         central_classes: class numbers of the server alone, of test examples; none if nobody has any alone.
     """
     parts = ClientRows.of(parts)
-    own = taken(targets, parts.rows)
-    central = np.isin(own, central_classes) if central_classes else None
-    return Examples(inputs(parts.rows), own, parts.offsets, parts.sizes, kind, central)
+    client_targets = taken(targets, parts.rows)
+    central = np.isin(client_targets, central_classes) if central_classes else None
+    return Examples(inputs(parts.rows), client_targets, parts.offsets, parts.sizes, kind, central)
 
 
 def held_out(

@@ -70,12 +70,12 @@ class NextItems:
     rows: Rows
 
 
-def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[NextItems], int]:
+def numbered(logs: Sequence[Log], settings: Histories, path: str) -> tuple[list[NextItems], int]:
     """(the examples of each log, number of different items); the first item of each client is no example.
 
     Args:
         logs: of training, then of test.
-        given: what the document says.
+        settings: what the document says.
         path: dotted path of the task.
 
     Raises:
@@ -89,22 +89,22 @@ def numbered(logs: Sequence[Log], given: Histories, path: str) -> tuple[list[Nex
                [0, 1, 2]], dtype=int32), array([1, 2], dtype=int32), 3)
     """
     key_path, rows = join(path, "inputs"), sum(len(log.items) for log in logs)
-    if rows * given.context * 4 > _MOST:
+    if rows * settings.context * 4 > _MOST:
         most, key_path = _MOST // (4 * rows), join(path, "context")
         raise SpecError(
             f"{key_path} must be at most {most} for {rows} items, {_MOST // 2**30} GiB of numbers, got "
-            f"context={given.context}",
+            f"context={settings.context}",
             key_path,
         )
     items = [log.items for log in logs]
     if np.result_type(*items).kind == "f":  # whole numbers with and without a sign, which floats would round
-        items = [one.astype(np.object_) for one in items]
-    names = np.unique(np.concatenate([np.unique(one) for one in items]))
+        items = [log_items.astype(np.object_) for log_items in items]
+    names = np.unique(np.concatenate([np.unique(log_items) for log_items in items]))
     examples = [
-        _of(log, np.searchsorted(names, one).astype(np.int32), given.context)
-        for log, one in zip(logs, items, strict=True)
+        _of(log, np.searchsorted(names, log_items).astype(np.int32), settings.context)
+        for log, log_items in zip(logs, items, strict=True)
     ]
-    if not all(len(one.rows) for one in examples):
+    if not all(len(log_examples.rows) for log_examples in examples):
         raise SpecError(f"{key_path} must hold two items of a client, got one of each client", key_path)
     if len(names) == 1:
         raise SpecError(f"{key_path} must hold two different items, got one", key_path)
@@ -140,7 +140,7 @@ def sortable(order: NDArray[Any], what: str, key_path: str) -> NDArray[Any]:
     lengths = np.char.str_len(order)
     odd = order[lengths != lengths[0]]
     if len(odd) or _UNSORTED.search(str(order[0])):
-        got = " and ".join(shown(str(one)) for one in (order[0], *odd[:1]))
+        got = " and ".join(shown(str(value)) for value in (order[0], *odd[:1]))
         rule = "numbers, dates such as 2024-01-31T10:00:00, or strings of one length that sort as meant"
         raise SpecError(f"{what} must hold {rule}, got {got}", key_path)
     return order
@@ -176,6 +176,6 @@ def _of(log: Log, items: NDArray[np.int32], context: int) -> NextItems:
     chosen = np.flatnonzero(places)
     before = np.zeros((len(chosen), context), np.int32)
     for back in range(1, min(context, int(places.max())) + 1):
-        there = places[chosen] >= back
-        before[there, context - back] = items[chosen[there] - back] + 1
+        has_item = places[chosen] >= back
+        before[has_item, context - back] = items[chosen[has_item] - back] + 1
     return NextItems(before, items[chosen], rows[chosen])

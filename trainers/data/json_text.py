@@ -101,8 +101,8 @@ class JsonText:
                 whole = error.pos < len(self._text) - _MARGIN and not error.msg.startswith("Unterminated")
                 at = self._before + error.pos
                 if whole or not self._read():
-                    said = error.msg.rstrip(": ").removesuffix(" at")  # "Unterminated string starting at"
-                    raise ValueError(f"{said} at character {at}") from error
+                    message = error.msg.rstrip(": ").removesuffix(" at")  # "Unterminated string starting at"
+                    raise ValueError(f"{message} at character {at}") from error
                 continue
             goes_on = isinstance(value, int | float) and end > len(self._text) - _MARGIN
             length = end - self._at
@@ -154,13 +154,13 @@ class JsonText:
 
     def _read(self) -> bool:
         """Reads on, twice as far each time, so that decoding a long value again costs as much as decoding it once."""
-        rest = self._text[self._at :]
+        unread = self._text[self._at :]
         try:
-            piece = self._file.read(max(_PIECE, len(rest)))
+            piece = self._file.read(max(_PIECE, len(unread)))
         except UnicodeDecodeError as error:
             raise OtherBytes from error
         self._before += self._at
-        self._text, self._at = rest + piece, 0
+        self._text, self._at = unread + piece, 0
         return bool(piece)
 
 

@@ -92,8 +92,8 @@ def central(value: Any, dimension: int, path: str) -> Quadratics:
     center = value["center"]
     if not isinstance(center, (list, tuple)) or len(center) != dimension:
         raise SpecError(f"{key_path} must be a list of {dimension} numbers, got center={shown(center)}", key_path)
-    held = np.array([[number(item, f"{key_path}.{index}") for index, item in enumerate(center)]])
-    return Quadratics(_symmetric(hessian[None]), held, np.zeros(1))
+    server_center = np.array([[number(item, f"{key_path}.{index}") for index, item in enumerate(center)]])
+    return Quadratics(_symmetric(hessian[None]), server_center, np.zeros(1))
 
 
 def _check_definite(matrix: NDArray[np.float64], key_path: str) -> None:

@@ -155,12 +155,12 @@ def _dirichlet(value: Mapping[str, Any], labels: Rows, path: str) -> dict[str, A
         rule = "must be two concentrations with groups, of the groups and of the classes within one"
         raise SpecError(f"{key_path} {rule}, as in [0.1, 10], got dirichlet={shown(levels)}", key_path)
     groups = _groups(value["groups"], labels, join(path, "groups"))
-    return {"dirichlet": [_positive(one, "dirichlet", key_path) for one in levels], "groups": groups}
+    return {"dirichlet": [_positive(level, "dirichlet", key_path) for level in levels], "groups": groups}
 
 
 def _groups(value: Any, labels: Rows, path: str) -> list[list[int]]:
     rule = "must be lists of class numbers, or with the tasks data and npz a column"
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, list | tuple) for one in value):
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(group, list | tuple) for group in value):
         raise SpecError(f"{path} {rule}, got groups={shown(value)}", path)
     groups = [[integer(label, path) for label in group] for group in value]
     everything = [label for group in groups for label in group]
@@ -185,8 +185,8 @@ def _sizes(value: Any, kinds: Sequence[str], grouped: bool, path: str) -> Any:
     refuse_unknown(value, _LAWS, path)
     if kinds and kinds[0] not in _SIZED:
         raise SpecError(f"{path} must be left out with {kinds[0]}, whose clients have equal shares", path)
-    ((law, given),) = value.items()
-    return {law: _positive(given, law, join(path, law))}
+    ((law, parameter),) = value.items()
+    return {law: _positive(parameter, law, join(path, law))}
 
 
 def _positive(value: Any, name: str, path: str) -> float:

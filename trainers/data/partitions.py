@@ -50,9 +50,9 @@ class ClientRows(Sequence[Rows]):
 
     def __getitem__(self, client: Any) -> Any:
         if isinstance(client, slice):
-            return [self[one] for one in range(len(self))[client]]
-        one = range(len(self))[client]
-        return self.rows[self.offsets[one] : self.offsets[one] + self.sizes[one]]
+            return [self[index] for index in range(len(self))[client]]
+        index = range(len(self))[client]
+        return self.rows[self.offsets[index] : self.offsets[index] + self.sizes[index]]
 
 
 def iid(labels: Rows, clients: int, seed: int, shares: Shares | None = None) -> list[Rows]:
@@ -105,7 +105,7 @@ def shards(labels: Rows, clients: int, count: int, seed: int) -> list[Rows]:
     shuffled = generator.permutation(len(labels))
     pieces = np.array_split(shuffled[np.argsort(labels[shuffled], kind="stable")], clients * count)
     order = generator.permutation(clients * count).reshape(clients, count)
-    return [np.concatenate([pieces[piece] for piece in own]) for own in order]
+    return [np.concatenate([pieces[piece] for piece in client_pieces]) for client_pieces in order]
 
 
 def classes_per_client(labels: Rows, clients: int, classes: int, seed: int, shares: Shares | None = None) -> list[Rows]:
@@ -247,7 +247,7 @@ Mixture = Callable[[NDArray[np.bool_]], Shares]
 
 
 def _one_level(mixture: Shares) -> Mixture:
-    return lambda there: np.where(there, mixture, 0.0)
+    return lambda remaining: np.where(remaining, mixture, 0.0)
 
 
 def _two_levels(
@@ -255,18 +255,18 @@ def _two_levels(
 ) -> Mixture:
     """Within a group, labels that have run out are replaced by its others; only an empty group by other groups."""
     places = [np.searchsorted(present, np.intersect1d(group, present)) for group in groups]
-    places = [own for own in places if len(own)]
+    places = [group for group in places if len(group)]
     outer = drawn_mixture(generator, concentration, len(places))
-    mixtures = [drawn_mixture(generator, inner, len(own)) for own in places]
+    mixtures = [drawn_mixture(generator, inner, len(group)) for group in places]
 
-    def weights(there: NDArray[np.bool_]) -> Shares:
-        result = np.zeros(len(there))
-        for share, own, mixture in zip(outer, places, mixtures, strict=True):
-            left = np.where(there[own], mixture, 0.0)
+    def weights(remaining: NDArray[np.bool_]) -> Shares:
+        result = np.zeros(len(remaining))
+        for share, group, mixture in zip(outer, places, mixtures, strict=True):
+            left = np.where(remaining[group], mixture, 0.0)
             if left.sum() <= 0:
-                left = there[own].astype(np.float64)
+                left = remaining[group].astype(np.float64)
             if left.sum() > 0:
-                result[own] = share * left / left.sum()
+                result[group] = share * left / left.sum()
         return result
 
     return weights
@@ -293,13 +293,13 @@ def stratified(labels: Rows, fraction: float, seed: int) -> tuple[Rows, Rows]:
         seed: at least 0.
     """
     generator = _generator(seed, 5)
-    aside = np.concatenate(
+    drawn = np.concatenate(
         [
             generator.permutation(rows)[: round(fraction * len(rows))]
             for rows in (np.flatnonzero(labels == label) for label in np.unique(labels))
         ]
     )
-    return _apart(aside, len(labels))
+    return _apart(drawn, len(labels))
 
 
 def natural(clients: Rows) -> ClientRows:
@@ -381,10 +381,10 @@ def choose(clients: Rows, count: int, seed: int) -> Rows:
     return np.sort(_generator(seed, 7).permutation(clients)[:count])
 
 
-def _apart(aside: Rows, count: int) -> tuple[Rows, Rows]:
+def _apart(rows: Rows, count: int) -> tuple[Rows, Rows]:
     """(rows set aside, rows kept), both ascending."""
     marks = np.zeros(count, np.bool_)
-    marks[aside] = True
+    marks[rows] = True
     return np.flatnonzero(marks), np.flatnonzero(~marks)
 
 

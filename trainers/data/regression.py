@@ -39,9 +39,9 @@ def gaussian(
     for size in sizes:
         rotation = np.linalg.qr(generator.normal(size=(dimension, dimension)))[0] if orientation == "random" else None
         drawn = generator.normal(size=(size, dimension)) * scales
-        own = drawn if rotation is None else drawn @ rotation
-        features.append(own)
-        targets.append(own @ solution + label_noise * noise.normal(size=size))
+        client_features = drawn if rotation is None else drawn @ rotation
+        features.append(client_features)
+        targets.append(client_features @ solution + label_noise * noise.normal(size=size))
     counts = np.array(sizes, np.int64)
     offsets = np.cumsum(counts) - counts
     return Examples(np.concatenate(features), np.concatenate(targets), offsets, counts), solution

@@ -107,11 +107,11 @@ def _copied(url: str, prefixes: tuple[str, ...] | None) -> Path | None:
             return _of_web(url, file)
     import fsspec
 
-    files, there = fsspec.core.url_to_fs(url)
-    root = str(there).rstrip("/")
+    files, location = fsspec.core.url_to_fs(url)
+    root = str(location).rstrip("/")
     facts = files.info(root)
     within = sorted(files.find(root)) if facts["type"] == "directory" else ()
-    version = [*map(files.ukey, (there, *within)), *(str(facts.get(name)) for name in _VERSION)]
+    version = [*map(files.ukey, (location, *within)), *(str(facts.get(name)) for name in _VERSION)]
     bound = None if prefixes is None else _Bound(disk_cache.most_bytes())
     return _kept([url, *version], _name(root), lambda target: _copy(files, root, target, bound))
 
@@ -120,16 +120,16 @@ def _of_web(url: str, file: WebFile) -> Path | None:
     name, version, pieces = _name(urlsplit(url).path), file.version, file.pieces(disk_cache.most_bytes())
     if version is not None:
         return _kept([url, version], name, lambda target: _write(target, pieces))
-    held = disk_cache.unnamed()
-    if held is None:
+    temporary = disk_cache.unnamed()
+    if temporary is None:
         return None
-    with held:  # the content says which version it is
+    with temporary:  # the content says which version it is
         content = hashlib.sha256()
         for piece in pieces:
             content.update(piece)
-            held.write(piece)
-        held.seek(0)
-        again = iter(lambda: held.read(_PIECE), b"")
+            temporary.write(piece)
+        temporary.seek(0)
+        again = iter(lambda: temporary.read(_PIECE), b"")
         return _kept([url, content.hexdigest()], name, lambda target: _write(target, again))
 
 
@@ -179,13 +179,13 @@ class _Bound:
             raise OSError(f"must be read within {WHOLE_S:.0f} s, took longer")
 
 
-def _copy(files: Any, there: str, destination: Path, bound: _Bound | None = None) -> None:
+def _copy(files: Any, location: str, destination: Path, bound: _Bound | None = None) -> None:
     """Copies a file, or all files below a folder."""
-    if files.info(there)["type"] != "directory":
-        _get(files, there, destination, bound)
+    if files.info(location)["type"] != "directory":
+        _get(files, location, destination, bound)
         return
-    for file in sorted(files.find(there)):
-        relative = Path(file).relative_to(there)
+    for file in sorted(files.find(location)):
+        relative = Path(file).relative_to(location)
         if ".." in relative.parts:
             raise OSError(f"a file's name leads out of the folder: {relative}")
         target = destination / relative
@@ -193,12 +193,12 @@ def _copy(files: Any, there: str, destination: Path, bound: _Bound | None = None
         _get(files, file, target, bound)
 
 
-def _get(files: Any, there: str, destination: Path, bound: _Bound | None) -> None:
+def _get(files: Any, location: str, destination: Path, bound: _Bound | None) -> None:
     if bound is None:
-        files.get_file(there, str(destination))
+        files.get_file(location, str(destination))
         return
     bound.count(0)
-    with files.open(there, "rb", cache_type="readahead") as source, destination.open("xb") as target:
+    with files.open(location, "rb", cache_type="readahead") as source, destination.open("xb") as target:
         while piece := source.read(_PIECE):
             bound.count(len(piece))
             target.write(piece)

@@ -136,13 +136,13 @@ def read(source: DataSource, names: Names, sides: SideNames, labelling: Labellin
     elif labelling is not None:
         kind = "classes" if isinstance(labelling, Classes) else "tags"
     separator = labelling.separator if isinstance(labelling, Tags) else None
-    reader = source.reader((names, *(one for _, one in sides)), path)
+    reader = source.reader((names, *(side_names for _, side_names in sides)), path)
     keys = ("inputs", "targets", "client", "order")
     column_parts = [reader.part(names, {key: join(path, key) for key in keys}, kind, separator)]
     mask = marked = None
-    for side, one in sides:
+    for side, side_names in sides:
         key_path = join(path, _KEYS_OF_SIDES[side])
-        column_parts.append(reader.part(one, {key: join(key_path, key) for key in keys}, kind, separator))
+        column_parts.append(reader.part(side_names, {key: join(key_path, key) for key in keys}, kind, separator))
         _require_alike(column_parts[0], column_parts[-1], path, key_path)
     if names.mask is not None:
         mask = reader.mask(names.mask, len(column_parts[0].targets), join(path, "test"))
@@ -166,17 +166,17 @@ def read(source: DataSource, names: Names, sides: SideNames, labelling: Labellin
         raise SpecError(f"{key_path} must {rule}, got embeddings={shown(names.embeddings)}", key_path)
     targets, labels = _targets(column_parts, labelling, path)
     parts = [
-        TablePart(one, other, part.clients, part.people)
-        for one, other, part in zip(inputs, targets, column_parts, strict=True)
+        TablePart(part_inputs, part_targets, part.clients, part.people)
+        for part_inputs, part_targets, part in zip(inputs, targets, column_parts, strict=True)
     ]
-    own = dict(zip((side for side, _ in sides), parts[1:], strict=True))
+    by_side = dict(zip((side for side, _ in sides), parts[1:], strict=True))
     return Table(
         main=parts[0],
-        test=own.get("test"),
+        test=by_side.get("test"),
         mask=mask,
         sha256=source.digest(),
-        server=own.get("server"),
-        validation=own.get("validation"),
+        server=by_side.get("server"),
+        validation=by_side.get("validation"),
         marked=marked,
         tokens=tokens or vocabulary_size,
         labels=labels,
@@ -199,11 +199,11 @@ def _targets(parts: list[ColumnPart], labelling: Labelling, path: str) -> tuple[
 
 
 def _require_alike(main: ColumnPart, test: ColumnPart, path: str, key_path: str) -> None:
-    for one, other in zip(main.features, test.features, strict=True):
-        if one.shape[1:] != other.shape[1:]:
+    for main_column, test_column in zip(main.features, test.features, strict=True):
+        if main_column.shape[1:] != test_column.shape[1:]:
             raise SpecError(
-                f"{key_path}.inputs must have examples of shape {one.shape[1:]} as {path}.inputs has, "
-                f"got {other.shape[1:]}",
+                f"{key_path}.inputs must have examples of shape {main_column.shape[1:]} as {path}.inputs has, "
+                f"got {test_column.shape[1:]}",
                 f"{key_path}.inputs",
             )
     if test.targets.shape[1:] != main.targets.shape[1:]:
@@ -212,27 +212,32 @@ def _require_alike(main: ColumnPart, test: ColumnPart, path: str, key_path: str)
             f"got shapes {test.targets.shape} and {main.targets.shape}",
             f"{key_path}.targets",
         )
-    pairs = [("inputs", one.dtype, other.dtype) for one, other in zip(main.features, test.features, strict=True)]
-    for key, own, tested in (*pairs, ("targets", main.targets.dtype, test.targets.dtype)):
-        if (own.kind == "U") != (tested.kind == "U"):
-            raise SpecError(f"{key_path}.{key} must hold {own} as {path}.{key} does, got {tested}", f"{key_path}.{key}")
-
-
-def _in_words(parts: list[ColumnPart], given: words.Words, path: str) -> tuple[list[ColumnPart], int]:
-    """(the parts with numbers in place of texts, number of different tokens; 0 of bags)."""
-    texts = [one for part in parts for one in part.features if isinstance(one, Sentences)]
-    made = words.numbered(texts, given, path)
-    numbers = [
-        replace(part, features=(one.inputs,), targets=part.targets if one.targets is None else one.targets)
-        for part, one in zip(parts, made, strict=True)
+    pairs = [
+        ("inputs", main_column.dtype, test_column.dtype)
+        for main_column, test_column in zip(main.features, test.features, strict=True)
     ]
-    if made[0].targets is None:
+    for key, main_type, test_type in (*pairs, ("targets", main.targets.dtype, test.targets.dtype)):
+        if (main_type.kind == "U") != (test_type.kind == "U"):
+            raise SpecError(
+                f"{key_path}.{key} must hold {main_type} as {path}.{key} does, got {test_type}", f"{key_path}.{key}"
+            )
+
+
+def _in_words(parts: list[ColumnPart], settings: words.Words, path: str) -> tuple[list[ColumnPart], int]:
+    """(the parts with numbers in place of texts, number of different tokens; 0 of bags)."""
+    texts = [column for part in parts for column in part.features if isinstance(column, Sentences)]
+    encoded_parts = words.numbered(texts, settings, path)
+    numbers = [
+        replace(part, features=(encoded.inputs,), targets=part.targets if encoded.targets is None else encoded.targets)
+        for part, encoded in zip(parts, encoded_parts, strict=True)
+    ]
+    if encoded_parts[0].targets is None:
         return numbers, 0
-    return numbers, words.OTHERS + min(given.count, len(texts[0].known))
+    return numbers, words.OTHERS + min(settings.count, len(texts[0].known))
 
 
 def _in_histories(
-    parts: list[ColumnPart], given: histories.Histories, places: Sequence[str], path: str
+    parts: list[ColumnPart], settings: histories.Histories, places: Sequence[str], path: str
 ) -> tuple[list[ColumnPart], int, Rows]:
     """(the parts with examples in place of rows, number of different items, row of each example of the first part)."""
     logs: list[histories.Log] = []
@@ -240,12 +245,14 @@ def _in_histories(
         if part.clients is None:
             raise SpecError(f"{key_path} must be a column for pairs, which are of a client's items, got none", key_path)
         logs.append(histories.Log(np.asarray(part.features[0]), part.clients, part.order))
-    made, count = histories.numbered(logs, given, path)
+    numbered_logs, count = histories.numbered(logs, settings, path)
     examples = [
-        replace(part, features=(one.before,), targets=one.items, clients=log.clients[one.rows])
-        for part, log, one in zip(parts, logs, made, strict=True)
+        replace(
+            part, features=(numbered_log.before,), targets=numbered_log.items, clients=log.clients[numbered_log.rows]
+        )
+        for part, log, numbered_log in zip(parts, logs, numbered_logs, strict=True)
     ]
-    return examples, count, made[0].rows
+    return examples, count, numbered_logs[0].rows
 
 
 def _mask_of(mask: NDArray[np.bool_], key_path: str) -> NDArray[np.bool_]:
@@ -262,10 +269,10 @@ def _inputs(
     parts: list[ColumnPart], names: Names, key_path: str
 ) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None, tuple[Embedding, ...]]:
     """(inputs of each part, number of different tokens of strings, `kept` of `Table`, its `embedded`)."""
-    features = [tuple(one for one in part.features if isinstance(one, np.ndarray)) for part in parts]
+    features = [tuple(column for column in part.features if isinstance(column, np.ndarray)) for part in parts]
     if not isinstance(names.inputs, str):
-        made = joined(features, names.features, key_path, names.embeddings)
-        return made.parts, 0, made.kept, made.embedded
+        joined_features = joined(features, names.features, key_path, names.embeddings)
+        return joined_features.parts, 0, joined_features.kept, joined_features.embedded
     columns = [arrays[0] for arrays in features]
     if columns[0].dtype.kind == "U":
         return *numbered(columns, key_path), None, ()

@@ -47,8 +47,8 @@ def forget(table: Table) -> None:
     Args:
         table: from `load`.
     """
-    held = [part.inputs.nbytes for side in _SIDES if (part := getattr(table, side)) is not None]
-    if sum(held) > _HELD and table.key is None:
+    sizes = [part.inputs.nbytes for side in _SIDES if (part := getattr(table, side)) is not None]
+    if sum(sizes) > _HELD and table.key is None:
         _load.cache_clear()
 
 
@@ -63,39 +63,41 @@ def _load(
 ) -> Table:
     if source.size < _KEPT:
         return read(source, names, sides, labelling, path)
-    facts = [asdict(names), {side: asdict(own) for side, own in sides}, labelling and asdict(labelling)]
+    facts = [asdict(names), {side: asdict(side_names) for side, side_names in sides}, labelling and asdict(labelling)]
     code = _code(getattr(source.format, "__file__", None))
     key = disk_cache.key("table", source.digest(), source.name, type(labelling).__name__, facts, code)
     table = disk_cache.entry(key, lambda folder: _write(folder, read(source, names, sides, labelling, path)), _read)
     return read(source, names, sides, labelling, path) if table is None else replace(table, key=key)
 
 
-def in_order(table: Table, side: str, rows: Rows, some: Callable[[Rows], NDArray[Any]], facts: Any) -> NDArray[Any]:
-    """`some(rows)`; of a table that is kept, from the cache.
+def in_order(
+    table: Table, side: str, rows: Rows, inputs_of: Callable[[Rows], NDArray[Any]], facts: Any
+) -> NDArray[Any]:
+    """`inputs_of(rows)`; of a table that is kept, from the cache.
 
     Args:
         table: the table.
         side: "main", "test", "server" or "validation".
         rows: of this side.
-        some: maps rows to their inputs, row by row.
-        facts: JSON-compatible, that tell `some` from other functions; None if it changes nothing.
+        inputs_of: maps rows to their inputs, row by row.
+        facts: JSON-compatible, that tell `inputs_of` from other functions; None if it changes nothing.
     """
     part = table.side(side)
     if table.key is None or len(rows) <= _ROWS:
-        return some(rows)
+        return inputs_of(rows)
     if facts is None and len(rows) == len(part.inputs) and all_in_order(rows):
         return part.inputs
     name = disk_cache.key("order", table.key, side, hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest(), facts)
 
     def write(folder: Path) -> None:
-        first = some(rows[:1])
+        first = inputs_of(rows[:1])
         result = np.lib.format.open_memmap(folder / "inputs.npy", "w+", first.dtype, (len(rows), *first.shape[1:]))
         for start in range(0, len(rows), _ROWS):
-            result[start : start + _ROWS] = some(rows[start : start + _ROWS])
+            result[start : start + _ROWS] = inputs_of(rows[start : start + _ROWS])
         result.flush()
 
     inputs = disk_cache.entry(name, write, lambda folder: _mapped(folder / "inputs.npy"))
-    return some(rows) if inputs is None else inputs
+    return inputs_of(rows) if inputs is None else inputs
 
 
 def _write(folder: Path, table: Table) -> None:
@@ -106,7 +108,7 @@ def _write(folder: Path, table: Table) -> None:
     for name in ("mask", "marked", "kept", "groups"):
         _save(folder / f"{name}.npy", getattr(table, name))
     facts = {name: getattr(table, name) for name in ("sha256", "tokens", "labels", "lowest", "highest")}
-    facts["embedded"] = [asdict(one) for one in table.embedded]
+    facts["embedded"] = [asdict(embedding) for embedding in table.embedded]
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -118,7 +120,7 @@ def _save(path: Path, array: NDArray[Any] | None) -> None:
 def _read(folder: Path) -> Table:
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     facts["labels"] = None if facts["labels"] is None else tuple(facts["labels"])
-    facts["embedded"] = tuple(Embedding(**one) for one in facts["embedded"])
+    facts["embedded"] = tuple(Embedding(**entry) for entry in facts["embedded"])
     main, test, server, validation = (
         TablePart(*(_mapped(folder / f"{side}_{name}.npy") for name in _ARRAYS))
         if (folder / f"{side}_inputs.npy").exists()
@@ -139,9 +141,9 @@ def _mapped(path: Path) -> Any:
 
 
 @once
-def _code(own: str | None) -> str:
-    """A hash of the code that makes tables and the versions of what it reads with; `own` is the format's file."""
-    files = sorted([*Path(__file__).parent.rglob("*.py"), *([Path(own)] if own else [])])
+def _code(format_file: str | None) -> str:
+    """A hash of the code that makes tables, `format_file` included, and of the versions of what it reads with."""
+    files = sorted([*Path(__file__).parent.rglob("*.py"), *([Path(format_file)] if format_file else [])])
     content = [file.read_bytes() for file in files]
     for name in _LIBRARIES:
         with suppress(PackageNotFoundError):

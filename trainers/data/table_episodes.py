@@ -34,8 +34,10 @@ def asked(values: dict[str, Any], document: Mapping[str, Any], kind: str, path: 
     kept = {"client": (None, "client"), "partition": ("natural",), "central": nothing, "validation": nothing}
     for key, allowed in kept.items():
         if key in document and values[key] not in allowed:
-            own = join(path, key)
-            raise SpecError(f"{own} must be left out beside episodes, whose clients are tasks, got {key}", own)
+            refused_path = join(path, key)
+            raise SpecError(
+                f"{refused_path} must be left out beside episodes, whose clients are tasks, got {key}", refused_path
+            )
     values["episodes"], values["client"] = few_shot.to_json(), None
     values["clients"] = values["clients"] or CLIENTS
     return few_shot
@@ -64,9 +66,11 @@ def split(values: dict[str, Any], table: Table, few_shot: Episodes, path: str) -
     else:
         held_out = np.isin(labels, _classes(values, table, path))
         train, test = everything[~held_out], everything[held_out]
-    if len(both := np.intersect1d(labels[train], tested[test])):
-        own = join(path, "test")
-        raise SpecError(f"{own} must have other classes than training, got class {_named(table, int(both[0]))}", own)
+    if len(shared := np.intersect1d(labels[train], tested[test])):
+        test_path = join(path, "test")
+        raise SpecError(
+            f"{test_path} must have other classes than training, got class {_named(table, int(shared[0]))}", test_path
+        )
     own_seed, test_seed = episodes.seeds(seed)
     parts = episodes.draw(labels, train, few_shot, values["clients"], own_seed, key_path)
     if not len(test):
@@ -96,14 +100,14 @@ def _classes(values: dict[str, Any], table: Table, path: str) -> Rows:
                 key_path,
             )
         key_path = join(key_path, "classes")
-        given = test["classes"]
-        if not isinstance(given, list | tuple) or not given:
-            raise SpecError(f"{key_path} must be a list of labels, got classes={shown(given)}", key_path)
+        labels = test["classes"]
+        if not isinstance(labels, list | tuple) or not labels:
+            raise SpecError(f"{key_path} must be a list of labels, got classes={shown(labels)}", key_path)
         numbers = {_label(table, int(number)): int(number) for number in present}
-        for label in given:
+        for label in labels:
             if type(label) not in (str, int) or label not in numbers:
                 raise SpecError(f"{key_path}: no class {shown(label)} in the data", key_path)
-        return np.unique([numbers[label] for label in given])
+        return np.unique([numbers[label] for label in labels])
     fraction = values["test_fraction"]
     if fraction is None:
         fraction = values["test_fraction"] = _TEST_FRACTION

@@ -117,8 +117,8 @@ def server_population(
     if tested.clients is None:
         return ()
     people = set(map(str, table.main.people[np.unique(table.main.clients[rows])].tolist()))
-    apart = tuple(str(tested.people[tested.clients[own[0]]]) in people for own in test)
-    return apart if any(apart) and not all(apart) else ()
+    of_server = tuple(str(tested.people[tested.clients[client_rows[0]]]) in people for client_rows in test)
+    return of_server if any(of_server) and not all(of_server) else ()
 
 
 def chosen_clients(value: Any, part: TablePart, people: Rows, seed: int, key_path: str) -> Rows:

@@ -24,13 +24,13 @@ KEYS_OF_TAGS = ("separator", "tags", "at")
 _AT = {"tags": 5, "pairs": 10}  # the figures of Reddi and others 2021, and of Augenstein and others 2022
 
 
-def kind_of(given: str | None, model: str, path: str) -> TableKind:
+def kind_of(chosen: str | None, model: str, path: str) -> TableKind:
     """What the targets are: the first kind that the model learns, unless the document says another one."""
     learns = [kind for kind in TABLE_KINDS if kind in kinds_of(model)]
     for kind in learns:
-        if given in (None, kind):
+        if chosen in (None, kind):
             return kind
-    raise SpecError(f"{path} must be {' or '.join(learns)} for the model {model}, got kind={shown(given)}", path)
+    raise SpecError(f"{path} must be {' or '.join(learns)} for the model {model}, got kind={shown(chosen)}", path)
 
 
 def refuse_keys_of_others(values: Mapping[str, Any], kind: str, path: str) -> None:
@@ -58,12 +58,12 @@ def labelling(values: Mapping[str, Any], kind: str, path: str) -> Labelling:
     return Tags(labels, values["tags"], values["separator"])
 
 
-def at_of(given: int | None, outputs: int, kind: str, path: str) -> int:
+def at_of(at: int | None, outputs: int, kind: str, path: str) -> int:
     """The k of precision and recall at k."""
-    if given is not None and given > outputs:
+    if at is not None and at > outputs:
         key_path, what = join(path, "at"), "tags" if kind == "tags" else "items"
-        raise SpecError(f"{key_path} must be at most {outputs}, the number of {what}, got at={given}", key_path)
-    return min(_AT[kind], outputs) if given is None else given
+        raise SpecError(f"{key_path} must be at most {outputs}, the number of {what}, got at={at}", key_path)
+    return min(_AT[kind], outputs) if at is None else at
 
 
 def require_tags(table: Table, rows: Rows, test: Sequence[Rows], path: str) -> None:
@@ -86,12 +86,12 @@ def require_words(table: Table, test: Sequence[Rows], path: str) -> None:
         raise SpecError(f"{key_path} must have words that are known, got none in {len(targets)} texts", key_path)
 
 
-def classes_of(table: Table, given: int | None, path: str) -> int:
+def classes_of(table: Table, classes: int | None, path: str) -> int:
     """The number of classes: as given, else the largest class plus one.
 
     Args:
         table: the examples.
-        given: of the document; None finds it.
+        classes: of the document; None finds it.
         path: dotted path of the task.
 
     Raises:
@@ -99,11 +99,11 @@ def classes_of(table: Table, given: int | None, path: str) -> int:
     """
     parts = [part for part in (table.main, table.test, table.server, table.validation) if part is not None]
     largest = len(table.labels) - 1 if table.labels else max(int(part.targets.max()) for part in parts)
-    if given is not None:
-        if largest >= given:
+    if classes is not None:
+        if largest >= classes:
             key_path = join(path, "classes")
-            raise SpecError(f"{key_path} must be above the largest class, {largest}, got classes={given}", key_path)
-        return given
+            raise SpecError(f"{key_path} must be above the largest class, {largest}, got classes={classes}", key_path)
+        return classes
     if not largest:
         key_path = join(path, "targets")
         raise SpecError(f"{key_path} must hold at least two classes, got one: give classes if there are more", key_path)

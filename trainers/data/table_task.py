@@ -188,14 +188,14 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
     sequences, sentences = sequences_of(values, kind, path), kind == "tokens"
     names, test_names = choose_names(values, source, path)
     refuse_keys_of_others(values, kind, path)
-    given = labelling(values, kind, path)
+    task_labelling = labelling(values, kind, path)
     grouping = partition_choice.group_column(values["partition"]) if classified else None
     names = replace(names, groups=grouping, sequences=sequences)
     test_names = None if test_names is None else replace(test_names, sequences=sequences)
     names, test_names = column_choice.with_embeddings(values, model, names, test_names, path)
     names = replace(names, validation=table_validation.column_of(values["validation"]))
     sides = column_choice.other_names(values, source, names, test_names, path)
-    table = load(source, names, sides, given, path)
+    table = load(source, names, sides, task_labelling, path)
     if values["sha256"] not in (None, table.sha256):
         key_path = join(path, "sha256")
         if any(map(is_url, (values["path"], *_other_paths(document).values()))):
@@ -218,7 +218,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         values["partition"] = {**values["partition"], "groups": groups}
     formula = central_choice.regulariser(values["central"], model, join(path, "central"))
     elsewhere = formula is not None or table.server is not None
-    parts, test, central, aside = _clients(values, table, few_shot, elsewhere, labels, path)
+    parts, test, central, validation_rows = _clients(values, table, few_shot, elsewhere, labels, path)
     apart, server_test = server_population(values["central"], table, central, test), None
     if table.server is not None:
         central, server_test = server_rows(values, table, classified, path)
@@ -261,14 +261,14 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         names=names,
         sides=sides,
         classes=classes,
-        given=given,
+        given=task_labelling,
         scale=values["scale"],
         sha256=table.sha256,
         path=path,
         episodes=few_shot,
         regulariser=formula,
         apart=apart,
-        aside=aside,
+        aside=validation_rows,
         server_test=server_test,
     )
 
@@ -338,8 +338,8 @@ def build(settings: TableTask, dtype: str) -> Problem:
     if settings.test:
         test = of_populations(of(tested, settings.test, settings.central_classes), settings.apart)
         if settings.server_test is not None:
-            own = of_populations(of("server", [settings.server_test]), (True,))
-            test = replace(joined(test, own), people=test.clients)
+            server_examples = of_populations(of("server", [settings.server_test]), (True,))
+            test = replace(joined(test, server_examples), people=test.clients)
     validation = None
     if settings.validation is not None:
         side = "main" if table.validation is None else "validation"
@@ -365,13 +365,13 @@ def _clients(
     if few_shot is not None:
         return *table_episodes.split(values, table, few_shot, path), None, None
     rows, test = held_out_clients(values, table, labels, path)
-    rows, aside = table_validation.set_apart(values, table, rows, path)
+    rows, validation_rows = table_validation.set_apart(values, table, rows, path)
     names = None if labels is None else table.labels
     people = None if table.main.clients is None else table.main.people.tolist()
     server = np.zeros(1, np.int64) if elsewhere else None
     pool = Pool(labels, rows, table.main.clients, "data without a client column", names, people, server)
     parts, central = divide(values, pool, path)
-    return parts, test, central, aside
+    return parts, test, central, validation_rows
 
 
 def _outputs(table: Table, classes: int | None, few_shot: Episodes | None, kind: str) -> int:
@@ -388,6 +388,6 @@ def _format(document: Mapping[str, Any]) -> Any:
 
 def _other_paths(document: Mapping[str, Any]) -> dict[str, str]:
     """The paths of separate files for testing, of the server and for validation, by key."""
-    given = {key: document.get(key) for key in ("test", "central", "validation")}
-    paths = {key: one.get("path") for key, one in given.items() if isinstance(one, Mapping)}
+    sides = {key: document.get(key) for key in ("test", "central", "validation")}
+    paths = {key: side.get("path") for key, side in sides.items() if isinstance(side, Mapping)}
     return {key: path for key, path in paths.items() if isinstance(path, str)}

@@ -84,5 +84,5 @@ def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) ->
         return rows, None
     people = np.unique(taken(owners, rows)) if owners is not None else np.arange(0)
     chosen = chosen_clients(value["clients"], table.main, people, values["split_seed"] + 2, join(key_path, "clients"))
-    aside = np.isin(taken(owners, rows), chosen) if owners is not None else np.zeros(len(rows), bool)
-    return rows[~aside], grouped(rows[aside], owners)
+    held_out = np.isin(taken(owners, rows), chosen) if owners is not None else np.zeros(len(rows), bool)
+    return rows[~held_out], grouped(rows[held_out], owners)

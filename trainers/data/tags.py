@@ -74,7 +74,7 @@ class Tags:
     separator: str | None = None
 
 
-def numbered(parts: Sequence[TagLists], given: Tags, path: str) -> tuple[list[NDArray[np.bool_]], Labels | None]:
+def numbered(parts: Sequence[TagLists], settings: Tags, path: str) -> tuple[list[NDArray[np.bool_]], Labels | None]:
     """(examples, tags) True for tags of the example, of each part, and the tags in the order of their numbers.
 
     These are None if the tags are the columns of a matrix. Of names, the order is ascending. With `most`, the most
@@ -82,7 +82,7 @@ def numbered(parts: Sequence[TagLists], given: Tags, path: str) -> tuple[list[ND
 
     Args:
         parts: training, then test examples.
-        given: what the document says.
+        settings: what the document says.
         path: dotted path of the task.
 
     Raises:
@@ -100,12 +100,12 @@ def numbered(parts: Sequence[TagLists], given: Tags, path: str) -> tuple[list[ND
     width = parts[0].width
     labels: Labels | None = None
     if width is not None:
-        if given.labels is not None or given.most is not None:
-            key = "labels" if given.labels is not None else "tags"
+        if settings.labels is not None or settings.most is not None:
+            key = "labels" if settings.labels is not None else "tags"
             raise SpecError(f"{join(path, key)} must be left out for a matrix, whose columns are the tags", path)
         tags = np.arange(width)
     else:
-        tags = np.array(given.labels) if given.labels is not None else _kept(parts, given.most)
+        tags = np.array(settings.labels) if settings.labels is not None else _kept(parts, settings.most)
         labels = tuple(tags.tolist())
     if sum(map(len, parts)) * len(tags) > _MOST:
         raise SpecError(
@@ -113,7 +113,7 @@ def numbered(parts: Sequence[TagLists], given: Tags, path: str) -> tuple[list[ND
             "give tags, the number of the most frequent ones to keep",
             key_path,
         )
-    return [_matrix(part, tags, given, path) for part in parts], labels
+    return [_matrix(part, tags, settings, path) for part in parts], labels
 
 
 def _kept(parts: Sequence[TagLists], most: int | None) -> NDArray[Any]:
@@ -123,7 +123,7 @@ def _kept(parts: Sequence[TagLists], most: int | None) -> NDArray[Any]:
     return np.sort(names[np.argsort(-counts, kind="stable")[:most]])
 
 
-def _matrix(part: TagLists, tags: NDArray[Any], given: Tags, path: str) -> NDArray[np.bool_]:
+def _matrix(part: TagLists, tags: NDArray[Any], settings: Tags, path: str) -> NDArray[np.bool_]:
     matrix = np.zeros((len(part), len(tags)), np.bool_)
     if not len(part.values):
         return matrix
@@ -135,10 +135,10 @@ def _matrix(part: TagLists, tags: NDArray[Any], given: Tags, path: str) -> NDArr
     order = np.argsort(tags)
     places = np.searchsorted(tags, part.values, sorter=order).clip(max=len(tags) - 1)
     numbers, rows = order[places], np.repeat(np.arange(len(part)), part.counts)
-    own = tags[numbers] == part.values
-    if given.most is None and not own.all():
+    matches = tags[numbers] == part.values
+    if settings.most is None and not matches.all():
         key_path = join(path, "labels")
-        other = part.values[~own][0].item()
-        raise SpecError(f"{key_path} must have every tag of the data, got none for {shown(other)}", key_path)
-    matrix[rows[own], numbers[own]] = True
+        missing = part.values[~matches][0].item()
+        raise SpecError(f"{key_path} must have every tag of the data, got none for {shown(missing)}", key_path)
+    matrix[rows[matches], numbers[matches]] = True
     return matrix

@@ -138,13 +138,13 @@ def _characters(texts: Sequence[str]) -> tuple[list[NDArray[Any]], NDArray[np.in
     characters = sorted(set[str]().union(*texts))
     kind = _shortest(len(characters))
     table = np.zeros(max(map(ord, characters)) + 1, kind)
-    table[[ord(one) for one in characters]] = np.arange(len(characters))
+    table[[ord(character) for character in characters]] = np.arange(len(characters))
 
     def numbered(text: str) -> NDArray[Any]:
         pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
         return np.concatenate([table[np.frombuffer(piece.encode("utf-32-le"), np.uint32)] for piece in pieces])
 
-    return [numbered(text) for text in texts], np.array([len(one.encode()) for one in characters])
+    return [numbered(text) for text in texts], np.array([len(character.encode()) for character in characters])
 
 
 def _shortest(tokens: int) -> np.dtype[Any]:

@@ -111,11 +111,11 @@ def refuse_address(address: str) -> None:
     Raises:
         ValueError: it is none of the public ones.
     """
-    given = ipaddress.ip_address(address)
-    meant = given
-    if isinstance(given, ipaddress.IPv6Address):
-        inside = given in ipaddress.ip_network("64:ff9b::/96") or given.ipv4_mapped is not None
-        meant = ipaddress.IPv4Address(given.packed[-4:]) if inside else given
+    ip = ipaddress.ip_address(address)
+    meant = ip
+    if isinstance(ip, ipaddress.IPv6Address):
+        inside = ip in ipaddress.ip_network("64:ff9b::/96") or ip.ipv4_mapped is not None
+        meant = ipaddress.IPv4Address(ip.packed[-4:]) if inside else ip
     reserved = isinstance(meant, ipaddress.IPv4Address) and any(meant in ipaddress.ip_network(n) for n in _RESERVED)
     public = meant.is_global and not meant.is_multicast and not reserved
     if isinstance(meant, ipaddress.IPv6Address):  # without addresses that hold one of IPv4: ::/96, 6to4

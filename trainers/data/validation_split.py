@@ -37,11 +37,11 @@ def set_aside(parts: Sequence[Rows], document: Mapping[str, Any]) -> tuple[Clien
     share = document["validation"]
     whole = ClientRows.of(parts)
     owners = np.repeat(np.arange(len(whole)), whole.sizes)
-    aside, kept = partitions.of_each(owners, share, document["split_seed"] + 2)
-    if not len(aside):
+    held_out, kept = partitions.of_each(owners, share, document["split_seed"] + 2)
+    if not len(held_out):
         raise SpecError(f"{_PATH} must set an example aside, got {share:g} of {len(owners)} examples", _PATH)
-    keeps, gives = (np.bincount(owners[which], minlength=len(whole)) for which in (kept, aside))
-    return ClientRows(whole.rows[kept], keeps), ClientRows(whole.rows[aside], gives[gives > 0])
+    keeps, gives = (np.bincount(owners[which], minlength=len(whole)) for which in (kept, held_out))
+    return ClientRows(whole.rows[kept], keeps), ClientRows(whole.rows[held_out], gives[gives > 0])
 
 
 def of_populations(test: Examples, apart: Sequence[bool]) -> Examples:
@@ -59,7 +59,7 @@ def followed(test: Examples, validation: Examples | None) -> Examples:
 def joined(first: Examples, second: Examples) -> Examples:
     """The clients of both. Where only one knows populations, the others' examples are of the clients'."""
     has_central = first.central is not None or second.central is not None
-    masks = [np.zeros(len(one.targets), bool) if one.central is None else one.central for one in (first, second)]
+    masks = [np.zeros(len(part.targets), bool) if part.central is None else part.central for part in (first, second)]
     return Examples(
         np.concatenate([first.inputs, second.inputs]),
         np.concatenate([first.targets, second.targets]),

@@ -86,7 +86,7 @@ class Numbered:
     targets: NDArray[np.int16 | np.int32] | None
 
 
-def numbered(parts: Sequence[Sentences], given: Words, path: str) -> list[Numbered]:
+def numbered(parts: Sequence[Sentences], settings: Words, path: str) -> list[Numbered]:
     """The examples of each part.
 
     The words known are the most frequent ones of the first part, in that order; equally frequent ones in theirs. A
@@ -95,7 +95,7 @@ def numbered(parts: Sequence[Sentences], given: Words, path: str) -> list[Number
 
     Args:
         parts: training, then test examples.
-        given: what the document says.
+        settings: what the document says.
         path: dotted path of the task.
 
     Raises:
@@ -116,16 +116,19 @@ def numbered(parts: Sequence[Sentences], given: Words, path: str) -> list[Number
     if not len(parts[0].numbers):
         key_path = join(path, "inputs")
         raise SpecError(f"{key_path} must hold words, got none in all {len(parts[0])} texts", key_path)
-    _require_memory(sum(map(len, parts)), given, path)
-    chosen = _most_frequent(parts[0], given.count)
+    _require_memory(sum(map(len, parts)), settings, path)
+    chosen = _most_frequent(parts[0], settings.count)
     tokens = [_tokens(part, chosen) for part in parts]
-    if given.context is None:
-        return [Numbered(_bags(part, own, len(chosen)), None) for part, own in zip(parts, tokens, strict=True)]
-    return [_sentences(part, own, given.context) for part, own in zip(parts, tokens, strict=True)]
+    if settings.context is None:
+        return [
+            Numbered(_bags(part, part_tokens, len(chosen)), None)
+            for part, part_tokens in zip(parts, tokens, strict=True)
+        ]
+    return [_sentences(part, part_tokens, settings.context) for part, part_tokens in zip(parts, tokens, strict=True)]
 
 
-def _require_memory(examples: int, given: Words, path: str) -> None:
-    width, size, key = (given.count, 4, "words") if given.context is None else (given.context, 8, "context")
+def _require_memory(examples: int, settings: Words, path: str) -> None:
+    width, size, key = (settings.count, 4, "words") if settings.context is None else (settings.context, 8, "context")
     if examples * width * size > _MOST:
         key_path = join(path, key)
         most = _MOST // (examples * size)

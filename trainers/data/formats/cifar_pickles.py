@@ -67,10 +67,10 @@ class _Batches:
 
 def recognises(path: Path) -> bool:
     """Whether it is a file of CIFAR's names that begins as a pickle, or a folder of them."""
-    one = next(iter(sides(path, _belongs)[""]), None)
-    if one is None or not _belongs(one):
+    first = next(iter(sides(path, _belongs)[""]), None)
+    if first is None or not _belongs(first):
         return False
-    with one.open("rb") as file:
+    with first.open("rb") as file:
         return file.read(1) in (b"\x80", b"(")
 
 

@@ -46,20 +46,20 @@ class _Hdf5Columns:
 
     def array(self, name: str, place: str) -> NDArray[Any]:
         """A column."""
-        held = self._arrays[name]
-        if held.dtype.kind != "O":
-            return held
-        strings = held.reshape(-1).tolist()
+        values = self._arrays[name]
+        if values.dtype.kind != "O":
+            return values
+        strings = values.reshape(-1).tolist()
         longest, shortest = max(map(len, strings), default=0), min(map(len, strings), default=0)
         if shortest < longest > LONGEST:
             rule = f"must hold strings of one length, or of at most {LONGEST} characters"
             raise SpecError(f"{place}: column {shown(name)} {rule}", place)
-        return held.astype(np.str_)
+        return values.astype(np.str_)
 
     def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings; None for other columns."""
-        held = self._arrays[name]
-        return held.tolist() if held.dtype.kind == "O" and held.ndim == 1 else None
+        values = self._arrays[name]
+        return values.tolist() if values.dtype.kind == "O" and values.ndim == 1 else None
 
 
 def recognises(path: Path) -> bool:

@@ -183,5 +183,5 @@ def _require_counts(facts: Mapping[str, Any], counts: Mapping[str, int]) -> None
     named = dict(zip(map(str, users), sizes, strict=True))
     for user in [*named, *counts]:
         if named.get(user) != counts.get(user):
-            said, got = named.get(user, "no data"), counts.get(user, "none")
-            raise ValueError(f"user {shown(user)} must have as many examples as the file says, {said}, got {got}")
+            size, got = named.get(user, "no data"), counts.get(user, "none")
+            raise ValueError(f"user {shown(user)} must have as many examples as the file says, {size}, got {got}")
