@@ -117,9 +117,9 @@ class Settings:
     @cached_property
     def drawn(self) -> tuple[Examples, NDArray[np.float64]]:
         """The examples and w*."""
-        given = self.document
+        document = self.document
         return regression.gaussian(
-            self.sizes, self.eigenvalues, given["orientation"], given["label_noise"], given["data_seed"]
+            self.sizes, self.eigenvalues, document["orientation"], document["label_noise"], document["data_seed"]
         )
 
 
@@ -144,9 +144,9 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     else:
         eigenvalues = np.array(values["eigenvalues"])
         low, high = float(eigenvalues.min()), float(eigenvalues.max())
-        said = {"dimension": len(eigenvalues), "strong_convexity": low, "smoothness": high}
-        _refuse_others(values, said, document, path)
-        values |= {**said, "eigenvalues": eigenvalues.tolist()}
+        implied = {"dimension": len(eigenvalues), "strong_convexity": low, "smoothness": high}
+        _refuse_others(values, implied, document, path)
+        values |= {**implied, "eigenvalues": eigenvalues.tolist()}
     sizes = _sizes(values["examples"], values["clients"], join(path, "examples"))
     weights = None
     if values["client_weights"] is not None:
@@ -201,9 +201,11 @@ def _sizes(value: Any, clients: int, path: str) -> tuple[int, ...]:
     return tuple(items if listed else items * clients)
 
 
-def _refuse_others(values: Mapping[str, Any], said: Mapping[str, Any], document: Mapping[str, Any], path: str) -> None:
+def _refuse_others(
+    values: Mapping[str, Any], implied: Mapping[str, Any], document: Mapping[str, Any], path: str
+) -> None:
     """Raises a SpecError if a key next to eigenvalues contradicts them."""
-    for key, meant in said.items():
+    for key, meant in implied.items():
         if key in document and values[key] != meant:
             key_path = join(path, key)
             raise SpecError(

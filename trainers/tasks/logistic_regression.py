@@ -69,10 +69,10 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    given = {key: value for key, value in document.items() if key != "name"}
-    values = check(_LogisticKeys, given, path, known=("name",))
+    keys = {key: value for key, value in document.items() if key != "name"}
+    values = check(_LogisticKeys, keys, path, known=("name",))
     if values["iid"]:
-        if given.get("input_spread"):
+        if keys.get("input_spread"):
             key_path = join(path, "input_spread")
             raise SpecError(
                 f"{key_path} must be left out with iid, whose clients are alike, got {values['input_spread']:g}",
@@ -128,9 +128,9 @@ def _drawn(document: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np
         input_mean = document["input_spread"] * generator.normal()
         weights = shared if iid else generator.normal(size=(_INPUTS + 1, _CLASSES))
         mean = np.zeros(_INPUTS) if iid else generator.normal(input_mean, size=_INPUTS)
-        own = mean + deviations * generator.normal(size=(size, _INPUTS))
-        inputs.append(own)
-        labels.append((own @ weights[:-1] + weights[-1]).argmax(1))
+        client_inputs = mean + deviations * generator.normal(size=(size, _INPUTS))
+        inputs.append(client_inputs)
+        labels.append((client_inputs @ weights[:-1] + weights[-1]).argmax(1))
     return np.concatenate(inputs), np.concatenate(labels)
 
 

@@ -82,8 +82,8 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         SpecError: unknown keys, wrong types or ranges, or too few drawings or classes.
         MissingDataError: the data is not there.
     """
-    given = {key: value for key, value in document.items() if key != "name"}
-    values = check(_OmniglotKeys, given, path, known=("name",))
+    keys = {key: value for key, value in document.items() if key != "name"}
+    values = check(_OmniglotKeys, keys, path, known=("name",))
     chosen = values["model"] or {"name": "cnn", "preset": "omniglot"}
     model, model_settings, values["model"] = choose_model(chosen, join(path, "model"))
     key_path = join(path, "episodes")
@@ -127,8 +127,8 @@ def build(settings: Settings, dtype: str) -> Problem:
         images = _reduced(distinct, dtype)
         result = np.empty((len(rows), *_SHAPE), dtype)
         for turn in range(turns):
-            some = turned == turn
-            result[some, 0] = np.rot90(images[places[some]], turn, (1, 2))
+            mask = turned == turn
+            result[mask, 0] = np.rot90(images[places[mask]], turn, (1, 2))
         return result
 
     return Problem(
@@ -151,10 +151,10 @@ def _reduced(drawings: Rows, dtype: str) -> NDArray[np.floating]:
     first = 0
     for name, characters in _FILES:
         paper = _paper(find(name).resolve(), characters)
-        own = np.flatnonzero((drawings >= first) & (drawings < first + len(paper)))
-        for start in range(0, len(own), _AT_ONCE):
-            some = own[start : start + _AT_ONCE]
-            result[some] = area @ (1 - paper[drawings[some] - first].astype(dtype)) @ area.T
+        rows = np.flatnonzero((drawings >= first) & (drawings < first + len(paper)))
+        for start in range(0, len(rows), _AT_ONCE):
+            batch = rows[start : start + _AT_ONCE]
+            result[batch] = area @ (1 - paper[drawings[batch] - first].astype(dtype)) @ area.T
         first += len(paper)
     return result
 

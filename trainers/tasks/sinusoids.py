@@ -60,8 +60,8 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    given = {key: value for key, value in document.items() if key != "name"}
-    values = check(_SinusoidKeys, given, path, known=("name",))
+    keys = {key: value for key, value in document.items() if key != "name"}
+    values = check(_SinusoidKeys, keys, path, known=("name",))
     for key in _SIDES:
         if values[key] * values["examples"] > MOST_DRAWN:
             raise SpecError(

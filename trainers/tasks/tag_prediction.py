@@ -108,8 +108,8 @@ def build(settings: Federated, dtype: str) -> Problem:
     document = settings.document
     meanings = np.random.default_rng([document["data_seed"], _MEANINGS])
     words = _shares(document["words"])
-    own = meanings.choice(len(words), (document["tags"], _OWN_WORDS), p=words)
-    drawn = [_questions(document, client, words, own, dtype) for client in range(document["clients"])]
+    tag_words = meanings.choice(len(words), (document["tags"], _OWN_WORDS), p=words)
+    drawn = [_questions(document, client, words, tag_words, dtype) for client in range(document["clients"])]
     inputs, targets = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     return Problem(
         model=settings.model,
@@ -135,7 +135,7 @@ def _size(document: Mapping[str, Any], generator: np.random.Generator) -> int:
 
 
 def _questions(
-    document: Mapping[str, Any], client: int, words: NDArray[np.float64], own: NDArray[np.int64], dtype: str
+    document: Mapping[str, Any], client: int, words: NDArray[np.float64], tag_words: NDArray[np.int64], dtype: str
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """(questions, words) shares and (questions, tags) of a client."""
     generator = _generator(document, client)
@@ -150,7 +150,7 @@ def _questions(
     lengths = 1 + generator.poisson(document["length"], size)
     question = np.repeat(np.arange(size), lengths)
     tag = drawn[question, generator.integers(0, counts[question])]
-    of_tag = own[tag, generator.integers(0, _OWN_WORDS, len(question))]
+    of_tag = tag_words[tag, generator.integers(0, _OWN_WORDS, len(question))]
     any_word = generator.choice(len(words), len(question), p=words)
     word = np.where(generator.random(len(question)) < document["own"], of_tag, any_word)
     bags = np.zeros((size, len(words)), dtype)

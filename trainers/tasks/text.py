@@ -107,8 +107,8 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         SpecError: unknown keys, wrong types or ranges, or texts that cannot be used.
         MissingDataError: the texts are not there.
     """
-    given = {key: value for key, value in document.items() if key != "name"}
-    values = check(_TextKeys, given, path, known=("name",))
+    keys = {key: value for key, value in document.items() if key != "name"}
+    values = check(_TextKeys, keys, path, known=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("tokens",))
     _fill_size(values, path)
     with readable(path):
@@ -125,12 +125,12 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
     windows = Windows.of(tokens.offsets, values["context"], values["test_fraction"])
     rows, test = _chosen(windows, tokens, values, path)
     owners = None if texts.single else windows.owners
-    own = windows.owners >= tokens.server
-    central = rows[own[rows]] if server else None
-    pool = Pool(None, rows[~own[rows]], owners, unnatural="a single file", server=central)
+    of_server = windows.owners >= tokens.server
+    central = rows[of_server[rows]] if server else None
+    pool = Pool(None, rows[~of_server[rows]], owners, unnatural="a single file", server=central)
     parts, central = divide(values, pool, path)
     tested = partitions.natural(windows.owners[test]).within(test) if len(test) else ()
-    apart = tuple(bool(own[part[0]]) for part in tested)
+    apart = tuple(bool(of_server[part[0]]) for part in tested)
     return _TextTask(
         {"name": "text", **values},
         model,
@@ -206,7 +206,7 @@ def stamp(document: Mapping[str, Any]) -> Hashable:
     name, elsewhere = document.get("path"), _elsewhere(document.get("central"))
     try:
         names = (name,) if elsewhere is None else (name, elsewhere)
-        return tuple(text_place(one, "path").stamp() for one in names) if isinstance(name, str | None) else None
+        return tuple(text_place(path, "path").stamp() for path in names) if isinstance(name, str | None) else None
     except SpecError:
         return None
 
@@ -237,18 +237,18 @@ def _fill_size(values: dict[str, Any], path: str) -> None:
 def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], path: str) -> tuple[Rows, Rows]:
     """(windows for training, windows for testing) of the drawn sources."""
     key_path, context, seed = join(path, "context"), values["context"], values["split_seed"]
-    own, lengths = windows.owners >= tokens.server, np.diff(tokens.offsets)
-    for owner, group, there in (
-        ("", lengths[: tokens.server], ~own),
-        (" of the server's", lengths[tokens.server :], own),
+    of_server, lengths = windows.owners >= tokens.server, np.diff(tokens.offsets)
+    for owner, group, mask in (
+        ("", lengths[: tokens.server], ~of_server),
+        (" of the server's", lengths[tokens.server :], of_server),
     ):
-        if len(group) and not there.any():
+        if len(group) and not mask.any():
             raise SpecError(
                 f"{key_path} must be at most {max(int(group.max()) - 1, 0)}, all tokens but one of the longest source"
                 f"{owner}, got context={context}",
                 key_path,
             )
-    rows, present = np.arange(len(windows.starts)), np.unique(windows.owners[~own])
+    rows, present = np.arange(len(windows.starts)), np.unique(windows.owners[~of_server])
     if (count := values["sources"]) is not None:
         if count > len(present):
             key_path = join(path, "sources")
@@ -257,7 +257,7 @@ def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], p
                 f"got sources={count}",
                 key_path,
             )
-        rows = rows[own | np.isin(windows.owners, partitions.choose(present, count, seed))]
+        rows = rows[of_server | np.isin(windows.owners, partitions.choose(present, count, seed))]
     train, test = rows[~windows.held_out[rows]], rows[windows.held_out[rows]]
     if values["test_fraction"] and not len(test):
         key_path = join(path, "test_fraction")
