@@ -114,9 +114,9 @@ def roles(module: object) -> str:
     named = {
         role: "" if takes == ANY else f" ({takes}: {', '.join(serving(role, takes))})" for role, takes in taking.items()
     }
-    said = [f"{role}{named[role]}" for role in ROLES if role in named]
+    texts = [f"{role}{named[role]}" for role in ROLES if role in named]
     reason = lacks(module, "client")
-    return ", ".join(said) + (f"; no client optimizer, because {reason}" if reason else "")
+    return ", ".join(texts) + (f"; no client optimizer, because {reason}" if reason else "")
 
 
 def default_of(item: Hyperparameter, module: object) -> str:
@@ -128,11 +128,15 @@ def default_of(item: Hyperparameter, module: object) -> str:
     """
     if not isinstance(module, Optimizer):
         return "" if item.required else json.dumps(item.default, default=str)
-    own = {role: {one.name: one.default for one in offered(module, role)} for role in roles(module).split(", ")}
-    said = {role: json.dumps(held[item.name]) if item.name in held else "none" for role, held in own.items()}
-    usual = said.get("server") or said["client"]
-    other = [f"{role}: {text}" for role, text in said.items() if text != usual]
-    return f"{usual} ({', '.join(other)})" if other else usual
+    defaults = {
+        role: {setting.name: setting.default for setting in offered(module, role)} for role in roles(module).split(", ")
+    }
+    texts = {
+        role: json.dumps(values[item.name]) if item.name in values else "none" for role, values in defaults.items()
+    }
+    usual = texts.get("server") or texts["client"]
+    others = [f"{role}: {text}" for role, text in texts.items() if text != usual]
+    return f"{usual} ({', '.join(others)})" if others else usual
 
 
 def source(module: object) -> str:
@@ -163,8 +167,8 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
     for name in registry:
         described = all_of(registry[name])
         yield f"### {name}\n"
-        if said := roles(registry[name]):
-            yield f"{'Serves as' if isinstance(registry[name], Optimizer) else 'Optimizers'}: {said}.\n"
+        if role_text := roles(registry[name]):
+            yield f"{'Serves as' if isinstance(registry[name], Optimizer) else 'Optimizers'}: {role_text}.\n"
         if not described:
             yield "Nothing to set.\n"
             continue
@@ -184,9 +188,9 @@ def all_of(module: Configured) -> tuple[Hyperparameter, ...]:
     """
     if not isinstance(module, Optimizer):
         return offered(module)
-    own = {role: offered(module, role) for role in ("server", "client") if role not in module.REFUSED}
-    first = own.get("server", own.get("client", ()))
-    return (*first, *(item for item in own.get("client", ()) if item is STATE and item not in first))
+    settings = {role: offered(module, role) for role in ("server", "client") if role not in module.REFUSED}
+    first = settings.get("server", settings.get("client", ()))
+    return (*first, *(item for item in settings.get("client", ()) if item is STATE and item not in first))
 
 
 def _overview(name: str, module: object, with_exchanges: bool) -> tuple[str, ...]:

@@ -119,8 +119,8 @@ def ritz(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> tupl
         vector = product(basis[-1])
         diagonal.append(float((vector * basis[-1]).sum()))
         for _ in range(2):  # once more: float32 loses orthogonality
-            for other in basis:
-                vector = vector - (vector * other).sum() * other
+            for direction in basis:
+                vector = vector - (vector * direction).sum() * direction
         norm = float(vector.norm())
         if not norm > 1e-5 * max(abs(value) for value in diagonal):
             break

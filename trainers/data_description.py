@@ -185,8 +185,8 @@ def _scale(table: Table) -> str:
 
 
 def _tag_facts(name: str, first: NDArray[np.bool_], labels: Sequence[Any]) -> ColumnFacts:
-    own = [labels[number] for number in np.flatnonzero(first).tolist()]
-    return ColumnFacts(name, f"{len(labels)} different tags", shown(own))
+    tags = [labels[number] for number in np.flatnonzero(first).tolist()]
+    return ColumnFacts(name, f"{len(labels)} different tags", shown(tags))
 
 
 def _facts(columns: Columns, name: str) -> ColumnFacts:
@@ -197,14 +197,16 @@ def _facts(columns: Columns, name: str) -> ColumnFacts:
         first = next(iter(texts)) if texts is not None else columns.array(name, _PATH)[0]
         return ColumnFacts(name, f"texts of {words[0]:.1f} words in the mean", _cut(first))
     array = columns.array(name, _PATH)
-    one = array[0]
+    example = array[0]
     if array.dtype.kind not in "fiub":
         different = len(np.unique(array))
-        return ColumnFacts(name, f"{different} different strings", shown(str(one) if not one.shape else one.tolist()))
+        return ColumnFacts(
+            name, f"{different} different strings", shown(str(example) if not example.shape else example.tolist())
+        )
     lowest, highest = f"{array.min():g}", f"{array.max():g}"
     shape = "" if array.ndim == 1 else " of " + " x ".join(map(str, array.shape[1:]))
     kind = "true or false" if array.dtype.kind == "b" else f"numbers{shape}, {lowest} to {highest}"
-    first = f"{one:g}" if array.ndim == 1 else f"{one.reshape(-1)[0]:g} ..."
+    first = f"{example:g}" if array.ndim == 1 else f"{example.reshape(-1)[0]:g} ..."
     return ColumnFacts(name, kind, first)
 
 

@@ -184,7 +184,7 @@ def _whole(folder: Path) -> bool:
     try:
         with own_files.read(folder / _SEAL) as text:
             sums = json.load(text)
-        return bool(all(_checksum(folder / name) == said for name, said in sums.items()))
+        return bool(all(_checksum(folder / name) == checksum for name, checksum in sums.items()))
     except (OSError, ValueError, AttributeError):
         return False
 

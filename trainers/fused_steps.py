@@ -104,7 +104,7 @@ def _counts(blocks: list[Tensor], step: float) -> list[Tensor]:
 
 def _blocks(*tensors: Tensor) -> list[list[Tensor]]:
     """Contiguous parts of each tensor (T, M, P): all of it if possible, else client by client, else row by row."""
-    parts = [[held.transpose(0, 1)] for held in tensors]
+    parts = [[tensor.transpose(0, 1)] for tensor in tensors]
     while not all(part[0].is_contiguous() for part in parts):
         parts = [[block for whole in part for block in whole.unbind(0)] for part in parts]
     return parts

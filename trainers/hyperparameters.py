@@ -253,7 +253,7 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     hints = typing.get_type_hints(cls)
     described = []
     written = [inspect.get_annotations(base) for base in cls.__mro__]
-    positions = {name: (i, n) for i, own in reversed(list(enumerate(written))) for n, name in enumerate(own)}
+    positions = {name: (i, n) for i, names in reversed(list(enumerate(written))) for n, name in enumerate(names)}
     for field in sorted(fields(cls), key=lambda field: positions[field.name]):
         if _KEY not in field.metadata:
             continue

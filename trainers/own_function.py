@@ -145,8 +145,8 @@ def digest(source: FunctionSource, path: str) -> str:
     if len(files) == 1:
         return digests[0]
     top = files[0].parent  # the package's own __init__.py is the first
-    top = next(one for one in (top, *top.parents) if all(file.is_relative_to(one) for file in files))
-    lines = [f"{one}  {file.relative_to(top)}\n" for one, file in zip(digests, files, strict=True)]
+    top = next(folder for folder in (top, *top.parents) if all(file.is_relative_to(folder) for file in files))
+    lines = [f"{sha256}  {file.relative_to(top)}\n" for sha256, file in zip(digests, files, strict=True)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -181,12 +181,16 @@ def load(source: FunctionSource, sha256: str, path: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:  # of any kind, from code of others
         where = f"{source.place} fails when it is imported{_line(error, source)}"
         raise SpecError(f"{path}: {where}: {said(error)}", path) from error
-    own = {
-        name: held for name, held in vars(module).items() if callable(held) and (source.in_file or _of(held, module))
+    functions = {
+        name: value
+        for name, value in vars(module).items()
+        if callable(value) and (source.in_file or _of(value, module))
     }
-    if source.name not in own:
-        raise SpecError(f"{path}: {source.place} has no function {shown(source.name)}: {hint(source.name, own)}", path)
-    function: Callable[..., Any] = own[source.name]
+    if source.name not in functions:
+        raise SpecError(
+            f"{path}: {source.place} has no function {shown(source.name)}: {hint(source.name, functions)}", path
+        )
+    function: Callable[..., Any] = functions[source.name]
     return function
 
 
@@ -208,22 +212,30 @@ def checked_arguments(
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # of a class without a signature
         return dict(arguments)
-    named = [name for name, one in parameters.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    named = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for name in arguments:
             if name not in named:
                 takes = hint(name, named) if named else "it takes none"
                 raise SpecError(f"{path}: {function.__name__} takes no argument {shown(name)}: {takes}", path)
-    given = {**{name: value for name, value in offered.items() if name in named}, **arguments}
-    for name, one in parameters.items():
-        if one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and name not in given:
+    passed = {**{name: value for name, value in offered.items() if name in named}, **arguments}
+    for name, parameter in parameters.items():
+        if (
+            parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            and name not in passed
+        ):
             raise SpecError(f"{path}.{name} must be given: an argument of {function.__name__}", f"{path}.{name}")
-    return given
+    return passed
 
 
 def loaded_by_path() -> list[ModuleType]:
     """The modules of files, and of packages that were found by the path of a file: no other process imports them."""
-    return [held for name, held in sys.modules.items() if name in _files or name.partition(".")[0] in _own]
+    return [module for name, module in sys.modules.items() if name in _files or name.partition(".")[0] in _own]
 
 
 def require_declared(value: Any, path: str) -> None:
@@ -238,7 +250,7 @@ def require_declared(value: Any, path: str) -> None:
     """
     source = source_of(value, path)
     modules = sorted({point.value for point in entry_points(group=GROUP)})
-    if source.in_file or not any(f"{source.place}.".startswith(f"{one}.") for one in modules):
+    if source.in_file or not any(f"{source.place}.".startswith(f"{module}.") for module in modules):
         allowed = f"one of {', '.join(modules)}" if modules else "and none does here"
         raise SpecError(
             f"{path} must name a module that an installed package declares under {GROUP} ({allowed}), got "
@@ -283,7 +295,7 @@ def _installed(name: str) -> ModuleSpec | None:
     if spec is not None and spec.origin is not None and not sys.flags.safe_path:
         file = Path(spec.origin)
         folder = file.parent.parent if file.name == _INIT else file.parent
-        if folder == Path(sys.path[0]).resolve() and not any(Path(one) == folder for one in sys.path[1:]):
+        if folder == Path(sys.path[0]).resolve() and not any(Path(entry) == folder for entry in sys.path[1:]):
             return None
     return spec
 
@@ -346,10 +358,10 @@ def _forget(top: str) -> None:
     importlib.invalidate_caches()
 
 
-def _of(held: Any, module: ModuleType) -> bool:
+def _of(function: Any, module: ModuleType) -> bool:
     """Whether a module's own package defines it; a function of another one, such as os.system, it only imports."""
     top = module.__name__.partition(".")[0]
-    return bool(str(getattr(held, "__module__", "")).partition(".")[0] == top)
+    return bool(str(getattr(function, "__module__", "")).partition(".")[0] == top)
 
 
 def _line(error: BaseException, source: FunctionSource) -> str:

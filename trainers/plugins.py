@@ -64,14 +64,16 @@ def load(kind: type, word: str, module: ModuleType) -> Any:
             right = "" if nearest(name, contract) else "; begin the name with _, or list it in __all__"
             raise PluginError(f"{file}: {name} is not part of {_a(word)}: {hint(name, contract)}{right}")
     body: dict[str, Any] = {"__doc__": module.__doc__, "__module__": module.__name__}
-    given = vars(module)
+    attributes = vars(module)
     for name, (required, check) in contract.items():
-        if name in given:
-            check(given[name], f"{file}: {name}")
-            body[name] = staticmethod(given[name]) if inspect.isroutine(given[name]) else given[name]
+        if name in attributes:
+            check(attributes[name], f"{file}: {name}")
+            body[name] = staticmethod(attributes[name]) if inspect.isroutine(attributes[name]) else attributes[name]
         elif required:
             raise PluginError(f"{file}: {name} is missing: {_a(word)} must define {_required(contract)}")
-    return types.new_class(module.__name__.rpartition(".")[2], (kind,), exec_body=lambda own: own.update(body))()
+    return types.new_class(
+        module.__name__.rpartition(".")[2], (kind,), exec_body=lambda namespace: namespace.update(body)
+    )()
 
 
 _Check = Callable[[Any, str], None]
@@ -158,7 +160,7 @@ def _fits(value: Any, hinted: Any) -> bool:
     if hinted is Any:
         return True
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in inner)
+        return any(_fits(value, member) for member in inner)
     if origin is typing.Literal:
         return value in inner
     if origin is type:

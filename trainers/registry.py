@@ -142,7 +142,9 @@ def _literal(module: str, attribute: str) -> Any:
     source = spec.loader.get_source(module) if spec and isinstance(spec.loader, InspectLoader) else None
     for node in ast.parse(source or "").body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if isinstance(node, ast.Assign | ast.AnnAssign) and attribute in (getattr(one, "id", "") for one in targets):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and attribute in (
+            getattr(target, "id", "") for target in targets
+        ):
             try:
                 return ast.literal_eval(node.value or ast.Constant(None))
             except ValueError as error:

@@ -52,9 +52,9 @@ def every_error(
         read: the errors that one reading meets; none for a valid document.
         stand_ins: what may stand in for the value at a place; plain numbers and strings are tried after that.
     """
-    one, other = (_Mended(document, stand_ins, number) for number in (0, 1))
-    met, again = dict.fromkeys(one.errors(read)), dict.fromkeys(other.errors(read))
-    return [error for error in met if error in again and one.stands_alone(error, read)]
+    first, second = (_Mended(document, stand_ins, number) for number in (0, 1))
+    met, again = dict.fromkeys(first.errors(read)), dict.fromkeys(second.errors(read))
+    return [error for error in met if error in again and first.stands_alone(error, read)]
 
 
 class _Mended:
@@ -82,10 +82,10 @@ class _Mended:
         for _ in range(_READINGS):
             met = [(*self._place(path), problem) for path, problem in read(_present(self._document))]
             self._whole = not met
-            own = [(written, problem) for steps, written, problem in met if not self._covered(steps)]
+            errors = [(written, problem) for steps, written, problem in met if not self._covered(steps)]
             self._places |= {(written, text): steps for steps, written, text in met if not _UNKNOWN.match(text)}
-            yield from own
-            count += len(own)
+            yield from errors
+            count += len(errors)
             if count >= _MOST:
                 return
             changed: set[Steps] = set()
@@ -97,7 +97,7 @@ class _Mended:
 
     def stands_alone(self, error: tuple[str, str], read: Callable[[dict[str, Any]], Errors]) -> bool:
         """Whether the place of an error is still wrong if everything else is mended; True if that cannot be told."""
-        changed = [other for other in self._replaced if _overlap(self._places.get(error, ()), other)]
+        changed = [steps for steps in self._replaced if _overlap(self._places.get(error, ()), steps)]
         if not self._whole or error not in self._places or not changed:
             return True
         restored = min(changed, key=len)
@@ -135,9 +135,9 @@ class _Mended:
     def _covered(self, steps: Steps) -> bool:
         """Whether something stands in for this place, or within it; what is left of a list is judged."""
         return any(
-            _overlap(steps, other)
-            and not (isinstance(other[-1], int) and other[:-1] == steps and self._at(steps, self._document))
-            for other in self._replaced
+            _overlap(steps, replaced)
+            and not (isinstance(replaced[-1], int) and replaced[:-1] == steps and self._at(steps, self._document))
+            for replaced in self._replaced
         )
 
     def _at(self, steps: Steps, document: Any) -> Any:
@@ -161,8 +161,8 @@ class _Mended:
             around = next((steps[:end] for end in range(1, len(steps) + 1) if steps[:end] in self._tried), steps)
             if around not in self._tried:
                 plain = _PLAIN[self._number if isinstance(around[-1], str) else 0]
-                own = self._stand_ins(self._document, around)[self._number]
-                candidates: list[Changes] = [*own, *({around: value} for value in plain)]
+                stand_ins = self._stand_ins(self._document, around)[self._number]
+                candidates: list[Changes] = [*stand_ins, *({around: value} for value in plain)]
                 self._tried[around] = iter(candidates)
             for changes in self._tried[around]:
                 if self._change(changes):

@@ -68,8 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 spec = parse(document)
             except SpecError:
-                for one in trial_errors(document):
-                    print(f"error: {one}", file=sys.stderr)
+                for problem in trial_errors(document):
+                    print(f"error: {problem}", file=sys.stderr)
                 return 2
             for warning in spec.warnings:
                 print(f"warning: {warning}", file=sys.stderr)
@@ -86,8 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if not ran_out(error):
             raise
-        said = shown(str(error).partition("\n")[0])
-        print(f"error: memory ran out, got {said}: train fewer members or clients, or a smaller model", file=sys.stderr)
+        message = shown(str(error).partition("\n")[0])
+        print(
+            f"error: memory ran out, got {message}: train fewer members or clients, or a smaller model", file=sys.stderr
+        )
         return 1
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -58,9 +58,9 @@ def _slip(word: str, candidate: str) -> bool:
     row = list(range(len(candidate) + 1))
     for index, letter in enumerate(word, 1):
         before, last, row = last, row, [index]
-        for column, theirs in enumerate(candidate, 1):
-            least = min(last[column] + 1, row[-1] + 1, last[column - 1] + (letter != theirs))
-            if index > 1 < column and (letter, word[index - 2]) == (candidate[column - 2], theirs):
+        for column, candidate_letter in enumerate(candidate, 1):
+            least = min(last[column] + 1, row[-1] + 1, last[column - 1] + (letter != candidate_letter))
+            if index > 1 < column and (letter, word[index - 2]) == (candidate[column - 2], candidate_letter):
                 least = min(least, before[column - 2] + 1)
             row.append(least)
     return row[-1] <= max(_LEAST_SLIP, len(word) // 3)

@@ -35,17 +35,17 @@ def number(value: Any, path: str) -> float:
         >>> number("1e-3", "method.client_lr")
         0.001
     """
-    given = value
+    original = value
     if isinstance(value, str) and len(value) <= _MOST_DIGITS and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise _wrong(path, "must be a number", given)
+        raise _wrong(path, "must be a number", original)
     try:
         result = float(value)
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise _wrong(path, "must be finite", given)
+        raise _wrong(path, "must be finite", original)
     return result
 
 
