@@ -105,8 +105,8 @@ class Affine:
         """A new module with these parameters (P,), in evaluation mode, on the CPU."""
         weight = self.layout.views(params)["weight"].cpu()
         linear = nn.Linear(self.features, len(weight), bias=self.columns > self.features, dtype=weight.dtype)
-        held = {"weight": weight[:, : self.features], "bias": weight[:, -1]}
-        linear.load_state_dict({name: held[name] for name in linear.state_dict()})
+        tensors = {"weight": weight[:, : self.features], "bias": weight[:, -1]}
+        linear.load_state_dict({name: tensors[name] for name in linear.state_dict()})
         return nn.Sequential(nn.Flatten(), linear).eval()
 
     def source(
@@ -170,18 +170,18 @@ class Affine:
         """Columns of measures of all examples, (T, rows) each: numbers of the models' type, others float64."""
         chunk = max(1, _EVALUATED // (params.shape[0] * self.stacked.outputs))
         shape = (params.shape[0], len(inputs))
-        own = dict.fromkeys(("loss", "right"), params.dtype)
-        columns = {name: params.new_empty(shape, dtype=own.get(name, torch.float64)) for name in names}
+        dtypes = dict.fromkeys(("loss", "right"), params.dtype)
+        columns = {name: params.new_empty(shape, dtype=dtypes.get(name, torch.float64)) for name in names}
         for start in range(0, len(inputs), chunk):
-            some = slice(start, start + chunk)
-            scores = self.stacked.scores(params.transpose(0, 1), inputs[None, some])[0]  # (T, outputs, chunk)
-            some_targets = targets[some]
+            rows = slice(start, start + chunk)
+            scores = self.stacked.scores(params.transpose(0, 1), inputs[None, rows])[0]  # (T, outputs, chunk)
+            some_targets = targets[rows]
             if "loss" in columns:
-                columns["loss"][:, some] = self.loss.losses(scores, self._by_output(some_targets[None])[0])
+                columns["loss"][:, rows] = self.loss.losses(scores, self._by_output(some_targets[None])[0])
             if self.classifies and some_targets.dim() > 1:
                 some_targets = some_targets.argmax(1)
             for name in columns.keys() - {"loss"}:
-                columns[name][:, some] = self.kind.column(name, scores.transpose(1, 2), some_targets)
+                columns[name][:, rows] = self.kind.column(name, scores.transpose(1, 2), some_targets)
         return columns
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
@@ -200,10 +200,10 @@ class Affine:
         """(rows, row) flattened inputs with the 1 for the bias, padded with zeros if that takes little memory."""
         padded = aligned(self.columns)
         row = padded if len(inputs) * (padded - self.columns) <= _MOST_PADS else self.columns
-        held = self.like.new_zeros((len(inputs), row))
-        held[:, : self.features] = tensor_of(inputs).reshape(len(inputs), -1)
-        held[:, self.features : self.columns] = 1
-        return held
+        rows = self.like.new_zeros((len(inputs), row))
+        rows[:, : self.features] = tensor_of(inputs).reshape(len(inputs), -1)
+        rows[:, self.features : self.columns] = 1
+        return rows
 
     def _targets(self, targets: NDArray[Any]) -> Tensor:
         """Targets or class numbers on the device; booleans stay booleans, which take less memory."""

@@ -88,15 +88,15 @@ class ByHand(Oracle):
         losses = models.new_zeros((models.shape[0], batch[-1].stop))
         for group in self._groups(batch):
             clients, steps = slice(group.start, group.stop), []
-            for trial, held in enumerate(client_major(models, group).unbind(1)):
-                own, factor = self._tensors(held), -float(rate[trial])
-                tensors = self._factors(own)
+            for trial, rows in enumerate(client_major(models, group).unbind(1)):
+                unrounded, factor = self._tensors(rows), -float(rate[trial])
+                tensors = self._factors(unrounded)
                 for piece in self._pieces(group, models):
                     passed = self._forward(tensors, piece)
                     if want_loss:
                         losses[trial, clients] += piece.mean_loss(passed.scores)
                     slopes = piece.slopes(passed.scores, factor)
-                    steps.append((own, passed, self._backward(tensors, passed, slopes)))
+                    steps.append((unrounded, passed, self._backward(tensors, passed, slopes)))
             if between is not None:
                 between(clients)
             for step in steps:
@@ -108,9 +108,9 @@ class ByHand(Oracle):
         for gap in self.gaps if fresh else ():
             total[:, : batch[-1].stop, gap].zero_()
         for group in self._groups(batch):
-            held = client_major(total, group).unbind(1)
+            totals = client_major(total, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):
-                tensors, sums = self._factors(self._tensors(models)), self._tensors(held[trial])
+                tensors, sums = self._factors(self._tensors(models)), self._tensors(totals[trial])
                 for number, piece in enumerate(self._pieces(group, params)):
                     passed = self._forward(tensors, piece)
                     if want_loss:
@@ -140,10 +140,10 @@ class ByHand(Oracle):
         """Subtracts rate times the Hessian-vector products from `total`, which may be the vector."""
         for group in self._groups(batch):
             turns: list[tuple[list[Tensors], Turned]] = []
-            held, along = client_major(total, group).unbind(1), client_major(vector, group).unbind(1)
+            totals, along = client_major(total, group).unbind(1), client_major(vector, group).unbind(1)
             for trial, models in enumerate(client_major(params, group).unbind(1)):
                 tensors, turn = (self._factors(self._tensors(rows)) for rows in (models, along[trial]))
-                sums = self._tensors(held[trial])
+                sums = self._tensors(totals[trial])
                 scale = -float(rate[trial])
                 turns += [(sums, self._turn(tensors, turn, piece, scale)) for piece in self._pieces(group, params)]
             if between is not None:
@@ -161,15 +161,15 @@ class ByHand(Oracle):
 
     def _factors(self, tensors: list[Tensors]) -> list[Tensors]:
         """Tensors as factors of products."""
-        return tensors if self.rounding is None else [[self._rounded(held) for held in own] for own in tensors]
+        return tensors if self.rounding is None else [[self._rounded(tensor) for tensor in layer] for layer in tensors]
 
-    def _rounded(self, held: Tensor) -> Tensor:
-        return held if self.rounding is None or not held.is_floating_point() else held.to(self.rounding)
+    def _rounded(self, tensor: Tensor) -> Tensor:
+        return tensor if self.rounding is None or not tensor.is_floating_point() else tensor.to(self.rounding)
 
     def _forward(self, tensors: list[Tensors], piece: Piece) -> Passed:
         activations, marks = self._rounded(piece.inputs), []
-        for layer, own in zip(self.layers, tensors, strict=True):
-            activations, mark = layer.outputs(own, activations, piece.keys)
+        for layer, layer_tensors in zip(self.layers, tensors, strict=True):
+            activations, mark = layer.outputs(layer_tensors, activations, piece.keys)
             marks.append(mark)
         return Passed(marks, activations.to(piece.weights.dtype))
 
@@ -234,17 +234,17 @@ class Piece:
     Args:
         group: the group.
         weights: (m, examples of the group) weights with sum 1 per client.
-        some: slice of the examples.
+        examples: slice of the examples.
         loss: of the scores.
     """
 
-    def __init__(self, group: Group, weights: Tensor, some: slice, loss: KindLoss) -> None:
+    def __init__(self, group: Group, weights: Tensor, examples: slice, loss: KindLoss) -> None:
         self.loss = loss
-        self.weights = weights[:, some]
-        self.inputs = group.data["inputs"][:, some]
-        self.targets = group.data["targets"][:, some]
+        self.weights = weights[:, examples]
+        self.inputs = group.data["inputs"][:, examples]
+        self.targets = group.data["targets"][:, examples]
         keys = group.data.get("keys")
-        self.keys = None if keys is None else keys[:, some]
+        self.keys = None if keys is None else keys[:, examples]
 
     def mean_loss(self, scores: Tensor) -> Tensor:
         """(m,) mean losses of scores (m, examples, outputs)."""

@@ -57,9 +57,9 @@ class Evaluation:
         metrics = {}
         if tests is not None:
             first = int(offsets[tests])
-            aside = {name: values[:, first:] for name, values in columns.items()}
+            validated = {name: values[:, first:] for name, values in columns.items()}
             clients = ByClient(offsets[tests:] - first, sizes[tests:])
-            validation = self._measured(self._kind.validating, aside, clients if clients.count > 1 else None)
+            validation = self._measured(self._kind.validating, validated, clients if clients.count > 1 else None)
             metrics = {validating(name): values for name, values in validation.items()}
             columns = {name: values[:, :first] for name, values in columns.items()}
             offsets, sizes, central = offsets[:tests], sizes[:tests], None if central is None else central[:first]
@@ -76,10 +76,10 @@ class Evaluation:
         measures, everything = kind.measures, Everything()
         reported = [measure_of(report) for report in self._reports if not is_per_client(report)]
         metrics = {f"{TEST}{name}": measures[name].of(columns, everything)[:, 0] for name in (*self._always, *reported)}
-        for population, theirs in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
-            some = {name: values[:, torch.as_tensor(theirs, device=values.device)] for name, values in columns.items()}
+        for population, mask in () if central is None else zip(POPULATIONS, (~central, central), strict=True):
+            subset = {name: values[:, torch.as_tensor(mask, device=values.device)] for name, values in columns.items()}
             for name in KINDS[kind.name].measures_apart:
-                metrics[f"{TEST}{name}_{population}"] = measures[name].of(some, everything)[:, 0]
+                metrics[f"{TEST}{name}_{population}"] = measures[name].of(subset, everything)[:, 0]
         if clients is not None:
             for name in map(measure_of, filter(is_per_client, self._reports)):
                 metrics |= over_clients(name, measures[name].of(columns, clients).double())

@@ -82,18 +82,18 @@ class Examination:
             SpecError: the module is none that can be trained; names the layer.
         """
         mode = self.module.training
-        held = tensors_of(self.module)
-        self._check_constructions(held)
+        tensors = tensors_of(self.module)
+        self._check_constructions(tensors)
         sources = generators(self.inputs.device)
         with seeded(sources, _SEED):
             try:
-                self._examine(held, sources, training=False)
-                return self._examine(held, sources, training=True)
+                self._examine(tensors, sources, training=False)
+                return self._examine(tensors, sources, training=True)
             finally:
                 self.module.train(mode)
 
     def _examine(
-        self, held: Mapping[str, Tensor], sources: Sequence[GlobalGenerator], training: bool
+        self, tensors: Mapping[str, Tensor], sources: Sequence[GlobalGenerator], training: bool
     ) -> tuple[GlobalGenerator, ...]:
         """The generators from which the module draws in a mode."""
         self.module.train(training)
@@ -106,7 +106,7 @@ class Examination:
                 f"draws from {first.drawn[0].name}'s random generator in evaluation mode: it must draw in training "
                 "mode only, as nn.Dropout does",
             )
-        if (changed := first_difference(held, tensors_of(self.module))) is not None:
+        if (changed := first_difference(tensors, tensors_of(self.module))) is not None:
             layer, name = owner(changed)
             raise self._error(
                 layer,
@@ -115,9 +115,9 @@ class Examination:
             )
         attributes = attributes_of(self.module)
         second = self._call(self.inputs, sources, backward=training)
-        if (other := differing(first.calls, second.calls, _REPEATED * self._rounding)) is not None:
+        if (differing_layer := differing(first.calls, second.calls, _REPEATED * self._rounding)) is not None:
             raise self._error(
-                other,
+                differing_layer,
                 f"gives other numbers when it is called again with the same examples in {when} mode: it must keep "
                 "nothing between calls, and draw with torch, numpy.random or random, which are seeded",
             )
@@ -152,8 +152,8 @@ class Examination:
         done, watched = _Pass(), _Watched()
         running: list[str] = []
         shown = inputs.clone()
-        own = [_KEYS[number] for number in examples]
-        keys = torch.tensor(own, dtype=torch.int32, device=inputs.device) if self.module.training else None
+        example_keys = [_KEYS[number] for number in examples]
+        keys = torch.tensor(example_keys, dtype=torch.int32, device=inputs.device) if self.module.training else None
         for source in sources:
             source.seed(_SEED)
         marks = [source.mark() for source in sources]
@@ -161,29 +161,29 @@ class Examination:
             record = recorded(self.module, running, done.calls)
             with record, watched, keyed(self.dropouts, keys), torch.set_grad_enabled(self.module.training):
                 done.scores = self.module(shown)
-                made, drawn = len(done.calls), [source.mark() for source in sources]
+                forward_calls, drawn = len(done.calls), [source.mark() for source in sources]
                 if backward:
-                    trained = [held for held in self.module.parameters() if held.requires_grad]
+                    trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
                     torch.autograd.grad(done.scores.sum(), trained, allow_unused=True)
         except Exception as error:  # of any kind, from code of others
             if ran_out(error) or isinstance(error, SpecError):
                 raise
-            said = f"{type(error).__name__}: {error}"
+            cause = f"{type(error).__name__}: {error}"
             kind = str(inputs.dtype).removeprefix("torch.")
             layer = running[-1] if running else ""
             raise self._error(
-                layer, f"fails when the module gets inputs {shape_text(inputs)} of {kind}: {said}"
+                layer, f"fails when the module gets inputs {shape_text(inputs)} of {kind}: {cause}"
             ) from error
         if not close(shown, inputs, 0.0):
             layer = self._changing(shown.copy_(inputs), lambda: shown.cpu().numpy().tobytes())
             raise self._error(layer, "changes the module's inputs in place, which are data that others use: copy them")
         hidden = watched.noticed and self.module.training
         done.drawn = tuple(
-            one
-            for one, before, after in zip(sources, marks, drawn, strict=True)
-            if before != after or (hidden and one.name == "torch")
+            source
+            for source, before, after in zip(sources, marks, drawn, strict=True)
+            if before != after or (hidden and source.name == "torch")
         )
-        again, done.calls = done.calls[made:], done.calls[:made]
+        again, done.calls = done.calls[forward_calls:], done.calls[:forward_calls]
         if again and (done.drawn or self.dropouts):
             raise self._error(
                 again[0].layer,
@@ -192,21 +192,21 @@ class Examination:
             )
         for source, mark in zip(sources, drawn, strict=True):
             if source.mark() != mark:
-                rest = f"draws from {source.name}'s random generator in the backward pass: draw in `forward` alone"
-                raise self._error("", rest)
+                reason = f"draws from {source.name}'s random generator in the backward pass: draw in `forward` alone"
+                raise self._error("", reason)
         return done
 
-    def _check_constructions(self, held: Mapping[str, Tensor]) -> None:
+    def _check_constructions(self, tensors: Mapping[str, Tensor]) -> None:
         """Two modules of one seed must be equal and share nothing; something must be real and trained."""
-        if not any(held.requires_grad for held in self.module.parameters()):
+        if not any(parameter.requires_grad for parameter in self.module.parameters()):
             raise self._error("", "has no parameter to train: at least one must require a gradient")
         self.again.to(next(self.module.parameters()))
-        other = tensors_of(self.again)
+        again = tensors_of(self.again)
         if self.again is self.module or any(
-            mine is its for mine, its in zip(self.module.parameters(), self.again.parameters(), strict=False)
+            first is second for first, second in zip(self.module.parameters(), self.again.parameters(), strict=False)
         ):
             raise self._error("", "is returned by `make` twice, but `make` must return a new module at every call")
-        if (different := first_difference(held, other)) is not None or held.keys() != other.keys():
+        if (different := first_difference(tensors, again)) is not None or tensors.keys() != again.keys():
             layer, name = owner(different or "")
             raise self._error(
                 layer,
@@ -230,20 +230,20 @@ class Examination:
         if training and not scores.requires_grad:
             raise self._error("", "must return scores that depend on a parameter to train, got none that does")
 
-    def _check_examples_alone(self, both: _Pass, sources: Sequence[GlobalGenerator], training: bool) -> None:
+    def _check_examples_alone(self, reference: _Pass, sources: Sequence[GlobalGenerator], training: bool) -> None:
         """The scores of an example must not depend on its neighbours in a batch, on their number, nor on its place."""
         tolerance = _OTHER_KERNELS * self._rounding**0.5
-        for some in ([0], [1], [1, 0]):
-            others = self._call(self.inputs[some], sources, some)
-            self._check_scores(others.scores, len(some), training)
-            if not close(both.scores[some], others.scores, tolerance):
+        for examples in ([0], [1], [1, 0]):
+            others = self._call(self.inputs[examples], sources, examples)
+            self._check_scores(others.scores, len(examples), training)
+            if not close(reference.scores[examples], others.scores, tolerance):
                 raise self._error(
-                    mixing(both.calls, others.calls, some, tolerance),
+                    mixing(reference.calls, others.calls, examples, tolerance),
                     "mixes examples: the scores of an example depend on another one in the batch, or on their order: "
                     "the first dimension must be the examples in all layers (batch_first), without batch statistics",
                 )
 
-    def _check_no_look_ahead(self, both: _Pass, sources: Sequence[GlobalGenerator]) -> None:
+    def _check_no_look_ahead(self, reference: _Pass, sources: Sequence[GlobalGenerator]) -> None:
         """The scores of a position, which predict the next token, must not depend on a later token."""
         if self.kind.positions < 2:
             return
@@ -254,7 +254,7 @@ class Examination:
                 return
             changed[example, -1] = others[0]
         scores = self._call(changed, sources).scores
-        if not close(both.scores[:, :-1], scores[:, :-1], _OTHER_KERNELS * self._rounding**0.5):
+        if not close(reference.scores[:, :-1], scores[:, :-1], _OTHER_KERNELS * self._rounding**0.5):
             raise self._error(
                 "",
                 "looks ahead: the scores of a position depend on a later token, which they are to predict: mask "
@@ -294,8 +294,8 @@ class Examination:
     def _rounding(self) -> float:
         return torch.finfo(next(self.module.parameters()).dtype).eps
 
-    def _error(self, layer: str, rest: str) -> SpecError:
-        return refusal(self.module, layer, rest)
+    def _error(self, layer: str, reason: str) -> SpecError:
+        return refusal(self.module, layer, reason)
 
 
 def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype) -> None:
@@ -307,11 +307,11 @@ def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype
         dtype: the type, for the error.
     """
     try:
-        trained = [held for held in module.parameters() if held.requires_grad]
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         with torch.enable_grad():
             torch.autograd.grad(loss(), trained, allow_unused=True)
     except Exception as error:  # of any kind, from code of others
         if ran_out(error):
             raise
-        rest = f"fails in {str(dtype).removeprefix('torch.')}: {type(error).__name__}: {error}: make tensors of the "
-        raise refusal(module, "", rest + "type of the inputs") from error
+        reason = f"fails in {str(dtype).removeprefix('torch.')}: {type(error).__name__}: {error}: make tensors of the "
+        raise refusal(module, "", reason + "type of the inputs") from error

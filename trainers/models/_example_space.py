@@ -60,8 +60,8 @@ class InnerProducts:
     def _of(self, client: int, places: NDArray[np.int64], whole: bool) -> Tensor:
         if client not in self._kept:
             first = int(self.offsets[client])
-            own = self.inputs[first : first + int(self.sizes[client])]
-            self._kept[client] = own @ own.T
+            rows = self.inputs[first : first + int(self.sizes[client])]
+            self._kept[client] = rows @ rows.T
         if whole:
             return self._kept[client]
         chosen = torch.as_tensor(places, device=self.inputs.device)
@@ -81,7 +81,7 @@ def example_space_pays(distinct: DistinctExamples, motion: Motion, outputs: int,
         columns: its inputs.
         kept: whether inner products are kept.
     """
-    example_cost, parameter_cost, held = 0, 0, 0
+    example_cost, parameter_cost, memory = 0, 0, 0
     products = 2 if motion.shift is None else 3
     for rows, places in zip(distinct.rows, distinct.places, strict=True):
         clients, examples = rows.shape
@@ -89,8 +89,8 @@ def example_space_pays(distinct: DistinctExamples, motion: Motion, outputs: int,
         inner = 0 if kept else examples * columns
         example_cost += clients * examples * (outputs * (products * columns + drawn) + inner)
         parameter_cost += clients * 2 * drawn * outputs * columns
-        held += clients * examples * (examples + products * outputs + columns)
+        memory += clients * examples * (examples + products * outputs + columns)
     models = sum(len(rows) for rows in distinct.rows) * outputs * columns
     gain = parameter_cost * (_BEYOND_CACHE if models > _CACHE else _THIN) / example_cost
     enough = gain >= _LEAST_GAIN and parameter_cost >= motion.steps * _LEAST_ARITHMETIC
-    return motion.moving and enough and held <= _MORE_MEMORY * 2 * models
+    return motion.moving and enough and memory <= _MORE_MEMORY * 2 * models

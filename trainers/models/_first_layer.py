@@ -45,8 +45,8 @@ class FirstLayerInExampleSpace(ByHand):
         if distinct is None or not example_space_pays(distinct, motion, units, columns, self.products.keeps):
             return None
         parts = []
-        held = zip(distinct.batch, distinct.places, distinct.weights, distinct.rows, strict=True)
-        for group, places, weights, rows in held:
+        groups = zip(distinct.batch, distinct.places, distinct.weights, distinct.rows, strict=True)
+        for group, places, weights, rows in groups:
             clients = batches.clients[group.start : group.stop]
             products = self.products.among(clients, rows, group.data["inputs"].flatten(2))
             steps = _PlacedExamples(range(group.stop - group.start), places, weights, group.data["targets"])
@@ -157,8 +157,8 @@ class GroupFrame:
 
     def _coefficients(self, gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients (m, examples, units) of the inputs, and (m, 1 or 0, units) of the constant term."""
-        held = self.layout.views(gradients[0])["coefficients"]
-        return held[:, : self.examples], held[:, self.examples :]
+        coefficients = self.layout.views(gradients[0])["coefficients"]
+        return coefficients[:, : self.examples], coefficients[:, self.examples :]
 
     def _products(self, params: Tensor) -> Tensor:
         """(m, examples, units) products of the inputs with the first weight of params (1, M or 1, P)."""
@@ -175,11 +175,11 @@ class GroupFrame:
 
     def _inside(self, params: Tensor) -> Tensor:
         """(1, m or 1, numbers) models of the loop: coefficients 0, and the other tensors of params (1, M or 1, P)."""
-        own = self._own(params)
-        made = own.new_zeros((1, own.shape[1], self.layout.size))
+        models = self._own(params)
+        loop_models = models.new_zeros((1, models.shape[1], self.layout.size))
         outside, inside = self.others
-        made[..., inside] = own[..., outside]
-        return made
+        loop_models[..., inside] = models[..., outside]
+        return loop_models
 
     def _own(self, params: Tensor) -> Tensor:
         """The group's share of params (1, M, m or 1, P)."""
@@ -231,8 +231,8 @@ class _ExampleLayer(Dense):
         weight, examples = tensors[0], self.first.shape[1]
         rows = (inputs + examples * torch.arange(len(inputs), device=inputs.device)[:, None]).flatten()
 
-        def at(held: Tensor) -> Tensor:
-            return held.flatten(0, 1).index_select(0, rows).view(*inputs.shape, -1)
+        def at(tensor: Tensor) -> Tensor:
+            return tensor.flatten(0, 1).index_select(0, rows).view(*inputs.shape, -1)
 
         outputs = at(self.first)
         for bias in tensors[1:]:

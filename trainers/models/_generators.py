@@ -38,14 +38,14 @@ class GlobalGenerator:
 
 def generators(device: torch.device) -> tuple[GlobalGenerator, ...]:
     """Every generator that a module on a device may draw from."""
-    own = [("torch", torch.default_generator)]
+    sources = [("torch", torch.default_generator)]
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]
         number = torch.cuda.current_device() if device.index is None else device.index
-        own.append(("torch", torch.cuda.default_generators[number]))
+        sources.append(("torch", torch.cuda.default_generators[number]))
     legacy = np.random  # whose global generator is the one that modules use
     return (
-        *(GlobalGenerator(name, one.get_state, one.set_state, one.manual_seed) for name, one in own),
+        *(GlobalGenerator(name, source.get_state, source.set_state, source.manual_seed) for name, source in sources),
         GlobalGenerator("numpy", legacy.get_state, legacy.set_state, lambda seed: legacy.seed(seed % 2**32)),
         GlobalGenerator("Python", random.getstate, random.setstate, random.seed),
     )

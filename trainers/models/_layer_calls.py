@@ -28,9 +28,9 @@ def recorded(module: nn.Module, running: list[str], calls: list[LayerCall]) -> I
         return lambda *_: running.append(name)
 
     def leaving(name: str) -> Callable[..., None]:
-        def record(_: nn.Module, args: Any, kwargs: Any, made: Any) -> None:
+        def record(_: nn.Module, args: Any, kwargs: Any, outputs: Any) -> None:
             running.pop()
-            calls.append(LayerCall(name, [*_tensors(args), *_tensors(kwargs)], _tensors(made)))
+            calls.append(LayerCall(name, [*_tensors(args), *_tensors(kwargs)], _tensors(outputs)))
 
         return record
 
@@ -51,7 +51,7 @@ def _tensors(value: Any) -> list[Tensor]:
         return [value.detach()]
     if isinstance(value, Mapping):
         value = list(value.values())
-    return [held for item in value for held in _tensors(item)] if isinstance(value, list | tuple) else []
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []
 
 
 def differing(one: Sequence[LayerCall], other: Sequence[LayerCall], tolerance: float) -> str | None:
@@ -70,22 +70,22 @@ def differing(one: Sequence[LayerCall], other: Sequence[LayerCall], tolerance: f
     return None if len(one) == len(other) else ""
 
 
-def mixing(both: Sequence[LayerCall], others: Sequence[LayerCall], some: list[int], tolerance: float) -> str:
+def mixing(reference: Sequence[LayerCall], others: Sequence[LayerCall], examples: list[int], tolerance: float) -> str:
     """The layer that gave an example other numbers than beside other ones, or passed them to a layer inside it.
 
     Args:
-        both: the layers' calls with two examples.
+        reference: the layers' calls with two examples.
         others: those with one of them, or with both in the other order.
-        some: which ones these are.
+        examples: which ones these are.
         tolerance: relative to the largest number of a tensor.
     """
 
     def same(together: list[Tensor], single: list[Tensor]) -> bool:
-        pairs = [pair for pair in zip(together, single, strict=False) if all(held.dim() for held in pair)]
-        batched = [(many, few) for many, few in pairs if (len(many), len(few)) == (2, len(some))]
-        return all(close(many[some], few, tolerance) for many, few in batched)
+        pairs = [pair for pair in zip(together, single, strict=False) if all(tensor.dim() for tensor in pair)]
+        batched = [(many, few) for many, few in pairs if (len(many), len(few)) == (2, len(examples))]
+        return all(close(many[examples], few, tolerance) for many, few in batched)
 
-    for first, second in zip(both, others, strict=False):
+    for first, second in zip(reference, others, strict=False):
         if first.layer != second.layer or not same(first.given, second.given):
             return first.layer.rpartition(".")[0]
         if not same(first.made, second.made):
@@ -103,7 +103,7 @@ def end_parameters(module: nn.Module, inputs: Tensor) -> set[str]:
     layers = {
         name: layer
         for name, layer in module.named_modules()
-        if any(held.ndim > 1 for held in layer.parameters(recurse=False))
+        if any(parameter.ndim > 1 for parameter in layer.parameters(recurse=False))
     }
     answers: list[tuple[str, Any]] = []  # they stay alive, so that no two have the same memory
     hooks = [
@@ -121,8 +121,8 @@ def end_parameters(module: nn.Module, inputs: Tensor) -> set[str]:
     ends = {name for name, layer in layers.items() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)}
     ends |= {name for name, _ in answers[:1]}
     ends |= {name for name, answer in answers if isinstance(answer, Tensor) and answer.data_ptr() == scores.data_ptr()}
-    own = ((name, layers[name].named_parameters(recurse=False)) for name in ends)
-    return {f"{name}.{bare}" if name else bare for name, held in own for bare, _ in held}
+    by_layer = ((name, layers[name].named_parameters(recurse=False)) for name in ends)
+    return {f"{name}.{bare}" if name else bare for name, parameters in by_layer for bare, _ in parameters}
 
 
 def _all_close(one: list[Tensor], other: list[Tensor], tolerance: float) -> bool:

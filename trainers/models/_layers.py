@@ -69,9 +69,9 @@ class Layer(ABC):
         raise NotImplementedError
 
 
-def by_client(held: Tensor, like: Tensor) -> Tensor:
+def by_client(rows: Tensor, like: Tensor) -> Tensor:
     """(m, examples, ...) of (m * examples, ...), for clients and examples as in `like`."""
-    return held.view(*like.shape[:2], *held.shape[1:])
+    return rows.view(*like.shape[:2], *rows.shape[1:])
 
 
 def _add_bias_(sums: Tensors, slopes: Tensor, fresh: bool) -> None:
@@ -98,8 +98,8 @@ class Dense(Layer):
     def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
         weight, rows = tensors[0], inputs.flatten(1, -2)
         across = weight.transpose(1, 2)
-        made = torch.baddbmm(tensors[1][:, None], rows, across) if tensors[1:] else torch.bmm(rows, across)
-        return made.view(*inputs.shape[:-1], -1), inputs
+        outputs = torch.baddbmm(tensors[1][:, None], rows, across) if tensors[1:] else torch.bmm(rows, across)
+        return outputs.view(*inputs.shape[:-1], -1), inputs
 
     def turned(self, tensors: Tensors, turns: Tensors, change: Tensor | None, marks: Any) -> Tensor:
         outputs, _ = self.outputs(turns, marks, None)
@@ -111,9 +111,9 @@ class Dense(Layer):
         return torch.bmm(spread.flatten(1, -2), tensors[0]).view(*spread.shape[:-1], -1)
 
     def bends(self, tensors: Tensors, spread: Tensor, turns: Tensors, bent: Tensor, marks: Any) -> Tensor:
-        made = self.slopes(tensors, bent, marks)
-        made.flatten(1, -2).baddbmm_(spread.flatten(1, -2), turns[0])
-        return made
+        bends = self.slopes(tensors, bent, marks)
+        bends.flatten(1, -2).baddbmm_(spread.flatten(1, -2), turns[0])
+        return bends
 
     def add_(self, sums: Tensors, slopes: Tensor, spread: Tensor, marks: Any, fresh: bool = False) -> None:
         self.add_products_(sums[0], marks, spread, fresh)
@@ -213,16 +213,16 @@ class Convolution(Layer):
         weight[0].copy_(gradient) if fresh else weight[0].add_(gradient)
 
     def _convolved(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        own = None if bias is None else bias[0]
-        made: Tensor = _ATEN.convolution(inputs[0], weight[0], own, *self.sides, False, self._none, self.groups)
-        return made[None]
+        bias_row = None if bias is None else bias[0]
+        outputs: Tensor = _ATEN.convolution(inputs[0], weight[0], bias_row, *self.sides, False, self._none, self.groups)
+        return outputs[None]
 
     def _backward(self, weight: Tensor, inputs: Tensor, spread: Tensor, mask: list[bool]) -> tuple[Tensor, ...]:
         pair = spread[0], inputs[0]
-        made: tuple[Tensor, ...] = _ATEN.convolution_backward(
+        gradients: tuple[Tensor, ...] = _ATEN.convolution_backward(
             *pair, weight[0], None, *self.sides, False, self._none, self.groups, mask
         )
-        return made
+        return gradients
 
     @property
     def _none(self) -> list[int]:
@@ -275,8 +275,8 @@ class Relu(Layer):
         self.in_place = in_place
 
     def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-        made = inputs.relu_() if self.in_place else inputs.relu()
-        return made, made
+        outputs = inputs.relu_() if self.in_place else inputs.relu()
+        return outputs, outputs
 
     def slopes(self, tensors: Tensors, spread: Tensor, marks: Any) -> Tensor:
         gated: Tensor = _ATEN.threshold_backward(spread, marks, 0)
@@ -364,21 +364,21 @@ class Differentiated(Layer):
         self.names = names
 
     def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, tuple[Tensors, Tensor]]:
-        leaves = [held.detach() for held in (inputs, *tensors)]
+        leaves = [tensor.detach() for tensor in (inputs, *tensors)]
         for leaf in leaves:
             leaf.requires_grad_(leaf.is_floating_point())
         with torch.enable_grad():
-            made = self.function(*leaves)
-        return made.detach(), (leaves, made)
+            outputs = self.function(*leaves)
+        return outputs.detach(), (leaves, outputs)
 
     def spread(self, slopes: Tensor, marks: Any) -> tuple[Tensor, ...]:
-        leaves, made = marks
-        gradients: tuple[Tensor, ...] = torch.autograd.grad(made, leaves, slopes)
+        leaves, outputs = marks
+        gradients: tuple[Tensor, ...] = torch.autograd.grad(outputs, leaves, slopes)
         return gradients
 
     def slopes(self, tensors: Tensors, spread: tuple[Tensor, ...], marks: Any) -> Tensor:
         return spread[0]
 
     def add_(self, sums: Tensors, slopes: Tensor, spread: tuple[Tensor, ...], marks: Any, fresh: bool = False) -> None:
-        for held, gradient in zip(sums, spread[1:], strict=True):
-            held.copy_(gradient) if fresh else held.add_(gradient)
+        for total, gradient in zip(sums, spread[1:], strict=True):
+            total.copy_(gradient) if fresh else total.add_(gradient)

@@ -14,11 +14,11 @@ _FEW_CLASSES = 16
 class Loss(Protocol):
     """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
 
-    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """The losses, without that axis."""
         ...
 
-    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def slopes_(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """The derivatives of the losses with respect to the scores; may overwrite the scores."""
         ...
 
@@ -30,7 +30,7 @@ class Loss(Protocol):
 class KindLoss(Loss, Protocol):
     """The loss of a kind of targets, which hand-written oracles of networks use too."""
 
-    def weighted_slopes(self, scores: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+    def weighted_slopes(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Derivatives of the losses times weights (..., examples) by scores (..., examples, outputs); a new tensor."""
         ...
 
@@ -42,21 +42,21 @@ class CrossEntropy:
     which must then be the last one of the scores.
     """
 
-    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
         logs = torch.log_softmax(scores, axis)
-        if wanted.dtype == torch.int64:
-            return -logs.gather(-1, wanted[..., None])[..., 0]
-        return -(logs * wanted).sum(axis)
+        if targets.dtype == torch.int64:
+            return -logs.gather(-1, targets[..., None])[..., 0]
+        return -(logs * targets).sum(axis)
 
-    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def slopes_(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """Derivatives with respect to the scores; may overwrite the scores."""
-        return _shares(scores, axis).sub_(wanted)
+        return _shares(scores, axis).sub_(targets)
 
-    def weighted_slopes(self, scores: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+    def weighted_slopes(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Derivatives of the losses times weights (..., examples) by scores (..., examples, outputs); a new tensor."""
         slopes = torch.softmax(scores, -1).mul_(weights[..., None])
-        return slopes.scatter_add_(-1, wanted[..., None], -weights[..., None])
+        return slopes.scatter_add_(-1, targets[..., None], -weights[..., None])
 
     def bend(self, scores: Tensor, along: Tensor, axis: int = -2) -> Tensor:
         """Second derivatives times a change of the scores."""
@@ -67,17 +67,17 @@ class CrossEntropy:
 class HalfSquares:
     """0.5 |scores - wanted|^2."""
 
-    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
-        return 0.5 * (scores - wanted).square().sum(axis)
+        return 0.5 * (scores - targets).square().sum(axis)
 
-    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def slopes_(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """Derivatives with respect to the scores; may overwrite the scores."""
-        return scores.sub_(wanted)
+        return scores.sub_(targets)
 
-    def weighted_slopes(self, scores: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+    def weighted_slopes(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Derivatives of the losses times weights (..., examples) by scores (..., examples, outputs); a new tensor."""
-        return self.slopes_(scores.clone(), wanted, -1).mul_(weights[..., None])
+        return self.slopes_(scores.clone(), targets, -1).mul_(weights[..., None])
 
     def bend(self, scores: Tensor, along: Tensor, axis: int = -2) -> Tensor:
         """Second derivatives times a change of the scores; a new tensor."""
@@ -90,17 +90,17 @@ class SigmoidCrossEntropy:
     Targets are 1 or True for tags of the example, and 0 or False for others.
     """
 
-    def losses(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def losses(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
-        return -F.logsigmoid(torch.where(wanted.bool(), scores, -scores)).sum(axis)
+        return -F.logsigmoid(torch.where(targets.bool(), scores, -scores)).sum(axis)
 
-    def slopes_(self, scores: Tensor, wanted: Tensor, axis: int = -2) -> Tensor:
+    def slopes_(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """Derivatives with respect to the scores; may overwrite the scores."""
-        return scores.sigmoid_().sub_(wanted.to(scores.dtype))
+        return scores.sigmoid_().sub_(targets.to(scores.dtype))
 
-    def weighted_slopes(self, scores: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+    def weighted_slopes(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Derivatives of the losses times weights (..., examples) by scores (..., examples, outputs); a new tensor."""
-        return self.slopes_(scores.clone(), wanted, -1).mul_(weights[..., None])
+        return self.slopes_(scores.clone(), targets, -1).mul_(weights[..., None])
 
     def bend(self, scores: Tensor, along: Tensor, axis: int = -2) -> Tensor:
         """Second derivatives times a change of the scores."""

@@ -21,7 +21,7 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Copies of the parameters and buffers by name."""
-    return {name: held.detach().clone() for name, held in (*module.named_parameters(), *module.named_buffers())}
+    return {name: tensor.detach().clone() for name, tensor in (*module.named_parameters(), *module.named_buffers())}
 
 
 def attributes_of(module: nn.Module) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def attributes_of(module: nn.Module) -> dict[str, Any]:
     """
     attributes = {}
     for name, layer in module.named_modules():
-        classes = [one for one in type(layer).__mro__ if one.__module__.partition(".")[0] not in ("torch", "builtins")]
-        for attribute, value in (*(item for one in classes for item in vars(one).items()), *vars(layer).items()):
+        classes = [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in ("torch", "builtins")]
+        for attribute, value in (*(item for cls in classes for item in vars(cls).items()), *vars(layer).items()):
             if attribute not in _OWN:
                 attributes[f"{name}.{attribute}"] = _frozen(value, _DEPTH)
     return attributes
@@ -64,7 +64,7 @@ def _frozen(value: Any, depth: int) -> Any:
     if isinstance(value, set | frozenset):
         return len(value)
     plain = depth and not callable(value) and not isinstance(value, property | classmethod | staticmethod | ModuleType)
-    return _frozen(dict(held), depth - 1) if plain and (held := getattr(value, "__dict__", None)) else None
+    return _frozen(dict(attributes), depth - 1) if plain and (attributes := getattr(value, "__dict__", None)) else None
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -79,6 +79,6 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other or one != one)  # NaN is the same
 
 
-def _bits(held: Tensor) -> Tensor:
+def _bits(tensor: Tensor) -> Tensor:
     """The tensor in a form in which NaN equals NaN."""
-    return held.nan_to_num(nan=1.25e30) if held.is_floating_point() else held
+    return tensor.nan_to_num(nan=1.25e30) if tensor.is_floating_point() else tensor

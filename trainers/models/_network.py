@@ -114,9 +114,9 @@ class Network:
         self.module.to(self.like)
         dense(self.module)
         self.dropouts = own_dropout(self.module)
-        trained = {name: held for name, held in self.module.named_parameters() if held.requires_grad}
+        trained = {name: parameter for name, parameter in self.module.named_parameters() if parameter.requires_grad}
         self.whole_trained = not self.patterns
-        self.layout = Layout.of({name: tuple(held.shape) for name, held in trained.items()})
+        self.layout = Layout.of({name: tuple(parameter.shape) for name, parameter in trained.items()})
         self.crop, self.flip = crop, flip
         self.by_item = by_item
         self.clients = train.clients
@@ -290,7 +290,7 @@ class Network:
                 models = self.layout.views(client_major(params, group))
                 weights = example_weights(group, group.data["targets"].shape[1], self.like)
                 for index in range(group.stop - group.start):
-                    data = {name: held[index] for name, held in group.data.items()}
+                    data = {name: tensor[index] for name, tensor in group.data.items()}
                     for trial in range(params.shape[0]):
                         tensors = {name: view[index, trial] for name, view in models.items()}
                         means[trial, group.start + index] = values(tensors, data) @ weights[index]
@@ -314,15 +314,15 @@ class Network:
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
             constants = (*self.module.named_buffers(), *self.module.named_parameters())
-            tensors = {name: self._rounded(held) for name, held in (*constants, *tensors.items())}
+            tensors = {name: self._rounded(tensor) for name, tensor in (*constants, *tensors.items())}
             data = {**data, "inputs": self._rounded(data["inputs"])}
         return self._unrounded_losses(tensors, data)
 
     def _unrounded_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         return self.kind.losses(self._functional_scores(tensors, data), data["targets"])
 
-    def _rounded(self, held: Tensor) -> Tensor:
-        return held.to(self.rounding) if held.is_floating_point() else held
+    def _rounded(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.rounding) if tensor.is_floating_point() else tensor
 
     def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), self._asked(data)), data)
@@ -374,8 +374,8 @@ class Network:
 
         A module that takes neither keeps them whole, so that training ends with the error that they cause.
         """
-        held = (*self.module.named_buffers(), *self.module.named_parameters())
-        tensors = {name: one.detach().clone() for name, one in held}  # the module may change them
+        named_tensors = (*self.module.named_buffers(), *self.module.named_parameters())
+        tensors = {name: tensor.detach().clone() for name, tensor in named_tensors}  # the module may change them
         for whole in (True, False):
             like = self.like.long() if whole else self.like
             data = {
@@ -407,6 +407,6 @@ class Network:
         if self.images:
             count, channels, height, width = inputs.shape
             # A view for one channel: its stride must be 1, or torch treats the images as channels first.
-            one = channels == 1
-            inputs = inputs.view(count, height, width, 1) if one else inputs.permute(0, 2, 3, 1).contiguous()
+            single_channel = channels == 1
+            inputs = inputs.view(count, height, width, 1) if single_channel else inputs.permute(0, 2, 3, 1).contiguous()
         return inputs, self.kind.held(examples.targets, self.like)

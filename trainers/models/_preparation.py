@@ -33,10 +33,10 @@ def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
     Raises:
         SpecError: a layer keeps no shape.
     """
-    lazy = next(((name, held) for name, held in module.named_parameters() if is_lazy(held)), None)
+    lazy = next(((name, parameter) for name, parameter in module.named_parameters() if is_lazy(parameter)), None)
     if lazy is None:
         return
-    mode, name, said = module.training, lazy[0].rpartition(".")[0], "the module's forward does not call it"
+    mode, name, cause = module.training, lazy[0].rpartition(".")[0], "the module's forward does not call it"
     module.eval()
     for dtype in (torch.int64, torch.float32)[example.dtype.kind not in WHOLE :]:
         inputs = tensor_of(example).to(lazy[1].device, dtype)
@@ -45,12 +45,12 @@ def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
                 module(inputs)
             break
         except Exception as error:  # of any kind, from code of others
-            said = f"{type(error).__name__}: {error}"
+            cause = f"{type(error).__name__}: {error}"
     module.train(mode)
-    if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
+    if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
         if lazy[1].is_meta:
-            raise RuntimeError(said)  # the module may need real tensors
-        raise refusal(module, name, f"gets no shape from the first example, with inputs {shape_text(example)}: {said}")
+            raise RuntimeError(cause)  # the module may need real tensors
+        raise refusal(module, name, f"gets no shape from the first example, with inputs {shape_text(example)}: {cause}")
 
 
 def freeze_others(module: nn.Module, patterns: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def freeze_others(module: nn.Module, patterns: Sequence[str]) -> None:
     Raises:
         SpecError: a pattern fits no parameter that could be trained.
     """
-    free = {name: held for name, held in module.named_parameters() if held.requires_grad}
+    free = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in free):
             path = "task.model.train"
@@ -71,8 +71,8 @@ def freeze_others(module: nn.Module, patterns: Sequence[str]) -> None:
             raise SpecError(
                 f"{path}: no parameter fits the pattern {shown(pattern)}: {hint(pattern, suggestions)}", path
             )
-    for name, held in free.items():
-        held.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
+    for name, parameter in free.items():
+        parameter.requires_grad_(any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def dense(module: nn.Module) -> None:
@@ -95,13 +95,15 @@ def refuse_unsuited(module: nn.Module) -> None:
     Args:
         module: as `make` returns it.
     """
-    for name, held in (*module.named_parameters(), *module.named_buffers()):
-        if held.is_complex():
-            layer, own = owner(name)
-            raise refusal(module, layer, f"must compute with real numbers, got {own} of {held.dtype}: keep two parts")
-        if held._backward_hooks or held._post_accumulate_grad_hooks:
-            layer, own = owner(name)
-            raise refusal(module, layer, f"must have no hook on its {own}: change gradients in `forward`")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_complex():
+            layer, tensor_name = owner(name)
+            raise refusal(
+                module, layer, f"must compute with real numbers, got {tensor_name} of {tensor.dtype}: keep two parts"
+            )
+        if tensor._backward_hooks or tensor._post_accumulate_grad_hooks:
+            layer, tensor_name = owner(name)
+            raise refusal(module, layer, f"must have no hook on its {tensor_name}: change gradients in `forward`")
     mode = module.training
     module.train()
     for name, layer in module.named_modules():
@@ -110,8 +112,8 @@ def refuse_unsuited(module: nn.Module) -> None:
         if type(layer) is nn.Dropout and layer.p >= 1:
             raise refusal(module, name, f"must drop fewer than all units, got p={layer.p:g}")
         if isinstance(layer, _NORMALISATIONS) and layer.training:
-            rest = "mixes the examples of a batch, which no local update method can average: write "
-            raise refusal(module, name, rest + _group_norm(layer.num_features))
+            reason = "mixes the examples of a batch, which no local update method can average: write "
+            raise refusal(module, name, reason + _group_norm(layer.num_features))
     module.train(mode)
 
 
@@ -123,17 +125,17 @@ def _group_norm(channels: int) -> str:
     return f"nn.GroupNorm({groups}, {channels}) in its place"
 
 
-def refusal(module: nn.Module, layer: str, rest: str) -> SpecError:
+def refusal(module: nn.Module, layer: str, reason: str) -> SpecError:
     """The error for a layer: "task.model: layer NAME (Type) ...".
 
     Args:
         module: the whole module.
         layer: name of the layer in it; "" is the module itself.
-        rest: the rest of the line.
+        reason: the rest of the line.
     """
-    held = dict(module.named_modules()).get(layer, module)
-    where = f"layer {layer} ({type(held).__name__})" if layer else f"the module ({type(module).__name__})"
-    return SpecError(f"task.model: {where} {rest}", "task.model")
+    submodule = dict(module.named_modules()).get(layer, module)
+    where = f"layer {layer} ({type(submodule).__name__})" if layer else f"the module ({type(module).__name__})"
+    return SpecError(f"task.model: {where} {reason}", "task.model")
 
 
 def owner(name: str) -> tuple[str, str]:
@@ -145,6 +147,6 @@ def owner(name: str) -> tuple[str, str]:
     return layer, rest
 
 
-def shape_text(held: Tensor | NDArray[Any]) -> str:
+def shape_text(array: Tensor | NDArray[Any]) -> str:
     """The shape in parentheses."""
-    return f"({', '.join(map(str, held.shape))})"
+    return f"({', '.join(map(str, array.shape))})"

@@ -63,5 +63,5 @@ def settings_from(cls: type[SettingsT], problem: Problem) -> SettingsT:
     """
     kind: type = cls
     names = {item.name for item in describe(kind)}
-    given: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in names}
-    return cls(**check(cls, given, "task.model"))
+    settings: dict[str, Any] = {name: value for name, value in problem.model_settings.items() if name in names}
+    return cls(**check(cls, settings, "task.model"))

@@ -70,10 +70,10 @@ class ScoredExamples:
     def bytes_of_example(self, inputs: Tensor) -> int:
         """Bytes of all that a forward pass on an example makes, as an upper bound of what it needs at a time."""
         if self._bytes is None:
-            tensors = {name: held.detach() for name, held in self.module.named_parameters()}
-            with torch.no_grad(), _made_bytes() as made:
+            tensors = {name: parameter.detach() for name, parameter in self.module.named_parameters()}
+            with torch.no_grad(), _made_bytes() as counter:
                 self._scores(tensors, inputs[:1])
-            self._bytes = max(1, made.total)
+            self._bytes = max(1, counter.total)
         return self._bytes
 
     def _scores(self, tensors: dict[str, Tensor], inputs: Tensor) -> Tensor:
@@ -88,11 +88,11 @@ class ScoredExamples:
         for trial, row in enumerate(params[:, 0]):
             tensors = self.layout.views(row)
             for start in range(0, len(inputs), size):
-                some = slice(start, start + size)
-                scores = self._scores(tensors, inputs[some])
-                some_targets = self.kind.wanted(targets[some])
+                chunk = slice(start, start + size)
+                scores = self._scores(tensors, inputs[chunk])
+                some_targets = self.kind.wanted(targets[chunk])
                 for name, column in columns.items():
-                    column[trial, some] = self.kind.column(name, scores, some_targets)
+                    column[trial, chunk] = self.kind.column(name, scores, some_targets)
         return columns
 
     def _at_once(self, params: Tensor, inputs: Tensor, targets: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
@@ -100,16 +100,16 @@ class ScoredExamples:
         size = max(1, room(params.device) // (len(params) * self.bytes_of_example(inputs)))
         tensors = self.layout.views(params[:, 0])
 
-        def measured(own: dict[str, Tensor], some: Tensor, some_targets: Tensor) -> tuple[Tensor, ...]:
-            scores = self._scores(own, some)
+        def measured(trial_tensors: dict[str, Tensor], some_inputs: Tensor, some_targets: Tensor) -> tuple[Tensor, ...]:
+            scores = self._scores(trial_tensors, some_inputs)
             return tuple(self.kind.column(name, scores, some_targets) for name in names)
 
         of_trials = torch.func.vmap(measured, in_dims=(0, None, None))
         for start in range(0, len(inputs), size):
-            some = slice(start, start + size)
-            values = of_trials(tensors, inputs[some], self.kind.wanted(targets[some]))
+            chunk = slice(start, start + size)
+            values = of_trials(tensors, inputs[chunk], self.kind.wanted(targets[chunk]))
             for name, column in zip(names, values, strict=True):
-                columns[name][:, some] = column
+                columns[name][:, chunk] = column
         return columns
 
 
@@ -126,8 +126,8 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch d
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if not func.is_view:
-            made = (held for held in _leaves(result) if isinstance(held, Tensor))
-            self.total += sum(held.numel() * held.element_size() for held in made)
+            tensors = (leaf for leaf in _leaves(result) if isinstance(leaf, Tensor))
+            self.total += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return result
 
 
@@ -142,5 +142,5 @@ def _leaves(result: Any) -> Iterator[Any]:
 
 @contextmanager
 def _made_bytes() -> Iterator[_MadeBytes]:
-    with _MadeBytes() as made:  # type: ignore[no-untyped-call]
-        yield made
+    with _MadeBytes() as counter:  # type: ignore[no-untyped-call]
+        yield counter

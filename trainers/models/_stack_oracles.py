@@ -54,8 +54,8 @@ class Stack:
         """
         oracle = ByHand(self.layout, self.layers, self.loss)
         clients = 1 + oracle.stacked
-        both = {name: torch.stack([held, held.flip(0)][:clients]) for name, held in data.items()}
-        batch = (Group(0, clients, both),)
+        client_data = {name: torch.stack([tensor, tensor.flip(0)][:clients]) for name, tensor in data.items()}
+        batch = (Group(0, clients, client_data),)
         tolerance = _TOLERANCE * torch.finfo(row.dtype).eps ** 0.5
         for size in _MOVES:
             params = (row + size * self._moves().to(row)).expand(1, 1, -1)
@@ -87,8 +87,8 @@ class Stack:
         index = next(number for number, layer in enumerate(self.layers) if layer.names)
         before, first, entries = self.layers[:index], self.layers[index], self.layout.entries
         rows = all(isinstance(layer, Flatten) for layer in before) and (axes == 2 or index > 0)
-        own = isinstance(first, Dense) and first.names[0] == entries[0].name and len(entries) > 1
-        return rows and own and all(layer.stacked for layer in self.layers)
+        dense_first = isinstance(first, Dense) and first.names[0] == entries[0].name and len(entries) > 1
+        return rows and dense_first and all(layer.stacked for layer in self.layers)
 
     @staticmethod
     def most_examples(bytes_each: int) -> int:
@@ -113,7 +113,7 @@ class Stack:
         oracle = ByHand(self.layout, self.layers, self.loss, rounding, max(1, examples), self.second)
         if not oracle.stacked:
             return {"by_hand": oracle}
-        made: dict[str, Oracle] = {"stacked": AllTrials(oracle) if accelerated else oracle}
+        oracles: dict[str, Oracle] = {"stacked": AllTrials(oracle) if accelerated else oracle}
         if products is not None:
-            made["example_space"] = FirstLayerInExampleSpace(oracle, products)
-        return made
+            oracles["example_space"] = FirstLayerInExampleSpace(oracle, products)
+        return oracles

@@ -111,8 +111,8 @@ class Stacked(Oracle):
         if group.weights is not None:
             slopes, alpha = slopes * group.weights[:, None, None], 1.0
         inputs = group.data["inputs"]
-        held = client_major(total, group).view(clients, trials * outputs, -1)[..., : inputs.shape[-1]]
-        held.baddbmm_(slopes.view(clients, trials * outputs, examples), inputs, alpha=alpha)
+        gradients = client_major(total, group).view(clients, trials * outputs, -1)[..., : inputs.shape[-1]]
+        gradients.baddbmm_(slopes.view(clients, trials * outputs, examples), inputs, alpha=alpha)
 
     def mean_loss(self, scores: Tensor, group: Group) -> Tensor:
         """(T, m) losses of scores (m, T, outputs, examples)."""
@@ -181,7 +181,7 @@ class Coefficients(Frame):
         start = motion.start
         self.scores = [oracle.scores(client_major(start, group), group.data["inputs"]) for group in batch]
         self.held = [torch.zeros_like(scores) for scores in self.scores]  # (m, T, outputs, examples)
-        self.totals = [held.flatten(2).transpose(0, 1) for held in self.held]
+        self.totals = [coefficients.flatten(2).transpose(0, 1) for coefficients in self.held]
         self.rate = motion.client_lr[None]
 
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
@@ -189,33 +189,33 @@ class Coefficients(Frame):
         losses = []
         relative, scale = self.motion.at(step, width)
         for group, first, whole in zip(self.batch, self.scores, self.held, strict=True):
-            held = whole[:, :width]
+            coefficients = whole[:, :width]
             scores = first[:, :width]
             if step > 0 and self.motion.moving:
-                pulled = (held * self.rate[:, :width]).flatten(1, 2)
+                pulled = (coefficients * self.rate[:, :width]).flatten(1, 2)
                 scores = torch.baddbmm(scores.flatten(1, 2), pulled, self.oracle.products_of(group), alpha=-1)
-                scores = scores.view(held.shape)
+                scores = scores.view(coefficients.shape)
             else:
                 scores = scores.clone()
             if want_loss:
                 losses.append(self.oracle.mean_loss(scores, group))
             if step > 0 and scale is not None:
-                held.mul_(scale)
+                coefficients.mul_(scale)
             slopes = self.oracle.loss.slopes_(scores, group.data["wanted"][:, None])
             if self.motion.relative_rates is not None:
                 slopes *= relative
             if group.weights is None:
-                held.add_(slopes, alpha=1 / slopes.shape[-1])
+                coefficients.add_(slopes, alpha=1 / slopes.shape[-1])
             else:
-                held.addcmul_(slopes, group.weights[:, None, None])
+                coefficients.addcmul_(slopes, group.weights[:, None, None])
         return torch.cat(losses, 1) if want_loss else None
 
     def lift(self, sums: list[Tensor]) -> Tensor:
         """Converts sums to gradients (T, M, P)."""
         start = self.motion.start
         total = replicas(start, start.shape[0], self.batch[-1].stop, start.shape[-1])
-        for group, held, summed in zip(self.batch, self.held, sums, strict=True):
-            clients, trials, outputs, examples = held.shape
+        for group, coefficients, summed in zip(self.batch, self.held, sums, strict=True):
+            clients, trials, outputs, examples = coefficients.shape
             rows = summed.transpose(0, 1).reshape(clients, trials * outputs, examples)
             inputs = group.data["inputs"]
             out = client_major(total, group).view(clients, trials * outputs, -1)[..., : inputs.shape[-1]]
@@ -260,12 +260,12 @@ class ChosenCoefficients(Frame):
             if clients <= 0:
                 break
             rows = chosen.rows[step, :clients].flatten()
-            held = chosen.held[:clients, :, :width]
+            coefficients = chosen.held[:clients, :, :width]
             scores = chosen.scores[:, :width].index_select(0, rows)
             if step > 0 and self.motion.moving:
                 near = chosen.products.index_select(0, rows)
-                moved = torch.bmm(near.view(clients, -1, held.shape[1]), held.flatten(2)).view(
-                    clients, -1, *held.shape[2:]
+                moved = torch.bmm(near.view(clients, -1, coefficients.shape[1]), coefficients.flatten(2)).view(
+                    clients, -1, *coefficients.shape[2:]
                 )
                 if chosen.shifted is not None:
                     shift = self.shifts[:width, chosen.group.start :][:, :clients].transpose(0, 1)
@@ -275,10 +275,10 @@ class ChosenCoefficients(Frame):
             targets = chosen.wanted.index_select(0, rows)[:, None]
             weights = None if chosen.weights is None else chosen.weights[step, :clients]
             if want_loss:
-                own = loss.losses(scores, targets, -1).view(clients, -1, width)
-                losses.append((own.mean(1) if weights is None else (own * weights[..., None]).sum(1)).T)
+                by_example = loss.losses(scores, targets, -1).view(clients, -1, width)
+                losses.append((by_example.mean(1) if weights is None else (by_example * weights[..., None]).sum(1)).T)
             if step > 0 and scale is not None:
-                held.mul_(scale[..., 0])
+                coefficients.mul_(scale[..., 0])
             slopes, alpha = loss.slopes_(scores, targets, -1), 1 / chosen.rows.shape[2]
             if weights is not None:
                 slopes, alpha = slopes * weights.reshape(-1, 1, 1), 1.0
@@ -311,8 +311,8 @@ class ChosenCoefficients(Frame):
         models = total.view(start.shape[0] * self.oracle.outputs, -1)
         for chosen, summed in zip(self.chosen, sums[: len(self.chosen)], strict=True):
             clients, examples = chosen.held.shape[:2]
-            own = weights[chosen.group.start : chosen.group.stop]
-            rows = summed.transpose(0, 1).reshape(clients, -1) * own[:, None]
+            client_weights = weights[chosen.group.start : chosen.group.stop]
+            rows = summed.transpose(0, 1).reshape(clients, -1) * client_weights[:, None]
             inputs = chosen.group.data["inputs"].flatten(0, 1)
             models[:, : inputs.shape[1]].addmm_(rows.view(clients * examples, -1).T, inputs)
         if shift is None:
@@ -360,5 +360,5 @@ class ChosenRows:
         targets = group.data["wanted"].transpose(1, 2).flatten(0, 1)
         scores = oracle.scores_of_rows(motion.start, group)
         shifted = None if motion.shift is None else oracle.scores_of_rows(motion.shift, group)
-        held = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
-        return ChosenRows(group, rows, weights, products.flatten(0, 1), targets, scores, shifted, held)
+        coefficients = torch.zeros_like(scores).view(clients, examples, *scores.shape[1:])
+        return ChosenRows(group, rows, weights, products.flatten(0, 1), targets, scores, shifted, coefficients)

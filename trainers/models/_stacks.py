@@ -49,17 +49,17 @@ class _Tracer(fx.Tracer):
 
 def stack_of(module: nn.Module) -> list[Layer] | None:
     """The layers of a module, which takes each of its parameters once; None if it is no stack."""
-    if any(_does_more(one) for one in module.modules()):
+    if any(_does_more(submodule) for submodule in module.modules()):
         return None
-    held = (*module.parameters(), *module.buffers())
+    tensors = (*module.parameters(), *module.buffers())
     try:
-        copied = copy.deepcopy(module, {id(one): one for one in held})  # `forward` may keep what it gets
+        copied = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})  # `forward` may keep what it gets
         graphs = [_Tracer().trace(copied.train(training)) for training in (False, True)]
         layers = _merged(_layers_in(graphs[0], module)) if str(graphs[0]) == str(graphs[1]) else []
     except Exception:  # of any kind, from code of others
         return None
     names = [name for layer in layers for name in layer.names]
-    trained = {name for name, held in module.named_parameters() if held.requires_grad}
+    trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
     whole = len(trained) == len(list(module.parameters())) == len(names) and trained == set(names)
     tables = [layer for layer in layers if isinstance(layer, WordVectors)]
     first = next((layer for layer in layers if layer.names), None)
@@ -89,13 +89,15 @@ def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
             break  # a branch, or something that a stack has not
         elif node.op == "call_module":
             name, last = str(node.target), node
-            held = module.get_submodule(name)
+            child = module.get_submodule(name)
             if len(node.args) > 1 or node.kwargs:
                 break
-            if isinstance(held, Dropout):
-                layers.append(Dropped(held, sum(isinstance(one, Dropped) and one.dropout is held for one in layers)))
+            if isinstance(child, Dropout):
+                layers.append(
+                    Dropped(child, sum(isinstance(layer, Dropped) and layer.dropout is child for layer in layers))
+                )
             else:
-                layers.append(_layer(held, name))
+                layers.append(_layer(child, name))
         else:
             last = node
             layers.append(_step(node, counts))
@@ -111,22 +113,22 @@ def _others(node: fx.Node) -> list[fx.Node]:
 
 def _is_count(node: fx.Node, counts: set[fx.Node]) -> bool:
     """Whether a node gives the number of examples: x.size(0), x.shape[0], or x.shape on the way to it."""
-    given = node.args[1:]
+    arguments = node.args[1:]
     if node.op == "call_method" and node.target == "size":
-        return given == (0,)
+        return arguments == (0,)
     if node.op != "call_function":
         return False
     if node.target is getattr:
-        return given == ("shape",) and all(user.args[1:] == (0,) for user in node.users)
-    return getattr(node.target, "__name__", "") == "getitem" and node.args[0] in counts and given == (0,)
+        return arguments == ("shape",) and all(user.args[1:] == (0,) for user in node.users)
+    return getattr(node.target, "__name__", "") == "getitem" and node.args[0] in counts and arguments == (0,)
 
 
 def _layer(module: nn.Module, name: str) -> Layer:
     """The layer for a module of torch."""
-    own = tuple(held for held, _ in module.named_parameters())
-    if own not in ((), ("weight",), ("weight", "bias")):  # others are parametrized, or recurrent
+    bare_names = tuple(bare for bare, _ in module.named_parameters())
+    if bare_names not in ((), ("weight",), ("weight", "bias")):  # others are parametrized, or recurrent
         raise _NoStackError
-    names = [f"{name}.{held}" for held in own]
+    names = [f"{name}.{bare}" for bare in bare_names]
     if isinstance(module, nn.Linear):
         return Dense(names)
     if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
@@ -172,9 +174,9 @@ def _step(node: fx.Node, counts: set[fx.Node]) -> Layer:
     called: Any = getattr(Tensor, target) if isinstance(target, str) else target
 
     def function(inputs: Tensor) -> Tensor:
-        own, options = map_arg((rest, named), lambda _: len(inputs))
-        made: Tensor = called(inputs, *own, **options)
-        return made
+        arguments, options = map_arg((rest, named), lambda _: len(inputs))
+        outputs: Tensor = called(inputs, *arguments, **options)
+        return outputs
 
     return Differentiated(_of_examples(function))
 
@@ -188,13 +190,13 @@ def _scaled(function: Callable[[Tensor], Tensor], axes: int) -> Callable[..., Te
     """A function of the last axes, times the weight of a client, plus its bias."""
 
     def scaled(inputs: Tensor, *tensors: Tensor) -> Tensor:
-        made = function(inputs)
-        own = [held.view(len(held), *[1] * (inputs.ndim - 1 - axes), *held.shape[1:]) for held in tensors]
-        for weight in own[:1]:
-            made = made * weight
-        for bias in own[1:]:
-            made = made + bias
-        return made
+        outputs = function(inputs)
+        views = [tensor.view(len(tensor), *[1] * (inputs.ndim - 1 - axes), *tensor.shape[1:]) for tensor in tensors]
+        for weight in views[:1]:
+            outputs = outputs * weight
+        for bias in views[1:]:
+            outputs = outputs + bias
+        return outputs
 
     return scaled
 
@@ -203,7 +205,7 @@ def _group_norm(module: nn.GroupNorm) -> Callable[..., Tensor]:
     groups, eps = module.num_groups, module.eps
     normed = _of_examples(lambda inputs: F.group_norm(inputs, groups, eps=eps))
     scaled = _scaled(lambda inputs: inputs, 1)
-    return lambda inputs, *own: scaled(normed(inputs).movedim(2, -1), *own).movedim(-1, 2)
+    return lambda inputs, *tensors: scaled(normed(inputs).movedim(2, -1), *tensors).movedim(-1, 2)
 
 
 def _convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, names: Sequence[str]) -> Layer:
@@ -212,17 +214,17 @@ def _convolution(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, names: Sequence[str]
     padding = module.padding
     if isinstance(padding, str):
         reach = [step * (side - 1) for step, side in zip(module.dilation, module.kernel_size, strict=True)]
-        if padding == "same" and any(one % 2 for one in reach):
+        if padding == "same" and any(total % 2 for total in reach):
             raise _NoStackError
-        padding = tuple(one // 2 if padding == "same" else 0 for one in reach)
+        padding = tuple(total // 2 if padding == "same" else 0 for total in reach)
     return Convolution(names, ([*module.stride], [*padding], [*module.dilation]), module.groups)
 
 
 def _max_pool(module: nn.MaxPool2d) -> MaxPool:
     if module.return_indices:
         raise _NoStackError
-    given = (module.kernel_size, module.stride, module.padding, module.dilation)
-    sides = [[side] * 2 if isinstance(side, int) else [*side] for side in given]
+    sizes = (module.kernel_size, module.stride, module.padding, module.dilation)
+    sides = [[side] * 2 if isinstance(side, int) else [*side] for side in sizes]
     return MaxPool((sides[0], sides[1], sides[2], sides[3], module.ceil_mode))
 
 
@@ -238,7 +240,7 @@ def _merged(layers: list[Layer]) -> list[Layer]:
                 merged[before] = Convolution(earlier.names, earlier.sides, earlier.groups, layer)
                 continue
         merged.append(layer)
-    for held, layer in pairwise(merged):
+    for previous, layer in pairwise(merged):
         if isinstance(layer, Relu):
-            layer.in_place = held.fresh
+            layer.in_place = previous.fresh
     return merged

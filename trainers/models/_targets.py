@@ -51,9 +51,9 @@ class ClassTargets:
         """The targets on the device of `like`, (rows, ...)."""
         return tensor_of(targets, torch.int64, like.device)
 
-    def wanted(self, held: Tensor) -> Tensor:
-        """Some of `held`, as losses take them."""
-        return held
+    def wanted(self, targets: Tensor) -> Tensor:
+        """Some targets, as losses take them."""
+        return targets
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The loss of each example."""
@@ -210,9 +210,9 @@ class TokenTargets(ClassTargets):
         kept = targets if targets.dtype in _NARROW else targets.astype(np.int64)
         return tensor_of(kept, device=like.device)
 
-    def wanted(self, held: Tensor) -> Tensor:
+    def wanted(self, targets: Tensor) -> Tensor:
         """As int64."""
-        return held.long()
+        return targets.long()
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Nats a token."""
@@ -277,8 +277,8 @@ class PairTargets(ClassTargets):
             return self.losses(scores, targets)
         if name != "hit":
             raise KeyError(name)
-        own, places = _own(scores, targets)[..., None], torch.arange(self.outputs, device=scores.device)
-        ahead = (scores > own) | ((scores == own) & (places < targets[..., None]))
+        target_scores, places = _own(scores, targets)[..., None], torch.arange(self.outputs, device=scores.device)
+        ahead = (scores > target_scores) | ((scores == target_scores) & (places < targets[..., None]))
         return (ahead.sum(-1) < self.at).double()
 
 
@@ -312,12 +312,12 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
         tags = train.targets.shape[1]
         return TagTargets(tags, min(int(problem.model_settings.get("at", tags)), tags))
     if train.kind == "pairs":
-        items, given = _classes(problem, train), problem.model_settings
-        return PairTargets(items, min(int(given.get("at", items)), items), float(given.get("margin", 1.0)))
+        items, settings = _classes(problem, train), problem.model_settings
+        return PairTargets(items, min(int(settings.get("at", items)), items), float(settings.get("margin", 1.0)))
     if train.kind == "tokens":
-        given, positions = problem.model_settings, train.targets.shape[1]
-        sizes = float(given.get("bytes_per_token", 1.0)), int(given.get("first_word", 0))
-        return TokenTargets(_classes(problem, train), positions, *sizes, given.get("bytes_to_validate"))
+        settings, positions = problem.model_settings, train.targets.shape[1]
+        sizes = float(settings.get("bytes_per_token", 1.0)), int(settings.get("first_word", 0))
+        return TokenTargets(_classes(problem, train), positions, *sizes, settings.get("bytes_to_validate"))
     return ClassTargets(_classes(problem, train))
 
 

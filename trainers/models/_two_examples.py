@@ -23,6 +23,6 @@ def two_examples(parts: Sequence[Tensor], whole: bool) -> Tensor:
     last, others = parts[0][0], [*parts[0][:_LOOKED_AT]]
     if whole:
         width = last.numel()
-        last = max((held[held.argmax() // width] for held in parts), key=lambda one: int(one.max()))
-        others.insert(0, min((held[held.argmin() // width] for held in parts), key=lambda one: int(one.min())))
-    return torch.stack([next((one for one in others if not torch.equal(one, last)), last), last])
+        last = max((part[part.argmax() // width] for part in parts), key=lambda example: int(example.max()))
+        others.insert(0, min((part[part.argmin() // width] for part in parts), key=lambda example: int(example.min())))
+    return torch.stack([next((example for example in others if not torch.equal(example, last)), last), last])

@@ -120,21 +120,21 @@ class _ChannelsFlat(nn.Module):
         return images.permute(0, 2, 3, 1).flatten(1)
 
 
-def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
+def parse(document: dict[str, Any], path: str) -> dict[str, Any]:
     """The settings of a document, with those of its preset filled in.
 
     Args:
-        given: settings of the model.
+        document: settings of the model.
         path: dotted path of the model.
 
     Raises:
         SpecError: a setting is unknown or invalid, or they do not fit together.
     """
-    preset = given.pop("preset", None)
+    preset = document.pop("preset", None)
     if preset is not None and (not isinstance(preset, str) or preset not in _PRESETS):
         key_path = join(path, "preset")
         raise SpecError(f"{key_path}: no preset {shown(preset)}: {hint(str(preset), _PRESETS)}", key_path)
-    values = check(Settings, _listed({**_PRESETS.get(preset or "", {}), **given}), path, known=("name", "preset"))
+    values = check(Settings, _listed({**_PRESETS.get(preset or "", {}), **document}), path, known=("name", "preset"))
     settings = Settings(**values)
     if len(settings.drops) != len(settings.hidden) + 1:
         key_path = join(path, "dropout")
@@ -184,7 +184,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
 def _listed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with lists in place of single numbers."""
     alone = {key: settings[key] for key in ("dense", "dropout") if key in settings}
-    return {**settings, **{key: one if isinstance(one, list | tuple) else [one] for key, one in alone.items()}}
+    return {**settings, **{key: value if isinstance(value, list | tuple) else [value] for key, value in alone.items()}}
 
 
 def _pools(settings: Settings, number: int) -> bool:

@@ -58,8 +58,8 @@ class _Towers(nn.Module):
 
     def forward(self, before: Tensor, item: Tensor | None = None) -> Tensor:
         """(examples, items) of (examples, context) int64, 0 where there is none, or (examples,) of one item each."""
-        held = (before != 0).to(self.items.weight.dtype)[..., None]
-        mean = (self.items(before) * held).sum(-2) / held.sum(-2).clamp(min=1)
+        mask = (before != 0).to(self.items.weight.dtype)[..., None]
+        mean = (self.items(before) * mask).sum(-2) / mask.sum(-2).clamp(min=1)
         left = F.normalize(self.dense(mean).relu(), dim=-1, eps=_LEAST)
         if item is None:
             return left @ self.directions().T
@@ -101,9 +101,9 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
         return Network(problem, lambda: _Towers(settings.embedding, items), dtype, device, by_item=True)
     items, weight = int(problem.model_settings["classes"]), problem.train.weight
     none = np.zeros(1, np.int64)
-    one = Examples(none[:, None], none, offsets=none, sizes=none + 1, kind="pairs")
+    pair = Examples(none[:, None], none, offsets=none, sizes=none + 1, kind="pairs")
     network = Network(
-        replace(problem, train=one), lambda: _Spreadout(weight, settings.embedding, items), dtype, device, OwnLosses(1)
+        replace(problem, train=pair), lambda: _Spreadout(weight, settings.embedding, items), dtype, device, OwnLosses(1)
     )
     network.examples = None  # there are none to count
     return network

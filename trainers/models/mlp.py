@@ -54,10 +54,10 @@ class _Tables(nn.Module):
 
     def __init__(self, features: int, embedded: Sequence[Embedding]) -> None:
         super().__init__()
-        self.columns = [one.feature for one in embedded]
+        self.columns = [embedding.feature for embedding in embedded]
         others = [feature for feature in range(features) if feature not in self.columns]
         self.register_buffer("others", torch.tensor(others, dtype=torch.int64), persistent=False)
-        self.tables = nn.ModuleList(nn.Embedding(one.categories, one.width) for one in embedded)
+        self.tables = nn.ModuleList(nn.Embedding(embedding.categories, embedding.width) for embedding in embedded)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(examples, features and numbers of vectors) of (examples, features)."""
@@ -77,7 +77,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     if embedded and dtype == torch.bfloat16:
         raise SpecError("task.embeddings must be left out with dtype bfloat16, which rounds categories", "dtype")
     features = inputs
-    inputs += sum(one.width - 1 for one in embedded)
+    inputs += sum(embedding.width - 1 for embedding in embedded)
     sizes = [inputs, *settings.hidden]
     outputs = outputs_of(problem)
 

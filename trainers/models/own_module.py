@@ -50,18 +50,18 @@ _OFFERED = ("classes", "outputs", "shape", "vocabulary")
 _OWN = ("module", "sha256", "arguments")
 
 
-def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
+def parse(document: dict[str, Any], path: str) -> dict[str, Any]:
     """The settings of a document, with the digest of the code and all arguments in one object.
 
     Args:
-        given: settings of the model.
+        document: settings of the model.
         path: dotted path of the model.
 
     Raises:
         SpecError: there is no such function, or it does not take the arguments.
         MissingDataError: there is no such file.
     """
-    settings = check(_ModuleKeys, {key: value for key, value in given.items() if key in _OWN}, path, known=("name",))
+    settings = check(_ModuleKeys, {key: value for key, value in document.items() if key in _OWN}, path, known=("name",))
     key_path = join(path, "module")
     settings["module"] = beside(settings["module"], Path.cwd())
     source = source_of(settings["module"], key_path)
@@ -72,11 +72,11 @@ def parse(given: dict[str, Any], path: str) -> dict[str, Any]:
             f"{shown(settings['sha256'])}: the code has changed; go back to the old one, or begin a new study",
             join(path, "sha256"),
         )
-    held = settings["arguments"]
-    if not isinstance(held, Mapping | None):
+    nested = settings["arguments"]
+    if not isinstance(nested, Mapping | None):
         where = join(path, "arguments")
-        raise SpecError(f"{where} must be an object of names and values, got arguments={shown(held)}", where)
-    arguments = {**(held or {}), **{key: value for key, value in given.items() if key not in _OWN}}
+        raise SpecError(f"{where} must be an object of names and values, got arguments={shown(nested)}", where)
+    arguments = {**(nested or {}), **{key: value for key, value in document.items() if key not in _OWN}}
     checked_arguments(load(source, sha256, key_path), arguments, dict.fromkeys(_OFFERED), path)
     return {"module": settings["module"], "sha256": sha256, "arguments": arguments}
 

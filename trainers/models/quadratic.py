@@ -144,7 +144,7 @@ class _Source:
         if len(clients) == self.model.clients and work is None:
             return _Round(self, round_index, clients, self._all)
         rows = torch.as_tensor(clients, device=self.model.hessians.device)
-        return _Round(self, round_index, clients, {name: held[rows] for name, held in self._all.items()}, work)
+        return _Round(self, round_index, clients, {name: tensor[rows] for name, tensor in self._all.items()}, work)
 
 
 class _Round:
@@ -194,7 +194,7 @@ class _Round:
 
     def batch(self, step: int, clients: int) -> Batch:
         """The first `clients` clients' losses, with the step's noise."""
-        data = self.data if clients == len(self.clients) else {name: held[:clients] for name, held in self.data.items()}
+        data = self.data if clients == len(self.clients) else {name: rows[:clients] for name, rows in self.data.items()}
         if self.source.deviation:
             self.prepare(step + 1)
             assert self._noise is not None
@@ -227,8 +227,8 @@ class _ClosedForm(Oracle):
         """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
-            held = client_major(total, group)
-            held[..., : self.dimension] = self._times(client_major(vector, group)[..., : self.dimension], group)
+            products = client_major(total, group)
+            products[..., : self.dimension] = self._times(client_major(vector, group)[..., : self.dimension], group)
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
@@ -238,10 +238,10 @@ class _ClosedForm(Oracle):
             away, pull = self._away(params, group)
             if want_loss:
                 losses.append(self._loss(away, pull, group))
-            held = client_major(total, group)[..., : self.dimension]
-            held += pull
+            gradients = client_major(total, group)[..., : self.dimension]
+            gradients += pull
             if "noise" in group.data:
-                held += group.data["noise"][:, None]
+                gradients += group.data["noise"][:, None]
         return torch.cat(losses, 1) if want_loss else None
 
     def _away(self, params: Tensor, group: Group) -> tuple[Tensor, Tensor]:

@@ -65,8 +65,8 @@ class _Attention(nn.Module):
         out: Tensor = self.out(mixed.transpose(-2, -3).flatten(-2))
         return out
 
-    def _turned(self, held: Tensor) -> Tensor:
-        first, second = held.chunk(2, -1)
+    def _turned(self, vectors: Tensor) -> Tensor:
+        first, second = vectors.chunk(2, -1)
         cosines, sines = self.cosines, self.sines
         return torch.cat((first * cosines - second * sines, second * cosines + first * sines), -1)
 
