@@ -178,8 +178,8 @@ def shuffled(
     picked = np.empty((len(clients), steps, batch_size), np.int64)
     picked[small] = np.minimum(np.arange(batch_size), sizes[small, None, None] - 1)
     for index in np.flatnonzero(large & ~small).tolist():
-        own = _equal_passes(base, clients[[index]], int(sizes[index]), steps * batch_size)
-        picked[index] = own.reshape(steps, batch_size)
+        passes = _equal_passes(base, clients[[index]], int(sizes[index]), steps * batch_size)
+        picked[index] = passes.reshape(steps, batch_size)
     rest = ~(small | large)
     if rest.any():
         picked[rest] = shuffled(base, clients[rest], sizes[rest], steps, batch_size)
@@ -209,15 +209,15 @@ def in_epochs(
     picked = np.empty((len(clients), length), np.int64)
     large = sizes >= max(_LARGE_CLIENT, batch_size + 1)
     if large.any():
-        held = sizes[large, None]
-        epoch, position = np.divmod(first + np.arange(length), held)
-        picked[large] = _permuted(hashed(base, clients[large, None], epoch), position, held)
+        large_sizes = sizes[large, None]
+        epoch, position = np.divmod(first + np.arange(length), large_sizes)
+        picked[large] = _permuted(hashed(base, clients[large, None], epoch), position, large_sizes)
     for size in np.unique(sizes[~large]).tolist():
-        some = sizes == size
+        equal = sizes == size
         if size > batch_size:
-            picked[some] = _equal_passes(base, clients[some], size, length, first)
+            picked[equal] = _equal_passes(base, clients[equal], size, length, first)
         else:
-            picked[some] = np.tile(np.minimum(np.arange(batch_size), size - 1), steps)
+            picked[equal] = np.tile(np.minimum(np.arange(batch_size), size - 1), steps)
     return picked.reshape(len(clients), steps, batch_size)
 
 
@@ -294,8 +294,8 @@ def normals(base: int, clients: NDArray[np.int64], steps: int, dimension: int) -
     pair = np.arange((dimension + 1) // 2, dtype=np.int64)
     radius = np.sqrt(-2.0 * np.log1p(-_uniform(hashed(base, clients[:, None, None], step, 2 * pair))))
     angle = 2.0 * np.pi * _uniform(hashed(base, clients[:, None, None], step, 2 * pair + 1))
-    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1)
-    return both.reshape(len(clients), steps, -1)[..., :dimension]
+    draws = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1)
+    return draws.reshape(len(clients), steps, -1)[..., :dimension]
 
 
 def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
@@ -336,7 +336,7 @@ def _permuted(words: NDArray[np.uint64], places: NDArray[np.int64], sizes: NDArr
     """
     side = np.ceil(np.sqrt(sizes)).astype(np.int64)
     table = side, -(-sizes // side), sizes
-    rows, columns, ends = (np.broadcast_to(held, places.shape).astype(np.uint64) for held in table)
+    rows, columns, ends = (np.broadcast_to(array, places.shape).astype(np.uint64) for array in table)
     permuted, outside = places.astype(np.uint64), np.ones(places.shape, bool)
     while outside.any():
         word, count, width = words[outside], rows[outside], columns[outside]

@@ -27,10 +27,10 @@ class ClassBatches:
     def __init__(self, offsets: Integers, sizes: Integers, labels: NDArray[np.integer]) -> None:
         owner = np.repeat(np.arange(len(sizes)), sizes)
         positions = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        own = labels[np.repeat(offsets, sizes) + positions]
-        order = np.lexsort((own, owner))
+        example_labels = labels[np.repeat(offsets, sizes) + positions]
+        order = np.lexsort((example_labels, owner))
         self._places = positions[order]  # of each client's examples, class by class
-        begins = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(own[order], prepend=0))
+        begins = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(example_labels[order], prepend=0))
         self._first = begins  # of each class of each client among these
         self._counts = np.diff(begins, append=len(owner))
         self._classes = np.bincount(owner[begins], minlength=len(sizes))
@@ -53,9 +53,9 @@ class ClassBatches:
         small = sizes <= batch_size
         picked[small] = np.minimum(np.arange(batch_size), sizes[small, None, None] - 1)
         for count in np.unique(self._classes[clients[~small]]).tolist():
-            some = np.flatnonzero(~small & (self._classes[clients] == count))
-            own = self._drawn(base, clients[some], count, steps * batch_size)
-            picked[some] = own.reshape(-1, steps, batch_size)
+            rows = np.flatnonzero(~small & (self._classes[clients] == count))
+            drawn = self._drawn(base, clients[rows], count, steps * batch_size)
+            picked[rows] = drawn.reshape(-1, steps, batch_size)
         return picked
 
     def _drawn(self, base: int, clients: Integers, count: int, length: int) -> Integers:

@@ -240,7 +240,7 @@ class Remembered:
         if key in self._kept:
             return self._kept[key]
         batch = self.batches.batch(step, clients)
-        self._room -= sum(held.nbytes for group in batch for held in group.data.values())
+        self._room -= sum(tensor.nbytes for group in batch for tensor in group.data.values())
         if self._room > 0:
             self._kept[key] = batch
         return batch

@@ -70,15 +70,15 @@ def cuts(sizes: Sequence[int], group_cost: int = _GROUP_COST) -> list[int]:
         >>> cuts([100, 98, 3, 3, 2], group_cost=10)
         [0, 2, 5]
     """
-    held = np.asarray(sizes, dtype=np.int64)
-    count = len(held)
-    if count > 0 and held[0] == held[-1]:
+    examples = np.asarray(sizes, dtype=np.int64)
+    count = len(examples)
+    if count > 0 and examples[0] == examples[-1]:
         return [0, count]
     best = np.zeros(count + 1, np.int64)
     previous = np.zeros(count + 1, np.int64)
     starts = np.arange(count)
     for stop in range(1, count + 1):
-        costs = best[:stop] + (stop - starts[:stop]) * held[:stop] + group_cost
+        costs = best[:stop] + (stop - starts[:stop]) * examples[:stop] + group_cost
         previous[stop] = costs.argmin()
         best[stop] = costs[previous[stop]]
     bounds = [count]
@@ -132,17 +132,17 @@ class MiniBatches:
         if step >= self._taken[clients - 1]:
             self.prepare(step + 1)
         first = int(self._first[step])
-        some = slice(first, first + clients)
-        rows, weights, width = self._rows[some], None, self._width
+        span = slice(first, first + clients)
+        rows, weights, width = self._rows[span], None, self._width
         if self._uneven:
-            counts = self._counts[some]
+            counts = self._counts[span]
             width = int(counts.max())
             rows = rows[:, :width]
             if counts.min() < width:
-                weights = (self._slots[:width] < self._held[some]) * self._shares[some]
+                weights = (self._slots[:width] < self._held[span]) * self._shares[span]
         data = self._source.gather(rows)
         if self._source.vary is not None:
-            data = self._source.vary(data, self._words[some, :width])
+            data = self._source.vary(data, self._words[span, :width])
         return (Group(0, clients, data, weights),)
 
     def _draw(self, taken: Integers) -> None:
@@ -182,11 +182,11 @@ class MiniBatches:
             ids = self._clients[client, None]
             return randomness.positions(self._base, sizes[client, None], ids, self._step[:, None], slots)
         passes = -(-taken // self._passes.steps)
-        held = randomness.permutations(self._base, self._clients, sizes, passes)
+        permuted = randomness.permutations(self._base, self._clients, sizes, passes)
         begun, batch = np.divmod(self._step, self._passes.steps[client])
         first = np.cumsum(sizes * passes) - sizes * passes
         slots += (first[client] + begun * sizes[client] + batch * self._width)[:, None]
-        return np.asarray(held[slots])
+        return np.asarray(permuted[slots])
 
     def distinct(self, steps: int) -> DistinctExamples:
         """Each of the examples of the first `steps` steps once."""
@@ -196,22 +196,22 @@ class MiniBatches:
         stop = int(self._first[steps]) if steps < len(self._first) else len(self._step)
         client, step = self._client[:stop], self._step[:stop]
         rows = self._rows[:stop].cpu().numpy()
-        counts, slots, own = self._in_passes(rows, client, steps) or self._drawn(rows, client)
+        counts, slots, rows_at = self._in_passes(rows, client, steps) or self._drawn(rows, client)
         chosen, places, weights = [], [], []
         for first, last in pairwise(cuts(np.maximum.accumulate(counts[::-1])[::-1].tolist())):
             clients = np.arange(first, last)[:, None]
-            chosen.append(own(clients, np.minimum(np.arange(counts[first:last].max()), counts[clients] - 1)))
-            some = np.flatnonzero((client >= first) & (client < last))
-            at = step[some], client[some] - first
+            chosen.append(rows_at(clients, np.minimum(np.arange(counts[first:last].max()), counts[clients] - 1)))
+            batches = np.flatnonzero((client >= first) & (client < last))
+            at = step[batches], client[batches] - first
             shape = min(steps, int(self._taken[first])), last - first
             placed = np.zeros((*shape, self._width), np.int64)
-            placed[at] = slots[some]
+            placed[at] = slots[batches]
             places.append(torch.as_tensor(placed, device=device))
-            held = np.full(shape, self._width)
+            sizes = np.full(shape, self._width)
             if self._uneven:
-                held[at] = self._counts[some]
-            inside = np.arange(self._width) < held[..., None]
-            weights.append(None if inside.all() else torch.as_tensor(inside / held[..., None]).to(source.like))
+                sizes[at] = self._counts[batches]
+            inside = np.arange(self._width) < sizes[..., None]
+            weights.append(None if inside.all() else torch.as_tensor(inside / sizes[..., None]).to(source.like))
         gather = source.gather
         return DistinctExamples(chosen, places, weights, lambda rows: gather(torch.as_tensor(rows, device=device)))
 

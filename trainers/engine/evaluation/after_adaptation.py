@@ -60,8 +60,8 @@ class Adapted:
             params: (T, 1, P), the broadcast models.
             client_lr: (T, 1, 1) rates of the trials; used if the adaptation sets none.
         """
-        own = self._settings.client_lr
-        rate = client_lr if own is None else torch.as_tensor(np.float64(own)).to(client_lr).expand_as(client_lr)
+        lr = self._settings.client_lr
+        rate = client_lr if lr is None else torch.as_tensor(np.float64(lr)).to(client_lr).expand_as(client_lr)
         means: dict[str, Tensor] = {}
         for clients in self._chunks(params):
             for name, values in self._adapt(params, rate, clients).items():

@@ -24,12 +24,12 @@ def client_chunks(
     """
     most = max(1, _BYTES // client_bytes)
     chunks: list[list[int]] = [[]]
-    held = 0
+    total = 0
     for client in clients:
-        own = trials * (1 if examples is None else int(examples[client]))
-        if chunks[-1] and (len(chunks[-1]) >= most or held + own > _EXAMPLES):
+        count = trials * (1 if examples is None else int(examples[client]))
+        if chunks[-1] and (len(chunks[-1]) >= most or total + count > _EXAMPLES):
             chunks.append([])
-            held = 0
+            total = 0
         chunks[-1].append(client)
-        held += own
+        total += count
     return [np.array(chunk, np.int64) for chunk in chunks]

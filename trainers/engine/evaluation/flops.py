@@ -101,8 +101,8 @@ def _einsum(result: Tensor, left: Tensor, right: Tensor, args: Sequence[Any]) ->
     terms = args[0].replace(" ", "").partition("->")[0].split(",")
     sizes = {
         letter: size
-        for term, held in zip(terms, (left, right), strict=True)
-        for letter, size in zip(term, held.shape, strict=True)
+        for term, tensor in zip(terms, (left, right), strict=True)
+        for letter, size in zip(term, tensor.shape, strict=True)
     }
     return 2 * math.prod(sizes.values())
 

@@ -102,10 +102,10 @@ class ModelView:
             if share == 0:
                 continue
             mean = (weights / share) @ gradients
-            own = ((gradients - mean.unsqueeze(1)).square().sum(-1) @ weights) / (2 * share)
+            misalignment = ((gradients - mean.unsqueeze(1)).square().sum(-1) @ weights) / (2 * share)
             joined = whole + share
             gap = (mean - total).square().sum(-1)
-            spread = (whole * spread + share * own) / joined + whole * share / joined**2 * gap / 2
+            spread = (whole * spread + share * misalignment) / joined + whole * share / joined**2 * gap / 2
             total = total + share / joined * (mean - total)
             whole = joined
         assert first is not None

@@ -88,15 +88,15 @@ class ClientOptimizer(Protocol):
         ...
 
 
-def rows_of(held: Any, rows: slice) -> Any:
+def rows_of(record: Any, rows: slice) -> Any:
     """A copy of a dataclass with only some rows of every tensor.
 
     Args:
-        held: a dataclass.
+        record: a dataclass.
         rows: the trials to keep.
     """
-    values = {field.name: getattr(held, field.name) for field in fields(held)}
-    return replace(held, **{name: value[rows] for name, value in values.items() if isinstance(value, Tensor)})
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    return replace(record, **{name: value[rows] for name, value in values.items() if isinstance(value, Tensor)})
 
 
 def clipped_(gradient: Tensor, clip_norm: Tensor) -> Tensor:

@@ -69,19 +69,19 @@ class Descent(Frame):
             batches = self._batches(step, busy)
             last = step + len(batches)
             for client in range(busy[step]):
-                own = slice(client, client + 1)
-                models = self.models[:, own]
+                clients = slice(client, client + 1)
+                models = self.models[:, clients]
                 if step == 0:
-                    models.copy_(self._start(own))
+                    models.copy_(self._start(clients))
                 with self.gradients.at(models):
                     for number, batch in enumerate(batches, step):
                         if client < busy[number]:
                             group = next(group for group in batch if client < group.stop)
-                            loss = self._step(number, own, (group.alone(client),), want_loss=number == 0)
+                            loss = self._step(number, clients, (group.alone(client),), want_loss=number == 0)
                             if loss is not None:
                                 losses[:, client] = loss[:, 0]
                 if last == len(busy) or client >= busy[last]:
-                    self._lift(models, self._start(own))
+                    self._lift(models, self._start(clients))
             step = last
         return losses
 
@@ -91,7 +91,7 @@ class Descent(Frame):
         room = _BATCH_BYTES
         while step < len(busy) and room > 0:
             batches.append(self.batches.batch(step, busy[step]))
-            room -= sum(held.nbytes for group in batches[-1] for held in group.data.values())
+            room -= sum(tensor.nbytes for group in batches[-1] for tensor in group.data.values())
             step += 1
         return batches
 
@@ -105,12 +105,12 @@ class Descent(Frame):
             scale = None if scale is None else 1 - relative * (1 - scale)
             constant = None if constant is None else relative * constant
 
-        def pull_(some: slice) -> None:
+        def pull_(part: slice) -> None:
             assert constant is not None
             if scale is None:
-                models[:, some].add_(constant[:, some])
+                models[:, part].add_(constant[:, part])
             else:
-                torch.add(constant[:, some], models[:, some], alpha=scale, out=models[:, some])
+                torch.add(constant[:, part], models[:, part], alpha=scale, out=models[:, part])
 
         between = None if constant is None else pull_
         return self.gradients.descend_(models, batch, client_lr, between, want_loss)

@@ -79,9 +79,9 @@ def with_central(oracle: Oracle, central: Oracle, weight: Tensor, central_weight
     def add_(params: Tensor, batch: Batch, total: Tensor, want_loss: bool) -> Tensor | None:
         assert isinstance(batch, JoinedBatch)
         trials, clients, size = params.shape[0], batch[-1].stop, params.shape[-1]
-        own = unset_replicas(total, trials, clients, size)
-        loss = oracle.gradient_(params, batch, own, want_loss)
-        total[:, :clients].addcmul_(own, weight[:trials])
+        client_gradients = unset_replicas(total, trials, clients, size)
+        loss = oracle.gradient_(params, batch, client_gradients, want_loss)
+        total[:, :clients].addcmul_(client_gradients, weight[:trials])
         models = params.expand(trials, clients, size).reshape(trials * clients, 1, size)
         shared = unset_replicas(total, trials * clients, 1, size)
         central.gradient_(models, batch.central, shared)

@@ -120,13 +120,13 @@ def _run(
         planned = np.minimum(planned, limits.max(-1))
     member_steps = np.where(alive, planned, 0)
     longest = int(member_steps.max(initial=0))
-    apart = limits is not None and limits.ndim == 2  # a client may stop in one trial and go on in another
-    client_steps = limits.max(0) if limits is not None and apart else limits
+    stops_differ = limits is not None and limits.ndim == 2  # a client may stop in one trial and go on in another
+    client_steps = limits.max(0) if limits is not None and stops_differ else limits
     batches.prepare(longest, client_steps)
 
-    frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total, apart)
+    frame = _frame(_terms(gradients, work, observe), batches, params, work, longest, total, stops_differ)
     widths = _widths(planned)  # of all trials, also finished ones: a trial must not depend on its neighbours
-    own_steps = np.minimum(member_steps[:, None], limits) if limits is not None and apart else None
+    own_steps = np.minimum(member_steps[:, None], limits) if limits is not None and stops_differ else None
     weigh = WeightedSums(work.plan.gradient_weights, member_steps, frame.totals, own_steps)
     lasting = frame.memory if isinstance(frame, Stepped) and work.optimizer_memory is not None else {}
     ends = WeightedSums(None, member_steps, list(lasting.values()), own_steps)
@@ -174,11 +174,11 @@ def _frame(
     work: LocalWork,
     longest: int,
     total: Tensor | None,
-    apart: bool,
+    stops_differ: bool,
 ) -> Frame:
     """The oracle's own frame if it has one for this work, else replicas of the model.
 
-    `apart` is for clients that stop at other steps in other trials: their sums are to lie apart.
+    `stops_differ` is for clients that stop at other steps in other trials: their sums are to lie apart.
     """
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
@@ -188,7 +188,7 @@ def _frame(
     motion = Motion(start, plan.client_lr, pull, shift, moving, longest, rate, plan.relative_rates)
     if work.gradient_scale is not None or _gradient_by_gradient(work):
         return Stepped(gradients, batches, motion, work, total)
-    frame = None if apart else gradients.frame(batches, motion)
+    frame = None if stops_differ else gradients.frame(batches, motion)
     if frame is None and motion.rate is not None and gradients.descends:
         return Descent(gradients, batches, motion, total)
     return Replicas(gradients, batches, motion, total) if frame is None else frame
@@ -234,38 +234,40 @@ def _one_by_one(
     loss = params.new_full((trials, clients), float("nan"))
     kept: dict[str, Tensor] = {}
     memory = work.optimizer_memory
-    after = {name: held.clone() for name, held in (memory or {}).items()}
+    after = {name: tensor.clone() for name, tensor in (memory or {}).items()}
     shared = Remembered(batches)
     values = {item.name: getattr(work, item.name) for item in fields(work)}
     done: dict[int, Local] = {}
     for row in np.flatnonzero(alive).tolist():
-        one = slice(row, row + 1)
-        own: dict[str, Any] = {
-            name: held[one] for name, held in values.items() if isinstance(held, Tensor) and held.shape[0] == trials
+        rows = slice(row, row + 1)
+        trial_work: dict[str, Any] = {
+            name: value[rows]
+            for name, value in values.items()
+            if isinstance(value, Tensor) and value.shape[0] == trials
         }
-        own["plan"] = rows_of(work.plan, one)
+        trial_work["plan"] = rows_of(work.plan, rows)
         if work.optimizer is not None:
-            own["optimizer"] = work.optimizer.rows(one)
+            trial_work["optimizer"] = work.optimizer.rows(rows)
         if memory is not None:
-            own["optimizer_memory"] = {name: held[one] for name, held in memory.items()}
-        done[row] = _run(gradients, shared, params[one], replace(work, **own), alive[one], total=answer[one])
-        steps[one], loss[one] = done[row].steps, done[row].first_loss
-        for name, held in done[row].kept.items():
-            kept.setdefault(name, replicas(params, *answer.shape))[row] = held[0]
-        for name, held in (done[row].optimizer_memory or {}).items():
-            after[name][row] = held[0]
+            trial_work["optimizer_memory"] = {name: tensor[rows] for name, tensor in memory.items()}
+        done[row] = _run(gradients, shared, params[rows], replace(work, **trial_work), alive[rows], total=answer[rows])
+        steps[rows], loss[rows] = done[row].steps, done[row].first_loss
+        for name, tensor in done[row].kept.items():
+            kept.setdefault(name, replicas(params, *answer.shape))[row] = tensor[0]
+        for name, tensor in (done[row].optimizer_memory or {}).items():
+            after[name][row] = tensor[0]
 
     def lift() -> Tensor:
         for row in range(trials):
-            own = done[row].pseudo_gradient if row in done else params.new_zeros(())
-            if own.data_ptr() != answer[row].data_ptr():
-                answer[row] = own
+            gradient = done[row].pseudo_gradient if row in done else params.new_zeros(())
+            if gradient.data_ptr() != answer[row].data_ptr():
+                answer[row] = gradient
         return answer
 
     def average(weights: Tensor) -> Tensor:
         mean = torch.zeros_like(params)
-        for row, one in done.items():
-            mean[row] = one.mean(weights)[0]
+        for row, result in done.items():
+            mean[row] = result.mean(weights)[0]
         return mean
 
     return Local(lift, steps, loss, kept, average, None if memory is None else after)

@@ -67,8 +67,8 @@ class ThreeSequences(_Sequences):
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
-        held = torch.zeros_like(like)
-        return {AUXILIARY: held if self.auxiliary is None else held.copy_(self.auxiliary)}
+        auxiliary = torch.zeros_like(like)
+        return {AUXILIARY: auxiliary if self.auxiliary is None else auxiliary.copy_(self.auxiliary)}
 
     def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
         """Turns the sum of `init` into a model."""
@@ -113,8 +113,8 @@ class TwoSequences(_Sequences):
 
     def init(self, like: Tensor) -> dict[str, Tensor]:
         """The memory before the first step of a round."""
-        held = torch.zeros_like(like)
-        return {MODEL: held if self.model is None else held.copy_(self.model)}
+        model = torch.zeros_like(like)
+        return {MODEL: model if self.model is None else model.copy_(self.model)}
 
     def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
         """Turns the sum of `init` into a model."""

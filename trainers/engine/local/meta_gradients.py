@@ -47,25 +47,25 @@ def run_meta_gradients(
     """
     if work.plan.local_steps is None:
         raise ValueError("local_steps must be given, got none")
-    given = work.plan.planned(batches)
-    trials, clients = len(given), len(batches.clients)
+    planned = work.plan.planned(batches)
+    trials, clients = len(planned), len(batches.clients)
     if oracle.separate and trials > 1:
         shared, back, loss = Remembered(batches), replicas(params, trials, clients, params.shape[-1]), []
         for row in range(trials):
-            one = slice(row, row + 1)
-            own = replace(
+            rows = slice(row, row + 1)
+            trial_work = replace(
                 work,
-                plan=rows_of(work.plan, one),
-                prox=None if work.prox is None else work.prox[one],
-                weight_decay=None if work.weight_decay is None else work.weight_decay[one],
+                plan=rows_of(work.plan, rows),
+                prox=None if work.prox is None else work.prox[rows],
+                weight_decay=None if work.weight_decay is None else work.weight_decay[rows],
             )
-            done = run_meta_gradients(oracle, shared, params[one], own, alive[one], unbiased)
-            back[one] = done.pseudo_gradient
+            done = run_meta_gradients(oracle, shared, params[rows], trial_work, alive[rows], unbiased)
+            back[rows] = done.pseudo_gradient
             loss.append(done.first_loss)
         first_loss = torch.cat(loss)
     else:
-        back, first_loss = _differentiated(oracle, batches, params, work, np.where(alive, given, 0), unbiased)
-    cost = np.broadcast_to(((1 + PRODUCT_COST) * given + 1)[:, None], (trials, clients))
+        back, first_loss = _differentiated(oracle, batches, params, work, np.where(alive, planned, 0), unbiased)
+    cost = np.broadcast_to(((1 + PRODUCT_COST) * planned + 1)[:, None], (trials, clients))
     return Local(lambda: back, cost, first_loss)
 
 

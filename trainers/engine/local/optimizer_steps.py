@@ -59,15 +59,15 @@ class Stepped(Frame):
         self.optimizer = optimizer
         self.first: int | Tensor = 0
         if work.optimizer_memory is not None:
-            self.memory = {name: held.clone() for name, held in work.optimizer_memory.items()}
+            self.memory = {name: tensor.clone() for name, tensor in work.optimizer_memory.items()}
             self.first = _first_step(self.memory.pop(STEPS))
         else:
             self.memory = {} if optimizer is None else optimizer.init(self.total)
         answers = {} if optimizer is None else {name: self.memory[name] for name in optimizer.returned}
         if self.rate is not None and optimizer is not None:
             optimizer.begin_(self.memory, motion.start, self.rate)
-        apart = optimizer is not None or motion.relative_rates is not None  # the totals are other sums
-        self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and apart else None
+        separate_sums = optimizer is not None or motion.relative_rates is not None  # the totals are other sums
+        self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and separate_sums else None
         if self.gradient_sum is not None:
             answers[GRADIENTS] = self.gradient_sum
         self.accumulates = (
@@ -83,7 +83,7 @@ class Stepped(Frame):
     def add_(self, step: int, width: int, busy: int, want_loss: bool) -> Tensor | None:
         """Advances the sums by one step; returns the losses if `want_loss`."""
         total, models = self.total[:width, :busy], self._models(step, width, busy)
-        memory = {name: held[:width, :busy] for name, held in self.memory.items()}
+        memory = {name: tensor[:width, :busy] for name, tensor in self.memory.items()}
         optimizer = self.optimizer
         if optimizer is not None and width < len(self.total):
             optimizer = optimizer.rows(slice(width))
@@ -164,11 +164,11 @@ class Stepped(Frame):
             sums: the sums of `totals`.
         """
         kept = dict(zip(self.returned, sums[1:], strict=True))
-        return {name: held if name == GRADIENTS else self._sums(held) for name, held in kept.items()}
+        return {name: tensor if name == GRADIENTS else self._sums(tensor) for name, tensor in kept.items()}
 
-    def _sums(self, held: Tensor) -> Tensor:
+    def _sums(self, tensor: Tensor) -> Tensor:
         """What (T, M, P) stands for in totals: U of models start - client_lr U."""
-        return held if self.rate is None else torch.sub(self.motion.start, held, out=held).div_(self.rate)
+        return tensor if self.rate is None else torch.sub(self.motion.start, tensor, out=tensor).div_(self.rate)
 
 
 def _first_step(steps: Tensor) -> int | Tensor:

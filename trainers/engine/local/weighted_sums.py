@@ -38,8 +38,8 @@ class WeightedSums:
                 continue
             counts, firsts = np.unique(-own_steps[row], return_index=True)
             edges = [*firsts.tolist(), None]
-            for own, first, last in zip((-counts).tolist(), edges, edges[1:], strict=False):
-                self.ends.setdefault(own - 1, []).append((row, first, last))
+            for steps, first, last in zip((-counts).tolist(), edges, edges[1:], strict=False):
+                self.ends.setdefault(steps - 1, []).append((row, first, last))
         if gradient_weights is None:
             return
         theta = gradient_weights.to(device="cpu", dtype=torch.float64).numpy()
@@ -65,8 +65,8 @@ class WeightedSums:
         if self.sums is not None:
             low, high = self.spans[step]
             if high:
-                for held, total in zip(self.sums, self.totals, strict=True):
-                    held[low:high].addcmul_(total[low:high], self.factors[low:high, step])
+                for weighted, total in zip(self.sums, self.totals, strict=True):
+                    weighted[low:high].addcmul_(total[low:high], self.factors[low:high, step])
             return
         for row, first, last in self.ends.get(step, ()):
             if row < next_width and first < next_busy:
@@ -77,6 +77,6 @@ class WeightedSums:
         if self.sums is not None:
             return self.sums
         for (row, first, last), answers in self.finished.items():
-            for total, held in zip(self.totals, answers, strict=True):
-                total[row, first:last] = held
+            for total, finished in zip(self.totals, answers, strict=True):
+                total[row, first:last] = finished
         return self.totals

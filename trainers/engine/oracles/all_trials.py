@@ -44,12 +44,12 @@ class AllTrials(Oracle):
         trials, clients = len(params), batch[-1].stop
         rows, sums = _rows(params, clients), total[:, :clients].transpose(0, 1)
         contiguous = sums.is_contiguous()  # all trials, client-major: no copy
-        held = (
+        gradients = (
             sums.view(1, clients * trials, -1) if contiguous else replicas(total, 1, clients * trials, total.shape[-1])
         )
-        losses = [self.oracle.add_gradient_(rows, piece, held, want_loss) for piece in _pieces(batch, trials)]
+        losses = [self.oracle.add_gradient_(rows, piece, gradients, want_loss) for piece in _pieces(batch, trials)]
         if not contiguous:
-            sums.add_(held.view(sums.shape))
+            sums.add_(gradients.view(sums.shape))
         parts = [loss for loss in losses if loss is not None]
         return _by_trial(sum(parts[1:], parts[0]), trials) if parts else None
 
@@ -70,23 +70,25 @@ def _pieces(batch: Batch, trials: int) -> Iterator[Batch]:
     first = next(iter(batch[0].data.values()))
     largest = max(next(iter(group.data.values())).shape[1] for group in batch)
     bytes_of_example = sum(
-        trials * len(held) * held[0, 0].numel() * held.element_size() for group in batch for held in group.data.values()
+        trials * len(tensor) * tensor[0, 0].numel() * tensor.element_size()
+        for group in batch
+        for tensor in group.data.values()
     )
     size = max(1, room(first.device) // max(1, bytes_of_example))
     for start in range(0, largest, size):
         yield tuple(_repeated(group, trials, slice(start, start + size), size >= largest) for group in batch)
 
 
-def _repeated(group: Group, trials: int, some: slice, whole: bool) -> Group:
-    data = {name: _copies(held[:, some], trials) for name, held in group.data.items()}
+def _repeated(group: Group, trials: int, examples: slice, whole: bool) -> Group:
+    data = {name: _copies(tensor[:, examples], trials) for name, tensor in group.data.items()}
     weights = group.weights
     if not whole:
-        held = next(iter(group.data.values()))
-        weights = example_weights(group, held.shape[1], held)[:, some]
+        first = next(iter(group.data.values()))
+        weights = example_weights(group, first.shape[1], first)[:, examples]
     weights = None if weights is None else _copies(weights, trials)
     return Group(group.start * trials, group.stop * trials, data, weights)
 
 
-def _copies(held: Tensor, trials: int) -> Tensor:
+def _copies(rows: Tensor, trials: int) -> Tensor:
     """Each row as often as there are trials."""
-    return held[:, None].expand(-1, trials, *held.shape[1:]).flatten(0, 1)
+    return rows[:, None].expand(-1, trials, *rows.shape[1:]).flatten(0, 1)

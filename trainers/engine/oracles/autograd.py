@@ -48,7 +48,7 @@ class Autograd(Oracle):
         """(T, M, P) Hessian-vector products."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         for group in batch:
-            held, along = client_major(total, group), client_major(vector, group)
+            sums, along = client_major(total, group), client_major(vector, group)
             for index, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 with twice_differentiable():
@@ -56,18 +56,18 @@ class Autograd(Oracle):
                 slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True, materialize_grads=True)
                 directions = self.layout.views(along[index, trial]).values()
                 slope = torch.stack([(a * b).sum() for a, b in zip(slopes, directions, strict=True)]).sum()
-                self._add(held[index, trial], torch.autograd.grad(slope, list(leaves.values()), materialize_grads=True))
+                self._add(sums[index, trial], torch.autograd.grad(slope, list(leaves.values()), materialize_grads=True))
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
         """Adds the gradients to `total` in place; returns the losses if `want_loss`."""
         losses = params.new_empty((params.shape[0], batch[-1].stop))
         for group in batch:
-            held = client_major(total, group)
+            sums = client_major(total, group)
             for index, trial, row, weights, data in self._replicas(params, group):
                 leaves = {name: view.clone().requires_grad_() for name, view in self.layout.views(row).items()}
                 loss = (self.losses(leaves, data) * weights).sum()
-                self._add(held[index, trial], torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
+                self._add(sums[index, trial], torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
                 losses[trial, group.start + index] = loss.detach()
         return losses if want_loss else None
 
@@ -86,7 +86,7 @@ class Autograd(Oracle):
                 trial,
                 models[index, trial],
                 weights[index],
-                {name: held[index] for name, held in group.data.items()},
+                {name: tensor[index] for name, tensor in group.data.items()},
             )
             for index in range(models.shape[0])
             for trial in range(models.shape[1])

@@ -58,9 +58,9 @@ class Loop(Oracle):
         self.examples = examples
         parameters = dict(module.named_parameters())
         self.parameters = [parameters[entry.name] for entry in layout.entries]
-        own = {id(parameter) for parameter in self.parameters}
-        embeddings = [one for one in module.modules() if _is_large_embedding(one)]
-        self._embeddings = [one for one in embeddings if sparse and id(one.weight) in own]
+        ids = {id(parameter) for parameter in self.parameters}
+        embeddings = [layer for layer in module.modules() if _is_large_embedding(layer)]
+        self._embeddings = [embedding for embedding in embeddings if sparse and id(embedding.weight) in ids]
         self._settled: list[Tensor] = []  # what the parameters are pointed at for all steps of a client
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
@@ -79,7 +79,7 @@ class Loop(Oracle):
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         with torch.enable_grad(), self._bound(), twice_differentiable():
             for group in batch:
-                along, held = self._tensors(vector, group), self._tensors(total, group)
+                along, sums = self._tensors(vector, group), self._tensors(total, group)
                 for index, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
                     for data, weights in pieces(group, index, params, self.examples):
@@ -87,7 +87,7 @@ class Loop(Oracle):
                         slopes = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
                         products = [(a * b).sum() for a, b in zip(slopes, along[index][trial], strict=True)]
                         bend = torch.autograd.grad(torch.stack(products).sum(), self.parameters, materialize_grads=True)
-                        torch._foreach_add_(held[index][trial], bend)
+                        torch._foreach_add_(sums[index][trial], bend)
         return total
 
     def add_gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
@@ -95,13 +95,13 @@ class Loop(Oracle):
         losses = params.new_zeros((params.shape[0], batch[-1].stop))
         with torch.enable_grad(), self._bound(), self._by_rows():
             for group in batch:
-                held = self._tensors(total, group)
+                sums = self._tensors(total, group)
                 for index, trial, tensors in self._replicas(params, group):
                     self._bind(tensors)
                     for data, weights in pieces(group, index, params, self.examples):
                         loss = self.losses(data) @ weights
                         slopes = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-                        torch._foreach_add_(held[index][trial], slopes)
+                        torch._foreach_add_(sums[index][trial], slopes)
                         if want_loss:
                             losses[trial, group.start + index] += loss.detach()
         return losses if want_loss else None
@@ -134,7 +134,7 @@ class Loop(Oracle):
     def _mean_losses(self, group: Group, index: int, like: Tensor) -> Iterator[Tensor]:
         """The mean loss of one client in parts, whose sum it is: of pieces of the batch."""
         if group.weights is None and next(iter(group.data.values())).shape[1] <= self.examples:
-            yield self.losses({name: held[index] for name, held in group.data.items()}).mean()
+            yield self.losses({name: tensor[index] for name, tensor in group.data.items()}).mean()
         else:
             for data, weights in pieces(group, index, like, self.examples):
                 yield self.losses(data) @ weights
@@ -157,11 +157,11 @@ class Loop(Oracle):
     @contextmanager
     def _bound(self) -> Iterator[None]:
         """Restores the module's own tensors on exit, so that the module keeps no replica alive."""
-        own = [parameter.data for parameter in self.parameters]
+        originals = [parameter.data for parameter in self.parameters]
         try:
             yield
         finally:
-            self._bind(own)
+            self._bind(originals)
 
     @contextmanager
     def _by_rows(self) -> Iterator[None]:
@@ -208,4 +208,4 @@ def pieces(group: Group, index: int, like: Tensor, size: int) -> Iterator[tuple[
     weights = example_weights(group, next(iter(group.data.values())).shape[1], like)[index]
     for start in range(0, len(weights), size):
         stop = start + size
-        yield {name: held[index, start:stop] for name, held in group.data.items()}, weights[start:stop]
+        yield {name: tensor[index, start:stop] for name, tensor in group.data.items()}, weights[start:stop]

@@ -52,9 +52,9 @@ class Group:
             client: its index in the cohort.
             start: its index in the new group's cohort.
         """
-        one = slice(client - self.start, client - self.start + 1)
-        data = {name: held[one] for name, held in self.data.items()}
-        return Group(start, start + 1, data, None if self.weights is None else self.weights[one])
+        rows = slice(client - self.start, client - self.start + 1)
+        data = {name: tensor[rows] for name, tensor in self.data.items()}
+        return Group(start, start + 1, data, None if self.weights is None else self.weights[rows])
 
 
 Batch = Sequence[Group]
@@ -93,9 +93,9 @@ def first_clients(batch: Batch, clients: int) -> Batch:
     for group in batch:
         if group.start >= clients:
             break
-        some = slice(clients - group.start)
-        data = {name: held[some] for name, held in group.data.items()}
-        weights = None if group.weights is None else group.weights[some]
+        part = slice(clients - group.start)
+        data = {name: tensor[part] for name, tensor in group.data.items()}
+        weights = None if group.weights is None else group.weights[part]
         parts.append(group if group.stop <= clients else Group(group.start, clients, data, weights))
     return tuple(parts)
 

@@ -112,7 +112,7 @@ def pieces(group: Group, params: Tensor, examples: int) -> Iterator[tuple[Data, 
     size = max(1, examples // (weights.shape[0] * params.shape[0]))
     for start in range(0, weights.shape[1], size):
         stop = start + size
-        yield {name: held[:, start:stop] for name, held in group.data.items()}, weights[:, start:stop]
+        yield {name: tensor[:, start:stop] for name, tensor in group.data.items()}, weights[:, start:stop]
 
 
 def _over_replicas(function: Any, models: int) -> Any:

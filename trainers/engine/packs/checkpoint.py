@@ -150,7 +150,7 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 def _given(key: str, member: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """The values of a member that differ from another member's, as an error shows them."""
-    own, theirs = member[key], other[key]
+    values, other_values = member[key], other[key]
     if key == "plan":
-        return ", ".join(f"{name}={shown(value)}" for name, value in own.items() if value != theirs.get(name))
-    return f"{key}={shown(own[:8] if key == 'structure' else own)}"
+        return ", ".join(f"{name}={shown(value)}" for name, value in values.items() if value != other_values.get(name))
+    return f"{key}={shown(values[:8] if key == 'structure' else values)}"

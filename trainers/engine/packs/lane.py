@@ -93,7 +93,7 @@ class Lane:
         if client is not None and client.keeps:
             owner += f" with client {client.name}"
             begun = optimizers[CLIENT].rows(slice(members)).begin(params[:members])
-            first |= {f"{CLIENT}.{name}": held for name, held in begun.items()}
+            first |= {f"{CLIENT}.{name}": tensor for name, tensor in begun.items()}
         idle, lanes = len(order) - members, spec.members if setting.plan.separate else 1
         memory = ClientMemory(first, setting.model.clients, owner, idle=idle, lanes=lanes)
         self.now = Progress.start(state, schedule, memory, np.arange(len(order)) < members)
@@ -242,8 +242,8 @@ class Lane:
     def _loss_data(self) -> tuple[str, ...]:
         """The data of train_loss, and those of the loss that the schedule monitors if they are others."""
         spec = self._setting.spec
-        own, monitored = spec.loss_data, spec.monitored_data
-        return (own,) if monitored == own or self._setting.monitor != "loss" else (own, monitored)
+        loss_data, monitored = spec.loss_data, spec.monitored_data
+        return (loss_data,) if monitored == loss_data or self._setting.monitor != "loss" else (loss_data, monitored)
 
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
         """(T,) the value that the schedule monitors: this loss, or the accuracy on the same data."""
@@ -285,5 +285,5 @@ class Lane:
         """The method's hyperparameters with the rates of the round."""
         part, like = self._setting.spec.method, self._setting.like
         rates = zip(RATES, (client_lr, server_lr), strict=True)
-        own = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates if name in part.values}
-        return part.module.Hyper(**self._settings, **own)
+        round_rates = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates if name in part.values}
+        return part.module.Hyper(**self._settings, **round_rates)

@@ -62,15 +62,15 @@ def lines(
 
 def _on_the_cpu(metrics: Metrics) -> Metrics:
     """The metrics on the CPU; those of one number a trial that are on another device are read at once."""
-    there = [
+    names = [
         name
         for name, values in metrics.items()
         if not values.is_cpu and values.dim() == 1 and values.is_floating_point()
     ]
-    if len(there) < 2:
+    if len(names) < 2:
         return metrics
-    read = torch.stack([metrics[name].double() for name in there]).cpu()
-    return {**metrics, **dict(zip(there, read, strict=True))}
+    read = torch.stack([metrics[name].double() for name in names]).cpu()
+    return {**metrics, **dict(zip(names, read, strict=True))}
 
 
 def _finite(values: list[Any]) -> list[Any]:

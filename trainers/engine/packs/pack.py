@@ -94,8 +94,8 @@ class Pack:
                 f"the checkpoint must be of the same trials, got {len(members)} members for {spec.members}: "
                 "start from the spec"
             )
-        for number, (member, own) in enumerate(zip(members, checkpoint.fingerprints(spec), strict=True)):
-            if member["fingerprint"] != own:
+        for number, (member, fingerprint) in enumerate(zip(members, checkpoint.fingerprints(spec), strict=True)):
+            if member["fingerprint"] != fingerprint:
                 raise CheckpointError(
                     f"the checkpoint must be of the same trials, got another one as member {number}: "
                     "start from the spec"

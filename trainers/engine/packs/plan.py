@@ -117,8 +117,8 @@ def fastest_oracle(
     """
     typical = batches()
     candidates = {
-        one: oracle
-        for one, oracle in model.oracles.items()
+        candidate: oracle
+        for candidate, oracle in model.oracles.items()
         if not oracle.reference and (params.is_cuda or not oracle.accelerators_only)
     }
     most = min(_MEASURED_STEPS, steps or _UNKNOWN_STEPS)
@@ -137,11 +137,11 @@ def _settled(candidates: Mapping[str, Oracle], batches: RoundBatches, params: Te
     """The candidates without those that counting rules out: an oracle, or the one that it is to replace."""
     left = dict(candidates)
     for name, oracle in candidates.items():
-        other = oracle.instead_of
-        if other is not None and other in candidates:
+        replaced = oracle.instead_of
+        if replaced is not None and replaced in candidates:
             models = params[:1] if oracle.separate else params
             motion = Motion(models, models.new_ones(len(models), 1, 1), None, None, moving=steps > 1, steps=steps)
-            del left[name if oracle.frame(batches, motion) is None else other]
+            del left[name if oracle.frame(batches, motion) is None else replaced]
     return left
 
 
@@ -150,19 +150,19 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
     started: dict[str, float] = {}
     failures: list[Exception] = []
 
-    def measured(one: str, steps: int) -> float | None:
+    def measured(candidate: str, steps: int) -> float | None:
         """Seconds, or None if it fails: for any reason, as it may run code of others."""
         try:
-            return _measure(candidates[one], batches(), params, steps)
+            return _measure(candidates[candidate], batches(), params, steps)
         except Exception as error:
             failures.append(error.with_traceback(None))  # the traceback's frames hold tensors
             return None
 
-    for one in candidates:
-        if not params.is_cuda or measured(one, 1) is not None:
-            spent = measured(one, 1)
+    for candidate in candidates:
+        if not params.is_cuda or measured(candidate, 1) is not None:
+            spent = measured(candidate, 1)
             if spent is not None:
-                started[one] = spent
+                started[candidate] = spent
         if sum(started.values()) > _BUDGET and not params.is_cuda:
             break
     if not started:
@@ -173,19 +173,19 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
     steps = max(1, min(most, affordable))
     times = dict.fromkeys(started, math.inf)
     for _ in range(max(1, min(_REPEATS, affordable // steps))):
-        for one in list(times):
-            spent = measured(one, steps)
+        for candidate in list(times):
+            spent = measured(candidate, steps)
             if spent is None:
-                del times[one]
+                del times[candidate]
             else:
-                times[one] = min(times[one], spent)
+                times[candidate] = min(times[candidate], spent)
     if not times:
         raise failures[0]
     if 1 < steps < most:
         more = (most - steps) / (steps - 1)
-        times = {one: spent + more * max(0.0, spent - started[one]) for one, spent in times.items()}
+        times = {candidate: spent + more * max(0.0, spent - started[candidate]) for candidate, spent in times.items()}
     best = min(times.values())
-    return next(one for one, spent in times.items() if spent <= _CLEARLY * best)
+    return next(candidate for candidate, spent in times.items() if spent <= _CLEARLY * best)
 
 
 def _measure(oracle: Oracle, batches: RoundBatches, params: Tensor, steps: int) -> float:

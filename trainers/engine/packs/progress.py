@@ -76,8 +76,8 @@ class Progress:
             state,
             params=_filled({"params": state.params}, rows)["params"],
             optimizer_memory={
-                role: _filled(held, [row["optimizers"][role] for row in rows])
-                for role, held in state.optimizer_memory.items()
+                role: _filled(memory, [row["optimizers"][role] for row in rows])
+                for role, memory in state.optimizer_memory.items()
             },
             memory=_filled(state.memory, [row["memory"] for row in rows]),
         )
@@ -103,12 +103,12 @@ class Progress:
         self.alive = leader.alive
 
     def _row(self, slot: int) -> dict[str, Any]:
-        def own(held: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor[slot].clone() for name, tensor in held.items()}
+        def own(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor[slot].clone() for name, tensor in tensors.items()}
 
         return {
             "params": self.state.params[slot].clone(),
-            "optimizers": {role: own(held) for role, held in self.state.optimizer_memory.items()},
+            "optimizers": {role: own(memory) for role, memory in self.state.optimizer_memory.items()},
             "memory": own(self.state.memory),
             "clients": self.clients.row(slot),
             "schedule": own(self.schedule),
@@ -152,7 +152,7 @@ class Progress:
             params = _where(alive, {"params": state.params}, {"params": old.params})["params"]
             memory = _where(alive, state.memory, old.memory)
             optimizers = {
-                role: _where(alive, held, old.optimizer_memory[role]) for role, held in state.optimizer_memory.items()
+                role: _where(alive, new, old.optimizer_memory[role]) for role, new in state.optimizer_memory.items()
             }
             state = replace(state, params=params, optimizer_memory=optimizers, memory=memory)
             schedule = _where(alive, schedule, self.schedule)
@@ -163,17 +163,17 @@ def _where(alive: NDArray[np.bool_], new: Mapping[str, Tensor], old: Mapping[str
     """The new tensors, but with the old rows for trials that are not alive."""
     rows = torch.as_tensor(alive)
     return {
-        name: torch.where(rows.to(held.device).view(-1, *[1] * (held.dim() - 1)), held, old[name])
-        for name, held in new.items()
+        name: torch.where(rows.to(tensor.device).view(-1, *[1] * (tensor.dim() - 1)), tensor, old[name])
+        for name, tensor in new.items()
     }
 
 
 def _filled(fresh: Mapping[str, Tensor], rows: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Copies of the tensors (T, ...) of a new pack, filled with the rows of its members as far as shapes overlap."""
-    filled = {name: held.clone() for name, held in fresh.items()}
+    filled = {name: tensor.clone() for name, tensor in fresh.items()}
     for slot, row in enumerate(rows):
         for name in filled.keys() & row.keys():
-            held, own = filled[name], row[name]
-            part = tuple(slice(min(sizes)) for sizes in zip(held.shape[1:], own.shape, strict=True))
-            held[slot][part].copy_(own[part])
+            tensor, stored = filled[name], row[name]
+            part = tuple(slice(min(sizes)) for sizes in zip(tensor.shape[1:], stored.shape, strict=True))
+            tensor[slot][part].copy_(stored[part])
     return filled

@@ -59,10 +59,10 @@ class PopulationWeights:
         weights = self.whole[clients]
         total = weights.sum()
         weights = weights / total if total > 0 else weights  # a cohort of weight 0 changes nothing
-        made = owned(weights, self._like), float(total / self._total)
+        result = owned(weights, self._like), float(total / self._total)
         if self._equal:
-            self._made = made
-        return made
+            self._made = result
+        return result
 
 
 class PackSetting:
@@ -89,8 +89,8 @@ class PackSetting:
         self.source = self._new_source()
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.measured = PopulationWeights(self.model.client_weights, self.like)
-        apart = spec.training_weighting != spec.weighting
-        self.training = PopulationWeights(training_weights(spec, self.model), self.like) if apart else self.measured
+        differs = spec.training_weighting != spec.weighting
+        self.training = PopulationWeights(training_weights(spec, self.model), self.like) if differs else self.measured
         self.reports = [reports()[name] for name in spec.report if name in reports()]
         self.monitor = spec.schedule.structural.get("monitor", "loss")
         self.first_model = first_model(spec, self.model).to(self.like)

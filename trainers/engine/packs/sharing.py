@@ -73,8 +73,8 @@ def parted(group: Group, draw: Draw) -> list[Group]:
 
 def _settings(spec: TrialSpec, member: int) -> str:
     """All that a member trains with except its schedule, which has no influence other than by its rates."""
-    own = own_document(spec.canonical, member)
-    return json.dumps([own["method"], *(own[role] for role in spec.optimizers)], sort_keys=True)
+    document = own_document(spec.canonical, member)
+    return json.dumps([document["method"], *(document[role] for role in spec.optimizers)], sort_keys=True)
 
 
 def _state(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,8 +100,8 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
     def step(params: Tensor, gradient: Tensor, active: Tensor) -> Tensor:
         whole = gradient if correction is None else gradient + correction
         moved, fresh = optimizer.step(kept, params, whole, rate)
-        for name, held in fresh.items():
-            kept[name] = torch.where(active, held, kept[name])
+        for name, tensor in fresh.items():
+            kept[name] = torch.where(active, tensor, kept[name])
         return moved
 
     params, total = _walk(central, hyper, state.params, step)

@@ -142,8 +142,8 @@ class Central:
         """
         if not self._data.countable:
             return np.zeros_like(steps)
-        held = sum(held.nbytes for group in batches.batch(0, 1) for held in group.data.values())
-        return held * (np.minimum(steps, 1) if batches.always_full else steps)
+        batch_bytes = sum(tensor.nbytes for group in batches.batch(0, 1) for tensor in group.data.values())
+        return batch_bytes * (np.minimum(steps, 1) if batches.always_full else steps)
 
     def _count(self, gradients: NDArray[np.int64], batch_size: int | None) -> None:
         """Counts the gradients (T,) on the first batches of the round."""

@@ -124,7 +124,9 @@ class CohortMemory:
 
     def of(self, owner: str = "") -> dict[str, Tensor]:
         """The values of one owner, by bare name; "" is the method, and a role is its optimizer."""
-        return {bare: held for name, held in self.values.items() for prefix, bare in [_split(name)] if prefix == owner}
+        return {
+            bare: value for name, value in self.values.items() for prefix, bare in [_split(name)] if prefix == owner
+        }
 
 
 class ClientMemory:
@@ -182,14 +184,14 @@ class ClientMemory:
             clients: (M,) client ids.
         """
         values = {}
-        for name, held in self._held.items():
-            own = held.index_select(0, torch.as_tensor(clients, device=held.device)).to(self.device)
+        for name, stored in self._held.items():
+            rows = stored.index_select(0, torch.as_tensor(clients, device=stored.device)).to(self.device)
             if name in self._starts:
                 seen = torch.as_tensor(self._seen[_split(name)[0]][clients], device=self.device)
-                own = torch.where(seen.view(-1, 1, 1), own, self._first[name].transpose(0, 1))
+                rows = torch.where(seen.view(-1, 1, 1), rows, self._first[name].transpose(0, 1))
             if self._idle:
-                own = torch.cat([own, own.new_zeros((len(own), self._idle, own.shape[-1]))], 1)
-            values[name] = own.transpose(0, 1)
+                rows = torch.cat([rows, rows.new_zeros((len(rows), self._idle, rows.shape[-1]))], 1)
+            values[name] = rows.transpose(0, 1)
         return CohortMemory(values, self._seen[""][clients])
 
     def put(self, clients: NDArray[np.int64], values: Mapping[str, Tensor], alive: NDArray[np.bool_]) -> None:
@@ -203,28 +205,28 @@ class ClientMemory:
         if unknown := [name for name in values if name not in self._held]:
             raise RuntimeError(f"a method must list its client states in stored(hyper), got {unknown[0]} as well")
         for name, value in values.items():
-            held = self._held[name]
-            rows = torch.as_tensor(clients, device=held.device)
-            own, value = alive[: held.shape[1]], value[: held.shape[1]]
-            fresh = value.transpose(0, 1).to(held.device)
-            if not own.all():
-                kept = torch.as_tensor(own, device=held.device).view(1, -1, 1)
-                fresh = torch.where(kept, fresh, held.index_select(0, rows))
-            held.index_copy_(0, rows, fresh)
+            stored = self._held[name]
+            rows = torch.as_tensor(clients, device=stored.device)
+            running, value = alive[: stored.shape[1]], value[: stored.shape[1]]
+            fresh = value.transpose(0, 1).to(stored.device)
+            if not running.all():
+                kept = torch.as_tensor(running, device=stored.device).view(1, -1, 1)
+                fresh = torch.where(kept, fresh, stored.index_select(0, rows))
+            stored.index_copy_(0, rows, fresh)
             self._seen[_split(name)[0]][clients] = True
 
     def copy(self) -> ClientMemory:
         """A copy that shares no memory."""
         twin = copy.copy(self)
-        twin._held = {name: held.clone() for name, held in self._held.items()}
+        twin._held = {name: tensor.clone() for name, tensor in self._held.items()}
         twin._seen = {owner: seen.copy() for owner, seen in self._seen.items()}
         return twin
 
     def row(self, trial: int) -> dict[str, Tensor]:
         """The contents of a checkpoint for one trial: copies of the memory of clients that have stored something."""
         seen = {owner: torch.from_numpy(np.flatnonzero(seen)) for owner, seen in self._seen.items()}
-        own = {f"of {name}": held[seen[_split(name)[0]].to(held.device), trial] for name, held in self._held.items()}
-        return {**{_seen_key(owner): ids for owner, ids in seen.items()}, **own}
+        kept = {f"of {name}": rows[seen[_split(name)[0]].to(rows.device), trial] for name, rows in self._held.items()}
+        return {**{_seen_key(owner): ids for owner, ids in seen.items()}, **kept}
 
     def load(self, rows: Sequence[Mapping[str, Tensor]]) -> None:
         """Restores the state in `rows`.
@@ -235,14 +237,14 @@ class ClientMemory:
         """
         for seen in self._seen.values():
             seen[:] = False
-        for held in self._held.values():
-            held.zero_()
+        for stored in self._held.values():
+            stored.zero_()
         for trial, row in enumerate(rows):
             for owner, seen in self._seen.items():
                 seen[row[_seen_key(owner)].numpy()] = True
-            for name, held in self._held.items():
-                ids = row[_seen_key(_split(name)[0])].to(held.device)
-                held[ids, trial] = row.get(f"of {name}", self._first[name][trial]).to(held)
+            for name, stored in self._held.items():
+                ids = row[_seen_key(_split(name)[0])].to(stored.device)
+                stored[ids, trial] = row.get(f"of {name}", self._first[name][trial]).to(stored)
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -166,10 +166,10 @@ class Cohort:
             self._count(self._sent(params) + len(down), 1, counted, examples=examples)
             return self._received(gradients)
         # local steps with rate 0 do not move the model, and each trial has its own number of batches
-        rest = params.new_zeros((params.shape[0], 1, 1))
+        zero_rate = params.new_zeros((params.shape[0], 1, 1))
         count = torch.ones((params.shape[0], 1, 1), dtype=torch.int64) if batches is None else batches
         decay = None if self._decoupled else weight_decay
-        plan = StepPlan(rest, count)
+        plan = StepPlan(zero_rate, count)
         work = LocalWork(plan, displacement=displacement, weight_decay=decay, clip_norm=clip_norm)
         done = self._work(self._oracle, self._batches, params, work)
         if displacement is None:
@@ -324,7 +324,7 @@ class Cohort:
         done: Local = again(work)
         if done.optimizer_memory is not None:
             self._optimizer_memory = done.optimizer_memory
-            self.kept |= {f"{CLIENT}.{name}": held for name, held in done.optimizer_memory.items()}
+            self.kept |= {f"{CLIENT}.{name}": tensor for name, tensor in done.optimizer_memory.items()}
         return done
 
     def _uploaded(self, done: Local) -> Local:
@@ -342,16 +342,16 @@ class Cohort:
 
     def _sent(self, params: Tensor) -> int:
         """Number of models to broadcast so that the clients hold `params`: 0 if it was the round's last broadcast."""
-        held, self._broadcast = self._broadcast, params
-        return int(held is not params)
+        previous, self._broadcast = self._broadcast, params
+        return int(previous is not params)
 
     def _once(self, full: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(T, M) mini-batch gradients and examples of a gradient on all data of each client, or on its first batch."""
         shape = len(self._alive), self.clients
-        one = np.ones(shape, np.int64)
+        ones = np.ones(shape, np.int64)
         if not full:
-            return one, self._batches.examples(one)
-        return one * self._batches.full_gradients, one * self._batches.full_examples
+            return ones, self._batches.examples(ones)
+        return ones * self._batches.full_gradients, ones * self._batches.full_examples
 
     def _evaluated(self, gradients: NDArray[np.int64], examples: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
         """Counts mini-batch gradients (T, M) and their examples (T, M)."""

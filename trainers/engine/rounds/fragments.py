@@ -41,9 +41,9 @@ class Exchange:
 
     def spliced(self, values: Tensor, part: Tensor) -> Tensor:
         """Values (..., P) with others in place of the fragment's."""
-        made = values.clone()
-        made[..., self.part] = part
-        return made
+        spliced = values.clone()
+        spliced[..., self.part] = part
+        return spliced
 
     def alone(self, part: Tensor, like: Tensor) -> Tensor:
         """The fragment's values, and 0 elsewhere, shaped as `like`."""
@@ -58,8 +58,8 @@ class Exchange:
         before, after = old.optimizer_memory["server"], new.optimizer_memory["server"]
         size = new.params.shape[-1]
         return {
-            name: self.spliced(before[name], held[..., self.part]) if held.shape[-1] == size else held
-            for name, held in after.items()
+            name: self.spliced(before[name], tensor[..., self.part]) if tensor.shape[-1] == size else tensor
+            for name, tensor in after.items()
         }
 
 
@@ -92,8 +92,8 @@ class Fragments:
 
     def exchange(self, round_index: int) -> Exchange:
         """What a round (from 0) exchanges."""
-        own, before = round_index % len(self.parts), (round_index - 1) % len(self.parts)
-        return Exchange(self.parts[own], self.numbers[own], self.numbers[before] if round_index else sum(self.numbers))
+        now, before = round_index % len(self.parts), (round_index - 1) % len(self.parts)
+        return Exchange(self.parts[now], self.numbers[now], self.numbers[before] if round_index else sum(self.numbers))
 
 
 def _first_of(left: list[Entry], groups: int) -> list[Entry]:

@@ -123,11 +123,11 @@ class RoleOptimizer:
         if self.plain:
             return params - rate * gradient, {}
         steps = memory[STEPS]
-        held = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
-        direction = self._direction_(held, gradient.clone(), steps)
+        tensors = {name: tensor.clone() for name, tensor in memory.items() if name != STEPS}
+        direction = self._direction_(tensors, gradient.clone(), steps)
         if self.decoupled:
             direction = direction + self.hyper.weight_decay * params
-        return params - rate * direction, {**held, STEPS: steps + 1}
+        return params - rate * direction, {**tensors, STEPS: steps + 1}
 
     def evaluated(self, memory: Mapping[str, Tensor], params: Tensor, rate: Tensor) -> Tensor:
         """(T, 1, P) the models to evaluate, for models from `step` with the same rate."""

@@ -42,9 +42,9 @@ class State:
         Args:
             pseudo_gradient: (T, 1, P) mean over the cohort.
         """
-        held = self.optimizer_memory["server"]
-        params, held = self.optimizers["server"].step(held, self.params, pseudo_gradient, self.server_lr)
-        memory = {**self.optimizer_memory, "server": held}
+        server = self.optimizer_memory["server"]
+        params, server = self.optimizers["server"].step(server, self.params, pseudo_gradient, self.server_lr)
+        memory = {**self.optimizer_memory, "server": server}
         norm = torch.linalg.vector_norm(pseudo_gradient[:, 0], dim=-1)
         return replace(self, params=params, optimizer_memory=memory, update_norm=norm)
 

@@ -59,13 +59,13 @@ class Upload:
     def _rounded(self, values: Tensor) -> Tensor:
         """The values, or the round's fragment of them, after quantisation."""
         exchange, residual = self._exchange, self._residual
-        own = values if exchange is None else values[..., exchange.part]
+        part = values if exchange is None else values[..., exchange.part]
         if self._quantiser is None:
-            return own
+            return part
         if residual is not None:
-            own = own + (residual if exchange is None else residual[..., exchange.part])
-        sent = self._quantiser.sent(own)
+            part = part + (residual if exchange is None else residual[..., exchange.part])
+        sent = self._quantiser.sent(part)
         if residual is not None:
-            left = own - sent
+            left = part - sent
             self.kept[RESIDUAL] = left if exchange is None else exchange.spliced(residual, left)
         return sent
