@@ -39,8 +39,8 @@ def round_batches(method: str, values: Mapping[str, Any]) -> int:
         method: name of the method.
         values: its hyperparameters in one trial; those with a default may be missing.
     """
-    own = methods()[method].round_batches
-    return int(values.get("local_steps") or 1) if own is None else own(values)
+    counter = methods()[method].round_batches
+    return int(values.get("local_steps") or 1) if counter is None else counter(values)
 
 
 def check(values: Mapping[str, Any], method: Part[Method], task: TaskSettings) -> None:

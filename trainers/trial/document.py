@@ -274,8 +274,8 @@ def check_task_keys(document: Any) -> None:
         SpecError: there is no such task, a key is unknown or missing, or a value is invalid whatever the data are.
     """
     module = _task_module(document)
-    own = {key: value for key, value in document.items() if key != "name"}
-    check_described(module.SETTINGS, own, "task", known=("name",))
+    settings = {key: value for key, value in document.items() if key != "name"}
+    check_described(module.SETTINGS, settings, "task", known=("name",))
 
 
 def structure_of(spec: TrialSpec) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def trial_errors(document: Mapping[str, Any]) -> list[SpecError]:
     """
     raised: dict[tuple[str, str], SpecError] = {}
 
-    def read(rest: dict[str, Any]) -> list[tuple[str, str]]:
+    def read(mended: dict[str, Any]) -> list[tuple[str, str]]:
         try:
-            parse(rest)
+            parse(mended)
         except SpecError as error:
             raised.setdefault((error.path, str(error)), error)
             return [(error.path, str(error))]
@@ -50,9 +50,9 @@ def _stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence
     if top == "task" and setting == "name":
         return [{("task",): STAND_IN_TASKS[0]}], [{("task",): STAND_IN_TASKS[1]}]
     if top == "method" and setting == "name":
-        rest: Changes = {("members",): ABSENT}
+        without_members: Changes = {("members",): ABSENT}
         settings = {"client_lr": 0.1, "server_lr": 0.1, "local_steps": 1}
-        one, other = ({("method",): {"name": name, **settings}, **rest} for name in STAND_IN_METHODS)
+        one, other = ({("method",): {"name": name, **settings}, **without_members} for name in STAND_IN_METHODS)
         return [one], [other]
     if top == "method" and setting in STAND_IN_KEYS:
         key, value = STAND_IN_KEYS[setting]
@@ -71,7 +71,7 @@ def _described(document: Any, part: str, name: str) -> Hyperparameter | None:
     """What is declared of a setting of a part, or of the document itself."""
     items = describe(TrialKeys)
     if part in REGISTRIES:
-        registry, given = REGISTRIES[part](), document.get(part)
-        chosen = given.get("name") if isinstance(given, Mapping) else None
+        registry, settings = REGISTRIES[part](), document.get(part)
+        chosen = settings.get("name") if isinstance(settings, Mapping) else None
         items = offered(registry[chosen], part) if isinstance(chosen, str) and chosen in registry else ()
     return next((item for item in items if item.name == name), None)

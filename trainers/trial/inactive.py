@@ -42,8 +42,8 @@ def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
         for name, conditions in rule.items():
             if (dotted := _dotted(kind, name)) in given:
                 remaining = [_remaining(kind, names[kind], condition, given) for condition in conditions]
-                if held := [condition for condition in remaining if condition is not None]:
-                    rules.setdefault(dotted, []).extend(held)
+                if possible := [condition for condition in remaining if condition is not None]:
+                    rules.setdefault(dotted, []).extend(possible)
     return rules
 
 
@@ -59,7 +59,7 @@ def inactive(rules: Mapping[str, list[dict[str, Any]]], values: Mapping[str, Any
     free: list[str] = []
     for name, conditions in rules.items():
         if name in values and any(
-            all(other not in free and values.get(other) == value for other, value in condition.items())
+            all(key not in free and values.get(key) == value for key, value in condition.items())
             for condition in conditions
         ):
             free.append(name)

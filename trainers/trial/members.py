@@ -67,14 +67,14 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
             objects[role] = {"name": PLAIN}
     objects["schedule"] = document.get("schedule", {"name": "constant"})
     members = _parse_members(document.get("members"), objects)
-    own = {kind: [member[kind] for member in members] for kind in objects}
-    chosen_method = parse_part("method", methods(), objects["method"], own["method"])
+    member_values = {kind: [member[kind] for member in members] for kind in objects}
+    chosen_method = parse_part("method", methods(), objects["method"], member_values["method"])
     chosen_optimizers = {
-        role: parse_part(role, optimizers(), objects[role], own[role]) for role in ROLES if role in objects
+        role: parse_part(role, optimizers(), objects[role], member_values[role]) for role in ROLES if role in objects
     }
     if "client" in chosen_optimizers and chosen_optimizers["client"].keeps:
         refuse_kept_state(document["method"]["name"])
-    schedule = parse_part("schedule", schedules(), objects["schedule"], own["schedule"])
+    schedule = parse_part("schedule", schedules(), objects["schedule"], member_values["schedule"])
     check_followers(chosen_method, chosen_optimizers)
     chosen_method, chosen_optimizers["server"] = along_gradients(chosen_method, chosen_optimizers["server"])
     return Parts(chosen_method, chosen_optimizers, _following(schedule, chosen_method, document.get("rounds")))
@@ -92,8 +92,11 @@ def _following(schedule: Part[Schedule], method: Part[Method], rounds: Any) -> P
     scheduled = "client_lr" if "client_lr" in method.values else "server_lr"
     trial = {**method.values, "rounds": (rounds,) * count, SCHEDULED: (scheduled,) * count}
     for name, otherwise in schedule.module.FOLLOWS.items():
-        own = trial.get(name, (otherwise,) * count)
-        values[name] = tuple(theirs if mine is None else mine for mine, theirs in zip(values[name], own, strict=True))
+        trial_values = trial.get(name, (otherwise,) * count)
+        values[name] = tuple(
+            trial_value if value is None else value
+            for value, trial_value in zip(values[name], trial_values, strict=True)
+        )
         if None in values[name]:
             path = join("schedule", name)
             raise SpecError(f"{path} must be given, because the method has no {name} of its own", path)
@@ -185,9 +188,9 @@ def own_document(canonical: Mapping[str, Any], member: int) -> dict[str, Any]:
         canonical: the document with all defaults filled in, with or without members.
         member: index of the member.
     """
-    own = {key: dict(value) if isinstance(value, Mapping) else value for key, value in canonical.items()}
-    listed = own.pop("members", None)
+    document = {key: dict(value) if isinstance(value, Mapping) else value for key, value in canonical.items()}
+    listed = document.pop("members", None)
     for key, value in listed[member].items() if listed else ():
         kind, _, name = key.rpartition(".")
-        own[kind or "method"][name] = value
-    return own
+        document[kind or "method"][name] = value
+    return document

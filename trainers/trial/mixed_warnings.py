@@ -46,11 +46,11 @@ def mixed_remarks(
     remarks = []
     if method.name in THEOREMS and _plain(optimizers):
         remarks += _beyond(method, members, task, clients_per_round or task.clients)
-    given = [
+    settings = [
         {role: {"name": part.name, **part.member(index)} for role, part in optimizers.items()}
         for index in range(method.members)
     ]
-    unstable = [_rate(task, values, own, schedule.name) for values, own in zip(members, given, strict=True)]
+    unstable = [_rate(task, values, by_role, schedule.name) for values, by_role in zip(members, settings, strict=True)]
     worst = max((rate for rate in unstable if rate is not None), default=0.0)
     if worst >= 1:
         remarks.append(
@@ -81,15 +81,15 @@ def _beyond(method: Part[Method], members: list[dict[str, Any]], task: Any, coho
         weight, steps = values["federated_weight"], values["local_steps"]
         if not 0 < weight < 1 or steps is None:
             continue
-        held = _parts(task, weight)
+        losses = _parts(task, weight)
         merge_lr = values.get("merge_lr", 1.0) * (0.5 if values.get("merge_by") == "mean" else 1.0)
         limit = rate_limit(
             method.name,
-            held.smoothness,
+            losses.smoothness,
             max(steps, values.get("central_steps") or 0),
             merge_lr=max(merge_lr, 1.0),
-            dissimilarity_factor_sq=held.least_factor_sq,
-            strong_convexity=held.strong_convexity,
+            dissimilarity_factor_sq=losses.least_factor_sq,
+            strong_convexity=losses.strong_convexity,
         )
         rate = max(values["server_lr"], values.get("central_lr") or 0.0)
         excess = rate / limit if limit > 0 else math.inf
@@ -133,7 +133,7 @@ def _rate(task: Any, values: Mapping[str, Any], optimizers: Mapping[str, Any], s
     if task.dimension > _SMALL or task.clients * task.dimension > _SMALL**2:
         return None
     server = optimizers["server"]
-    optimizers = {role: given for role, given in optimizers.items() if role != "server"}
+    optimizers = {role: settings for role, settings in optimizers.items() if role != "server"}
     try:
         return _predictor(task).setting(values, server, schedule, optimizers).rate
     except SpecError:

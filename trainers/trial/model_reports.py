@@ -39,7 +39,7 @@ def added(report: str, task: TaskSettings) -> tuple[str, ...]:
         report: name of a report of `REPORTS`.
         task: settings of the task.
     """
-    metrics, aside = REPORTS[report], getattr(task, "validation", None)
-    if aside is None or (is_per_client(report) and len(aside) < 2):
+    metrics, validation = REPORTS[report], getattr(task, "validation", None)
+    if validation is None or (is_per_client(report) and len(validation) < 2):
         return metrics
     return (*map(validating, metrics), *metrics)

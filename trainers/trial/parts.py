@@ -77,8 +77,8 @@ class Part(Generic[P]):
     @property
     def structural(self) -> dict[str, Any]:
         """The structural values, which are the same for all members of a pack."""
-        own = {item.name: self.values[item.name][0] for item in self.described if not item.traced}
-        return {**own, **self.said}
+        values = {item.name: self.values[item.name][0] for item in self.described if not item.traced}
+        return {**values, **self.said}
 
     @property
     def said(self) -> dict[str, Any]:
@@ -108,12 +108,12 @@ def offered(module: Configured, kind: str = "method") -> tuple[Hyperparameter, .
         module: the plug-in.
         kind: "method", "schedule" or the role of an optimizer.
     """
-    own = _described(module, kind)
+    items = _described(module, kind)
     if kind == "client" and has_state(cast(Optimizer, module), kind):
-        return (*own, STATE)
+        return (*items, STATE)
     if kind == "server":
-        return (*own, ALONG) if scaled(own, cast(Optimizer, module)) else own
-    return (*own, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in own} else own
+        return (*items, ALONG) if scaled(items, cast(Optimizer, module)) else items
+    return (*items, DELTA_LR, TIED) if {"client_lr", "server_lr"} <= {item.name for item in items} else items
 
 
 def _described(module: Configured, kind: str) -> tuple[Hyperparameter, ...]:

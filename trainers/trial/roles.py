@@ -66,8 +66,8 @@ def settings(optimizer: Optimizer, role: str) -> tuple[Hyperparameter, ...]:
         role: one of ROLES.
     """
     absent, defaults = optimizer.ABSENT.get(role, ()), optimizer.DEFAULTS.get(role, _NOTHING)
-    own = [item for item in describe(optimizer.Hyper) if item.name not in absent]
-    return tuple(replace(item, default=defaults.get(item.name, item.default)) for item in own)
+    items = [item for item in describe(optimizer.Hyper) if item.name not in absent]
+    return tuple(replace(item, default=defaults.get(item.name, item.default)) for item in items)
 
 
 def has_state(optimizer: Optimizer, role: str) -> bool:

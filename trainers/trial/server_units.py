@@ -49,7 +49,7 @@ def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part
         return method, server
     rates, columns = (
         list(method.values.get("server_lr", ())),
-        {name: list(held) for name, held in server.values.items()},
+        {name: list(column) for name, column in server.values.items()},
     )
     del columns[ALONG.name]
     for member, delta in enumerate(deltas):
@@ -69,7 +69,9 @@ def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part
             if (power := POWERS.get(item.unit)) is not None:
                 columns[item.name][member] = _divided(columns[item.name][member], client_lr, power, item.name)
     values = {**method.values, **({"server_lr": tuple(rates)} if rates else {})}
-    return replace(method, values=values), replace(server, values={name: tuple(held) for name, held in columns.items()})
+    return replace(method, values=values), replace(
+        server, values={name: tuple(column) for name, column in columns.items()}
+    )
 
 
 def check_followers(method: Part[Method], optimizers: Mapping[str, Part[Optimizer]]) -> None:

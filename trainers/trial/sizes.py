@@ -123,12 +123,12 @@ def _built_without_memory(task: Any) -> tuple[int, int] | None:
     shape = {"numbers": (1, task.outputs), "tags": (1, task.outputs), "tokens": (1, *task.shape)}.get(kind, (1,))
     targets = np.zeros(shape, np.float64 if kind == "numbers" else np.int64)
     inputs = np.zeros((1, *task.shape), np.int64 if getattr(task, "whole", False) else np.float32)
-    own = cast(Kind, kind) if kind in ("tags", "tokens", "pairs") else None
-    one = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64), own)
+    example_kind = cast(Kind, kind) if kind in ("tags", "tokens", "pairs") else None
+    example = Examples(inputs, targets, np.zeros(1, np.int64), np.ones(1, np.int64), example_kind)
     settings = {**({} if kind in ("numbers", "tags") else {"classes": task.outputs}), **task.model_settings}
     try:
         with torch.device("meta"):
-            problem = Problem(task.model, one, model_settings=settings)
+            problem = Problem(task.model, example, model_settings=settings)
             model = models()[task.model].build(problem, torch.float32, torch.device("meta"))
         return int(model.layout.count), len(model.layout.entries)
     except SpecError:
@@ -165,7 +165,7 @@ def _check_batches(
         return
     central = max((size or 0 for size in method.values.get("central_batch_size", ())), default=0)
     most = task.examples.max() if shuffles else batch_size or 0  # in a shuffled batch no example occurs twice
-    own = 0 if task.central is None or not shuffles else len(task.central)
+    central_examples = 0 if task.central is None or not shuffles else len(task.central)
     example_size = math.prod(getattr(task, "shape", None) or (task.dimension or 1,))
     epochs = max((count or 0 for count in method.values.get("local_epochs", ())), default=0)
     if epochs and batch_size:
@@ -179,7 +179,7 @@ def _check_batches(
         steps = 1
     for size, count, path in (
         (min(batch_size or 0, int(most)), clients, "batch_size"),
-        (min(central, own) if shuffles else central, 1, "method.central_batch_size"),
+        (min(central, central_examples) if shuffles else central, 1, "method.central_batch_size"),
     ):
         if size * count * max(steps, example_size) > MOST_NUMBERS:
             what, number = ("local steps", steps) if steps >= example_size else ("numbers of an example", example_size)

@@ -122,9 +122,9 @@ def _of_clients(
         steps = values["local_epochs"] * passes.steps
     else:
         steps = np.full_like(passes.sizes, values.get("local_steps") or 0)
-    own, shared, first = counted.per_step, counted.central_per_step, counted.batches
-    gradients = (own + shared) * steps + first + counted.passes * passes.in_pass
-    examples = own * passes.examples(steps) + first * passes.examples(np.ones_like(steps))
+    per_step, shared, first = counted.per_step, counted.central_per_step, counted.batches
+    gradients = (per_step + shared) * steps + first + counted.passes * passes.in_pass
+    examples = per_step * passes.examples(steps) + first * passes.examples(np.ones_like(steps))
     examples += counted.passes * passes.sizes
     if shared:
         examples += shared * steps * _central_batch(spec, values)

@@ -56,9 +56,11 @@ def warnings(
             )
     for name in schedule.module.FOLLOWS:
         pairs = zip(schedule.values[name], method.values.get(name, schedule.values[name]), strict=True)
-        if different := [(mine, own) for mine, own in pairs if own not in (None, mine)]:
-            mine, own = different[0]
-            remarks.append(f"schedule.{name} is {mine}, but the method's is {own}: leave it out to use the method's")
+        if different := [(value, method_value) for value, method_value in pairs if method_value not in (None, value)]:
+            value, method_value = different[0]
+            remarks.append(
+                f"schedule.{name} is {value}, but the method's is {method_value}: leave it out to use the method's"
+            )
     if values["drop_last"] and all(epochs is None for epochs in method.values.get("local_epochs", ())):
         remarks.append("drop_last changes nothing without local_epochs: steps have batches of equal size")
     return [*remarks, *mixed(method, optimizers, schedule, task, values["clients_per_round"])]
