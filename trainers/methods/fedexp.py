@@ -53,6 +53,6 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
     pseudo_gradients = cohort.local(state.params, hyper.work()).pseudo_gradient
     mean = cohort.mean(pseudo_gradients)
     square = hyper.client_lr**2
-    apart = square * cohort.mean(pseudo_gradients.square().sum(-1)).view(-1, 1, 1)
-    together = square * mean.square().sum(-1, keepdim=True)
-    return state.step((apart / (2 * (together + hyper.epsilon))).clamp(min=1) * mean)
+    mean_of_squares = square * cohort.mean(pseudo_gradients.square().sum(-1)).view(-1, 1, 1)
+    square_of_mean = square * mean.square().sum(-1, keepdim=True)
+    return state.step((mean_of_squares / (2 * (square_of_mean + hyper.epsilon))).clamp(min=1) * mean)

@@ -66,11 +66,11 @@ def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    x, held = state.params, state.memory["momentum"]
+    x, old_momentum = state.params, state.memory["momentum"]
     full = hyper.gradient_source == "full"
     mean = cohort.mean(cohort.gradients(x, weight_decay=hyper.weight_decay, full=full))
-    momentum = (1 - hyper.momentum) * mean + hyper.momentum * held
+    momentum = (1 - hyper.momentum) * mean + hyper.momentum * old_momentum
     # d_k = (1 - momentum) (g_k - g_k(x) + c) + momentum m = (1 - momentum) (g_k - g_k(x)) + the next m
     work = hyper.work(gradient_scale=1 - hyper.momentum, anchor=x, correction=momentum)
-    done = cohort.local(x, work, down=[mean, held])
+    done = cohort.local(x, work, down=[mean, old_momentum])
     return state.step(cohort.mean(done)).remember(momentum=momentum)

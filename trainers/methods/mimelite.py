@@ -63,10 +63,10 @@ def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
-    x, held = state.params, state.memory["momentum"]
-    work = hyper.work(gradient_scale=1 - hyper.momentum, correction=hyper.momentum * held)
-    done = cohort.local(x, work, down=[held], up=2)
+    x, old_momentum = state.params, state.memory["momentum"]
+    work = hyper.work(gradient_scale=1 - hyper.momentum, correction=hyper.momentum * old_momentum)
+    done = cohort.local(x, work, down=[old_momentum], up=2)
     full = hyper.gradient_source == "full"
     mean = cohort.mean(cohort.own_gradients(x, weight_decay=hyper.weight_decay, full=full))
-    momentum = (1 - hyper.momentum) * mean + hyper.momentum * held
+    momentum = (1 - hyper.momentum) * mean + hyper.momentum * old_momentum
     return state.step(cohort.mean(done)).remember(momentum=momentum)

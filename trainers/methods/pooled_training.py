@@ -71,8 +71,8 @@ def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:
         taking = steps > number
         mean = cohort.mean(cohort.step_gradients(params, number, taking)) + hyper.weight_decay * params
         gradient = hyper.federated_weight * mean
-        own = cohort.central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size, taking)
+        central = cohort.central.step_gradient(params, number, hyper.central_weight, hyper.central_batch_size, taking)
         rows = torch.as_tensor(taking, device=params.device).view(-1, 1, 1)
-        total = torch.where(rows, total + gradient + own, total)
+        total = torch.where(rows, total + gradient + central, total)
         params = state.params - hyper.client_lr * total
     return state.step(total)

@@ -51,12 +51,12 @@ class Hyper(adamw.Hyper):
 def matrix_direction_(
     hyper: Hyper, memory: dict[str, Tensor], gradient: Tensor, step: Any, matrices: Sequence[tuple[slice, int]]
 ) -> Tensor:
-    held = [(gradient[..., span].clone(), memory["mean"][..., span].clone()) for span, _ in matrices]
+    copies = [(gradient[..., span].clone(), memory["mean"][..., span].clone()) for span, _ in matrices]
     direction: Tensor = direction_(hyper, memory, gradient, step)
-    for (span, rows), (own, velocity) in zip(matrices, held, strict=True):
-        velocity.mul_(hyper.momentum).add_(own)
+    for (span, rows), (matrix_gradient, velocity) in zip(matrices, copies, strict=True):
+        velocity.mul_(hyper.momentum).add_(matrix_gradient)
         memory["mean"][..., span] = velocity
-        ahead = own.addcmul_(velocity, hyper.momentum).view(*own.shape[:-1], rows, -1)
+        ahead = matrix_gradient.addcmul_(velocity, hyper.momentum).view(*matrix_gradient.shape[:-1], rows, -1)
         size = _SIZE * math.sqrt(max(ahead.shape[-2:]))
         direction[..., span] = size * _orthogonal(ahead).flatten(-2)
     return direction

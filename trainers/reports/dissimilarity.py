@@ -40,10 +40,10 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
         view: the finished round.
     """
     hyper, params = view.hyper, view.before.params
-    own = view.cohort.measured_mean(view.gradients)[:, 0].double()
+    federated = view.cohort.measured_mean(view.gradients)[:, 0].double()
     shared = view.cohort.central.peek(params, torch.ones_like(hyper.central_weight), view.data)[:, 0].double()
-    weight, other = hyper.federated_weight.view(-1, 1).double(), hyper.central_weight.view(-1, 1).double()
+    weight, central_weight = hyper.federated_weight.view(-1, 1).double(), hyper.central_weight.view(-1, 1).double()
     # the difference of squares would cancel all digits if the losses agree
-    offset = (weight * other * (own - shared).square()).sum(-1)
-    whole = (weight * own + other * shared).square().sum(-1)
+    offset = (weight * central_weight * (federated - shared).square()).sum(-1)
+    whole = (weight * federated + central_weight * shared).square().sum(-1)
     return {"dissimilarity_offset_sq": offset, "dissimilarity_factor_sq": 1 + offset / whole}

@@ -45,5 +45,5 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
             used.append(np.stack([np.full(len(clients), step), clients, items[items != 0]]))
     step, client, item = np.concatenate(used, 1)
     _, first = np.unique(client * (item.max() + 1) + item, return_index=True)
-    rows = [np.bincount(client[first], step[first] < own[client[first]], len(own)) for own in steps]
+    rows = [np.bincount(client[first], step[first] < counts[client[first]], len(counts)) for counts in steps]
     return {"item_rows": view.cohort.measured_mean(params.new_tensor(np.array(rows))).double()}

@@ -151,7 +151,9 @@ def of_common_convexity(devices: Sequence[BatchConstants]) -> list[BatchConstant
     Theorem 1 needs at a synchronisation. The Lyapunov value then falls by 1 - the smallest mixing each step (derived).
     """
     mu = min(device.strong_convexity for device in devices)
-    return [replace(one, batch_condition_number=one.batch_smoothness / mu, strong_convexity=mu) for one in devices]
+    return [
+        replace(device, batch_condition_number=device.batch_smoothness / mu, strong_convexity=mu) for device in devices
+    ]
 
 
 def best_hyperparameters(constants: BatchConstants) -> MassHyperparameters:

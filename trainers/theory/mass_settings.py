@@ -68,29 +68,29 @@ def complete(values: dict[str, Any]) -> dict[str, Any]:
     Raises:
         SpecError: the values mix two ways, or contradict each other.
     """
-    given = [name for name in (*FORMS, *BY_CLIENT) if values[name] is not None]
+    names = [name for name in (*FORMS, *BY_CLIENT) if values[name] is not None]
     if values["constants"] is not None:
-        if given:
-            path = f"method.{given[0]}"
+        if names:
+            path = f"method.{names[0]}"
             raise SpecError(f"{path} must be left out if constants are given, got both: leave one out", path)
         return {**values, "constants": checked(values["constants"])}
-    if set(given) & set(BY_CLIENT):
-        if given == list(BY_CLIENT):
+    if set(names) & set(BY_CLIENT):
+        if names == list(BY_CLIENT):
             return values
-        wrong = next((name for name in FORMS if name in given), None)
-        path = f"method.{wrong or next(name for name in BY_CLIENT if name not in given)}"
+        wrong = next((name for name in FORMS if name in names), None)
+        path = f"method.{wrong or next(name for name in BY_CLIENT if name not in names)}"
         rule = "left out" if wrong else "given"
-        raise SpecError(f"{path} must be {rule} beside {given[-1]}: give {', '.join(BY_CLIENT)} and client_lr", path)
-    if len(given) == len(FORMS):
+        raise SpecError(f"{path} must be {rule} beside {names[-1]}: give {', '.join(BY_CLIENT)} and client_lr", path)
+    if len(names) == len(FORMS):
         return _agreeing(values)
-    if set(given) & set(TWO) and set(given) & set(THREE):
-        path = f"method.{given[-1]}"
-        raise SpecError(f"{path} must not be given beside {given[0]}: {_WAYS}", path)
-    if "auxiliary_lr" in given and CONDITION in given:
+    if set(names) & set(TWO) and set(names) & set(THREE):
+        path = f"method.{names[-1]}"
+        raise SpecError(f"{path} must not be given beside {names[0]}: {_WAYS}", path)
+    if "auxiliary_lr" in names and CONDITION in names:
         path = f"method.{CONDITION}"
         raise SpecError(f"{path} must not be given beside auxiliary_lr, from which it follows: leave one out", path)
-    if set(given) & set(THREE) and "mixing" not in given:
-        raise SpecError(f"method.mixing must be given beside {given[0]}", "method.mixing")
+    if set(names) & set(THREE) and "mixing" not in names:
+        raise SpecError(f"method.mixing must be given beside {names[0]}", "method.mixing")
     return {**values, **_filled(values)}
 
 
@@ -179,7 +179,7 @@ def estimate_by_client(problem: Problem, batch_size: int | None, weight_decay: f
     size = math.inf if batch_size is None else batch_size
     if isinstance(problem.train, Quadratics):
         eigenvalues = np.linalg.eigvalsh(problem.train.hessians) + weight_decay
-        return [batch_constants(_full(float(own.max()), float(own.min())), math.inf) for own in eigenvalues]
+        return [batch_constants(_full(float(values.max()), float(values.min())), math.inf) for values in eigenvalues]
     of_client = {"linear": _linear, "softmax": _softmax}.get(problem.model)
     if of_client is None:
         raise SpecError(
@@ -204,10 +204,10 @@ def _of_clients(devices: Sequence[BatchConstants]) -> dict[str, Any]:
 def _check_lengths(values: Mapping[str, tuple[Any, ...]], problem: Callable[[], Problem]) -> None:
     """Raises a SpecError unless the lists by client have one number for each client."""
     for name in BY_CLIENT:
-        for own in values[name]:
-            if own is not None and len(own) != (clients := problem().train.clients):
+        for numbers in values[name]:
+            if numbers is not None and len(numbers) != (clients := problem().train.clients):
                 path = f"method.{name}"
-                raise SpecError(f"{path} must have one number for each of {clients} clients, got {len(own)}", path)
+                raise SpecError(f"{path} must have one number for each of {clients} clients, got {len(numbers)}", path)
 
 
 def _linear(features: NDArray[np.float64], weight_decay: float) -> SampleConstants:

@@ -136,26 +136,32 @@ def rounds_to(
         SpecError: the method or convexity is unknown, or strong_convexity is 0 for "strongly_convex".
     """
     _known(method, convexity)
-    cohort, steps, held = clients_per_round, local_steps, problem
+    cohort, steps, constants = clients_per_round, local_steps, problem
     batches = steps * cohort if method == "one_way_transfer" else cohort
-    noise = held.client_gradient_variance + batches * held.central_gradient_variance + steps * held.client_heterogeneity
+    noise = (
+        constants.client_gradient_variance
+        + batches * constants.central_gradient_variance
+        + steps * constants.client_heterogeneity
+    )
     noise /= steps * cohort
     parallel = method == "parallel_training"
-    factor_sq = held.dissimilarity_factor**2 if parallel else 1.0
-    offset = held.dissimilarity_offset if parallel else 0.0
-    smoothness = held.smoothness
+    factor_sq = constants.dissimilarity_factor**2 if parallel else 1.0
+    offset = constants.dissimilarity_offset if parallel else 0.0
+    smoothness = constants.smoothness
     if convexity == "strongly_convex":
-        if not held.strong_convexity > 0:
-            raise SpecError(f"strong_convexity must be above 0, got {shown(held.strong_convexity)}", "strong_convexity")
+        if not constants.strong_convexity > 0:
+            raise SpecError(
+                f"strong_convexity must be above 0, got {shown(constants.strong_convexity)}", "strong_convexity"
+            )
         bent = offset * math.sqrt(smoothness) / math.sqrt(tolerance)
         linear = factor_sq * smoothness * math.log(1 / tolerance)
-        return (noise / tolerance + bent + linear) / held.strong_convexity
+        return (noise / tolerance + bent + linear) / constants.strong_convexity
     if convexity == "convex":
-        first = noise * held.initial_distance_sq / tolerance**2
-        last = factor_sq * smoothness * held.initial_distance_sq / tolerance
+        first = noise * constants.initial_distance_sq / tolerance**2
+        last = factor_sq * smoothness * constants.initial_distance_sq / tolerance
     else:
-        first = noise * smoothness * held.initial_gap / tolerance**2
-        last = factor_sq * smoothness * held.initial_gap / tolerance
+        first = noise * smoothness * constants.initial_gap / tolerance**2
+        last = factor_sq * smoothness * constants.initial_gap / tolerance
     return float(first + offset * math.sqrt(smoothness) / tolerance**1.5 + last)
 
 
@@ -174,10 +180,10 @@ def dissimilarity(federated: Any, central: Any, federated_weight: float) -> tupl
         (2.0, 2.0)
     """
     first, second = np.asarray(federated, float), np.asarray(central, float)
-    weight, other = federated_weight, 1 - federated_weight
+    weight, central_weight = federated_weight, 1 - federated_weight
     whole = float(((first + second) ** 2).sum())
-    gap = first / weight - second / other
-    offset = weight * other * float((gap**2).sum())  # the difference above, without cancellation
+    gap = first / weight - second / central_weight
+    offset = weight * central_weight * float((gap**2).sum())  # the difference above, without cancellation
     return offset, 1 + offset / whole if whole > 0 else math.inf
 
 
@@ -213,9 +219,9 @@ class QuadraticParts:
 
     def gradients(self, params: Any) -> tuple[Array, Array]:
         """(d,) gradients of the clients' and of the server's part."""
-        held = np.asarray(params, float)
-        own = self.clients.hessian @ (held - self.clients.optimum)
-        return own, self.central.hessian @ (held - self.central.center)
+        point = np.asarray(params, float)
+        federated = self.clients.hessian @ (point - self.clients.optimum)
+        return federated, self.central.hessian @ (point - self.central.center)
 
     @property
     def least_factor_sq(self) -> float:
@@ -241,11 +247,11 @@ class QuadraticParts:
             factor_sq: B^2.
         """
         first, second, weight = self.clients.hessian, self.central.hessian, self.federated_weight
-        rest = self.gradients(self.optimum)[0]
+        gradient = self.gradients(self.optimum)[0]
         whole = first + second
         bend = factor_sq * whole @ whole - first @ first / weight - second @ second / (1 - weight)
-        slope = first @ rest / weight - second @ rest / (1 - weight)
-        at = float(rest @ rest) * (1 / weight + 1 / (1 - weight))
+        slope = first @ gradient / weight - second @ gradient / (1 - weight)
+        at = float(gradient @ gradient) * (1 / weight + 1 / (1 - weight))
         if not np.linalg.eigvalsh((bend + bend.T) / 2)[0] > 0:
             raise SpecError(
                 f"factor_sq must be above {self.least_factor_sq:.6g}, the least B^2 of these losses, got {factor_sq:g}",
@@ -262,8 +268,10 @@ def parts(clients: ClientQuadratics, central: CentralQuadratic, federated_weight
         central: the unweighted server's part.
         federated_weight: in (0, 1).
     """
-    other = 1 - federated_weight
-    return QuadraticParts(scaled(clients, federated_weight), weighted_central(central, other), federated_weight)
+    central_weight = 1 - federated_weight
+    return QuadraticParts(
+        scaled(clients, federated_weight), weighted_central(central, central_weight), federated_weight
+    )
 
 
 def _known(method: str, convexity: str) -> None:

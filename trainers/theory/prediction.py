@@ -79,8 +79,8 @@ class Predictor:
         if schedule != "constant":
             raise SpecError(f"rates must stay constant for a closed form, got schedule {schedule}", "schedule.name")
         form = server_momentum(server)
-        for role, given in (others or {}).items():
-            _refuse_steps(role, given)
+        for role, settings in (others or {}).items():
+            _refuse_steps(role, settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TheoryWarning)  # the trial itself has already warned
             affine = affine_round(_filled(method), self.clients, self.central)
@@ -161,20 +161,20 @@ def predictor(problem: Problem) -> Predictor:
     return Predictor(clients, float(clients.weights @ constants), central)
 
 
-def _refuse_steps(role: str, given: Mapping[str, Any]) -> None:
+def _refuse_steps(role: str, settings: Mapping[str, Any]) -> None:
     """Raises a SpecError for an optimizer whose steps are not plain gradient steps."""
-    if given.get("name", "sgd") != "sgd":
-        raise SpecError(f"{role}.name must be sgd for a closed form, got {given['name']}", f"{role}.name")
-    if momentum := given.get("momentum"):
+    if settings.get("name", "sgd") != "sgd":
+        raise SpecError(f"{role}.name must be sgd for a closed form, got {settings['name']}", f"{role}.name")
+    if momentum := settings.get("momentum"):
         raise SpecError(f"{role}.momentum must be 0 for a closed form, got {shown(momentum)}", f"{role}.momentum")
 
 
 def _filled(method: Mapping[str, Any]) -> dict[str, Any]:
     """The method as the trial runs it: without null values, and with weights 1/2 of mixed losses if none is given."""
-    given = {name: value for name, value in method.items() if value is not None}
-    if given.get("name") in MIXED and not {"federated_weight", "central_weight"} & given.keys():
-        given["federated_weight"] = 0.5
-    return given
+    filled = {name: value for name, value in method.items() if value is not None}
+    if filled.get("name") in MIXED and not {"federated_weight", "central_weight"} & filled.keys():
+        filled["federated_weight"] = 0.5
+    return filled
 
 
 def _groups(maps: Sequence[RoundMap], rounds: int) -> Iterable[list[int]]:

@@ -42,8 +42,8 @@ class Noise:
 
     def variance(self, local_steps: int) -> float:
         """K G^2 / (M B) + cohort_variance / M ([B] Lemma 23, second term added)."""
-        own = local_steps * self.gradient_noise**2 / (self.clients_per_round * self.batch_size)
-        return own + self.cohort_variance / self.clients_per_round
+        gradient_variance = local_steps * self.gradient_noise**2 / (self.clients_per_round * self.batch_size)
+        return gradient_variance + self.cohort_variance / self.clients_per_round
 
 
 def contraction(

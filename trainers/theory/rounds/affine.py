@@ -88,10 +88,10 @@ class RoundMap:
 
     def start(self, params: Array) -> Array:
         """The state (s,) of a run that starts at `params` (d,); other entries are 0 unless the method sets them."""
-        held = np.asarray(params, float)
+        state = np.asarray(params, float)
         if self.begin is not None:
-            held = self.begin[0] @ held + self.begin[1]
-        return np.concatenate([held, np.zeros(len(self.offset) - len(held))])
+            state = self.begin[0] @ state + self.begin[1]
+        return np.concatenate([state, np.zeros(len(self.offset) - len(state))])
 
     def after(self, params: Array, rounds: int) -> Array:
         """The models after 0, 1, ..., rounds rounds, (rounds + 1, d)."""

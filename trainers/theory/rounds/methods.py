@@ -148,7 +148,7 @@ def affine_round(
         )
     parameters = inspect.signature(function).parameters
     accepted = [key for key, value in parameters.items() if value.kind is inspect.Parameter.KEYWORD_ONLY]
-    given = {key: _value(key, value) for key, value in method.items() if key in accepted}
+    settings = {key: _value(key, value) for key, value in method.items() if key in accepted}
     for key, value in method.items():
         if key in ONLY_DEFAULTS and value not in (None, ONLY_DEFAULTS[key]):
             neutral = shown(ONLY_DEFAULTS[key])
@@ -157,17 +157,17 @@ def affine_round(
             raise SpecError(f"method.{key} is unknown for {name}; {hint(key, accepted)}", f"method.{key}")
     clients = _decayed(clients_of(problem), number(method.get("weight_decay", 0.0), "method.weight_decay"))
     if name not in MIXED:
-        _need(parameters, given)
-        return function(clients, **given)
+        _need(parameters, settings)
+        return function(clients, **settings)
     if central is None:
         raise SpecError(f"method {name} needs a central loss, got none; give central", "method.name")
     clients, central = _weighted(method, clients, central)
-    if "central_lr" in accepted and "central_lr" not in given:
-        given["central_lr"] = server_rate(method)
+    if "central_lr" in accepted and "central_lr" not in settings:
+        settings["central_lr"] = server_rate(method)
     if "merge_lr" in accepted:
-        given["merge_lr"] = given.get("merge_lr", 1.0) * (0.5 if method.get("merge_by", "sum") == "mean" else 1.0)
-    _need(parameters, given)
-    return function(clients, central, **given)
+        settings["merge_lr"] = settings.get("merge_lr", 1.0) * (0.5 if method.get("merge_by", "sum") == "mean" else 1.0)
+    _need(parameters, settings)
+    return function(clients, central, **settings)
 
 
 def optimum(
@@ -197,8 +197,8 @@ def server_rate(method: Mapping[str, Any]) -> float:
     if method.get("tied"):
         raise SpecError("method.server_lr and delta_lr must be left out with tied: true", "method.tied")
     if (server_lr is None) == (delta_lr is None):
-        both = "neither" if server_lr is None else "both"
-        raise SpecError(f"method must have one of server_lr and delta_lr, got {both}", "method.server_lr")
+        word = "neither" if server_lr is None else "both"
+        raise SpecError(f"method must have one of server_lr and delta_lr, got {word}", "method.server_lr")
     if server_lr is not None:
         return number(server_lr, "method.server_lr")
     client_lr = number(method.get("client_lr", 0.0), "method.client_lr")
@@ -241,9 +241,9 @@ def _decayed(clients: ClientQuadratics, weight_decay: float) -> ClientQuadratics
     return client_quadratics(hessians, np.linalg.solve(hessians, pulls[..., None])[..., 0], clients.weights)
 
 
-def _need(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
+def _need(parameters: Mapping[str, inspect.Parameter], settings: Mapping[str, Any]) -> None:
     for key, parameter in parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty and key not in given:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty and key not in settings:
             raise SpecError(f"method.{key} is missing", f"method.{key}")
 
 
@@ -252,10 +252,12 @@ def _weighted(
 ) -> tuple[ClientQuadratics, CentralQuadratic]:
     """The weighted losses; unchanged if no weights are given."""
     share = method.get("federated_weight")
-    other = method.get("central_weight")
-    if share is None and other is None:
+    central_weight = method.get("central_weight")
+    if share is None and central_weight is None:
         return clients, central
-    federated = number(share, "method.federated_weight") if share is not None else 1 - number(other, "central_weight")
+    federated = (
+        number(share, "method.federated_weight") if share is not None else 1 - number(central_weight, "central_weight")
+    )
     if not 0 < federated <= 1:
         raise SpecError(
             f"method.federated_weight must be between 0 and 1 (1 itself too) for a closed form, got {federated:g}",

@@ -62,15 +62,15 @@ def mimelite(
     m becomes (1 - momentum) (A x - b) + momentum m. Momentum 0 is FedAvg. `corrected` replaces A_i x - b_i by A x - b
     in r_i too, as in Mime, which finds the optimum.
     """
-    model, held = _parts(clients, 1)
+    model, memory = _parts(clients, 1)
     slopes, pulls = _slopes(clients, model)
     mean, mean_pull = np.einsum("i,ijk->jk", clients.weights, slopes), clients.weights @ pulls
     sums = geometric_sums(clients, (1 - momentum) * client_lr, local_steps)
     if corrected:
         slopes, pulls = np.broadcast_to(mean, slopes.shape), np.broadcast_to(mean_pull, pulls.shape)
-    moves = sums @ ((1 - momentum) * slopes + momentum * held)
+    moves = sums @ ((1 - momentum) * slopes + momentum * memory)
     offsets = (1 - momentum) * np.einsum("ijk,ik->ij", sums, pulls)
-    kept = (1 - momentum) * mean + momentum * held
+    kept = (1 - momentum) * mean + momentum * memory
     return _round(clients, moves, offsets, [kept[None]], [-(1 - momentum) * mean_pull[None]])
 
 
@@ -86,10 +86,10 @@ def reusing_fedga(
 
     u_i = displacement (A_i x - b_i - m). At the fixed point m is 0.
     """
-    model, held = _parts(clients, 1)
+    model, memory = _parts(clients, 1)
     slopes, pulls = _slopes(clients, model)
     sums = geometric_sums(clients, client_lr, local_steps, prox)
-    bent = slopes + displacement * clients.hessians @ (slopes - held)
+    bent = slopes + displacement * clients.hessians @ (slopes - memory)
     bent_pulls = pulls + displacement * np.einsum("ijk,ik->ij", clients.hessians, pulls)
     moves, offsets = sums @ bent, np.einsum("ijk,ik->ij", sums, bent_pulls)
     mean, mean_offset = np.einsum("i,ijk->jk", clients.weights, moves), clients.weights @ offsets
