@@ -340,20 +340,20 @@ def from_json(form: Any, path: str = "") -> Parameter:
     kind = named[0]
     refuse_unknown(form, [kind, *_OPTIONS[kind]], path)
     values = _values(form[kind], join(path, kind))
-    rest: dict[str, Any] = {name: form[name] for name in _OPTIONS[kind] if name in form}
+    options: dict[str, Any] = {name: form[name] for name in _OPTIONS[kind] if name in form}
     for flag in ("log", "complement"):
-        if not isinstance(rest.get(flag, False), bool):
-            raise SpecError(f"must be true or false, got {flag}={shown(rest[flag])}", join(path, flag))
+        if not isinstance(options.get(flag, False), bool):
+            raise SpecError(f"must be true or false, got {flag}={shown(options[flag])}", join(path, flag))
     try:
-        if "also" in rest:
-            rest["also"] = tuple(_values(rest["also"], "also"))
-        if "points" in rest:
-            rest["points"] = integer(rest["points"], "points")
+        if "also" in options:
+            options["also"] = tuple(_values(options["also"], "also"))
+        if "points" in options:
+            options["points"] = integer(options["points"], "points")
         if kind == "choice":
             return Choice(tuple(values))
         if len(values) != 2:
             raise SpecError(f"{kind} must be a list of low and high, got {kind}={shown(values)}")
-        return Float(*values, **rest) if kind == "float" else Int(*values, **rest)
+        return Float(*values, **options) if kind == "float" else Int(*values, **options)
     except SpecError as error:
         raise SpecError(str(error), path) from error
 

@@ -73,11 +73,11 @@ def trainings() -> Mapping[str, Training]:
     return {name: Training(**facts) for name, facts in yaml.safe_load(text).items()}
 
 
-def filled(given: Mapping[str, Any]) -> dict[str, Any]:
+def filled(document: Mapping[str, Any]) -> dict[str, Any]:
     """An entry with its preset written out; what the entry says itself comes first.
 
     Args:
-        given: the entry, with `preset`.
+        document: the entry, with `preset`.
 
     Raises:
         SpecError: No such preset; the message names the nearest one.
@@ -86,41 +86,41 @@ def filled(given: Mapping[str, Any]) -> dict[str, Any]:
         >>> filled({"preset": "lookahead", "space": {"server_lr": 0.1}})["space"].keys()
         dict_keys(['client_lr', 'local_steps', 'server_lr'])
     """
-    name = given["preset"]
-    own = {key: value for key, value in given.items() if key != "preset"}
+    name = document["preset"]
+    written = {key: value for key, value in document.items() if key != "preset"}
     if not isinstance(name, str) or name not in trainings():
-        return entry(name, own.pop("server", None)) | own
-    made: dict[str, Any] = {"label": name, **trainings()[name].entry}
-    for key, value in own.items():
-        made[key] = (
-            _space(made[key], value)
+        return entry(name, written.pop("server", None)) | written
+    merged: dict[str, Any] = {"label": name, **trainings()[name].entry}
+    for key, value in written.items():
+        merged[key] = (
+            _space(merged[key], value)
             if key == "space"
-            else _part(made[key], value)
-            if isinstance(made.get(key), Mapping)
+            else _part(merged[key], value)
+            if isinstance(merged.get(key), Mapping)
             else value
         )
-    return made
+    return merged
 
 
-def _part(preset: Any, given: Any) -> Any:
+def _part(preset: Any, written: Any) -> Any:
     """An optimizer or a schedule, with what is left out from the preset's if it is the same one."""
-    part = {"name": given} if isinstance(given, str) else given
+    part = {"name": written} if isinstance(written, str) else written
     if not isinstance(part, Mapping) or part.get("name", preset["name"]) != preset["name"]:
-        return given
+        return written
     space = _space(preset["space"], part.get("space", {}))
     if isinstance(space, Mapping):  # state may stand beside it
         space = {name: form for name, form in space.items() if name not in part or name in part.get("space", ())}
     return {**preset, **part, "space": space}
 
 
-def _space(preset: Mapping[str, Any], given: Any) -> Any:
+def _space(preset: Mapping[str, Any], written: Any) -> Any:
     """A space with what is left out from the preset's; "default" is the preset's."""
-    if given == "default":
+    if written == "default":
         return dict(preset)
-    if not isinstance(given, Mapping):
-        return given
-    instead = {name for names in _ALTERNATIVES for name in names if not given.keys().isdisjoint(names)}
-    return {**{name: form for name, form in preset.items() if name not in instead}, **given}
+    if not isinstance(written, Mapping):
+        return written
+    instead = {name for names in _ALTERNATIVES for name in names if not written.keys().isdisjoint(names)}
+    return {**{name: form for name, form in preset.items() if name not in instead}, **written}
 
 
 def method_space(name: object, space: Space) -> Space:
@@ -155,16 +155,16 @@ def entry(name: object, server: object = None) -> dict[str, Any]:
     """
     if not isinstance(name, str) or name not in SERVERS:
         raise SpecError(f"no preset {shown(name)}: {hint(name, [*SERVERS, *trainings()])}")
-    made = {"label": name, "name": "fedavg", "server": server}
+    document = {"label": name, "name": "fedavg", "server": server}
     if isinstance(server, str):
         server = {"name": server}
     if server is None:
         server = {"space": "default"}
     if not isinstance(server, Mapping) or server.get("name", SERVERS[name]) != SERVERS[name]:
-        return made
+        return document
     space = server.get("space", {})
     if space == "default" or (space == "theory" and "along" in _PAPERS[name]):  # theory has ranges of momentum only
         space = {key: parameter.to_json() for key, parameter in spaces.default("server", SERVERS[name]).items()}
     if isinstance(space, Mapping):
         space = {**{key: fixed(value).to_json() for key, value in _PAPERS[name].items()}, **space}
-    return made | {"server": {"name": SERVERS[name], **server, "space": space}}
+    return document | {"server": {"name": SERVERS[name], **server, "space": space}}
