@@ -1,4 +1,4 @@
-"""frontier.html in a real browser: what a reader does with it."""
+"""frontier.html in a real browser without a network: what a reader does with it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ function press(element, key) { element.dispatchEvent(new KeyboardEvent("keydown"
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     with Chromium(tmp_path_factory.mktemp("profile")) as started:
+        started.send("Network.emulateNetworkConditions", **offline)
         yield started
 
 

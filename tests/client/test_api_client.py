@@ -68,6 +68,21 @@ def test_trials_are_retried_once_although_it_is_sent_twice() -> None:
     assert {request.url.path for request in seen} == {"/v1/studies/s1:retry"}
 
 
+def test_a_deletion_whose_answer_is_lost_has_deleted_the_study() -> None:
+    gone = httpx.Response(404, json=problem(NotFound("no study 's1'")))
+    answers = [httpx.Response(200, json=STUDY), httpx.ReadError("connection reset"), gone]
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        answer = answers.pop(0)
+        if isinstance(answer, httpx.ReadError):
+            raise answer
+        return answer
+
+    with client(handle) as api:
+        api.delete("s1")
+    assert answers == []
+
+
 def test_it_walks_all_pages() -> None:
     def handle(request: httpx.Request) -> httpx.Response:
         token = request.url.params.get("page_token")

@@ -1,7 +1,6 @@
 """What nodes have room for, and the folders of a private Ray."""
 
 import contextlib
-import fcntl
 import gc
 import os
 import subprocess
@@ -90,30 +89,13 @@ def test_a_joined_cluster_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert lines == ["waiting up to 60 s for a node with 1 CPU free for packs ..."]
 
 
-def test_folders_of_dead_drivers_are_swept_and_others_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/tmp" if len(str(tmp_path)) > 1000 else str(tmp_path))
-    monkeypatch.setattr(cluster, "_LONGEST", 1000)
-    dead, living, foreign = (tmp_path / f"driftline-ray-{name * 8}" for name in "abc")
-    for folder in (dead, living, foreign):
-        folder.mkdir()
-        (folder / "session").write_text("x")
-    (dead / "lock").touch()
-    with (living / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with cluster._folder() as own:
-            assert not dead.exists()
-            assert living.exists()
-            assert foreign.exists()
-            assert own.parent == tmp_path
-        assert not own.exists()
-
-
-def test_the_folder_is_short_wherever_temporary_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_short_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 60)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with cluster._folder() as own:
         assert len(str(own)) <= 32
+    assert not own.exists()
 
 
 def test_a_cluster_without_a_node_for_packs_says_so_once_and_when_there_is_one_again() -> None:
@@ -167,10 +149,16 @@ def test_a_private_ray_is_reached_with_a_token_unless_told_otherwise(monkeypatch
     assert "RAY_AUTH_TOKEN" not in ray_variables.variables(private=True)
 
 
-def test_the_autoscaler_hears_for_how_many_packs_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, float]]]:
+    """What Ray's autoscaler is asked for."""
+    requests: list[list[dict[str, float]]] = []
     sdk = pytest.importorskip("ray.autoscaler.sdk")
-    asked: list[list[dict[str, float]]] = []
-    monkeypatch.setattr(sdk, "request_resources", lambda bundles: asked.append(bundles))
+    monkeypatch.setattr(sdk, "request_resources", lambda bundles: requests.append(bundles))
+    return requests
+
+
+def test_the_autoscaler_hears_for_how_many_packs_there_is_work(asked: list[list[dict[str, float]]]) -> None:
     cluster = seen(Node(2, 1))
     for packs in (3, 3, 1):
         cluster.wish(packs, 1.0, 0.5)
@@ -179,48 +167,29 @@ def test_the_autoscaler_hears_for_how_many_packs_there_is_work(monkeypatch: pyte
     assert len(asked) == 2
 
 
+SMALL, WHOLE = {"CPU": 1.0, "GPU": 0.5}, {"CPU": 2, "GPU": 1}
+"""A pack, and a node."""
+
+
 @pytest.mark.parametrize(
-    ("nodes", "most", "wished"),
+    ("nodes", "most", "span", "wished"),
     [
-        ([Node(0)], None, 1),  # only a head: one node is asked for, whatever it will have room for
-        ([Node(0)], 4, 1),
-        ([Node(0), Node(2, 1)], None, 4),  # one more such node
-        ([Node(0), Node(2, 1), Node(2, 1)], None, 6),
-        ([Node(0), Node(2, 1)], 4, 8),  # all that may come
-        ([Node(0), Node(2, 1)], 1, 2),
-        ([Node(0), Node(2, 1)], 1000, 512),
+        ([Node(0)], None, 1, [SMALL]),  # only a head: one node is asked for, whatever it will have room for
+        ([Node(0), Node(2, 1), Node(2, 1)], None, 1, [SMALL] * 6),  # one more such node
+        ([Node(0), Node(2, 1)], 4, 1, [SMALL] * 8),  # all that may come
+        ([Node(0), Node(2, 1)], 1000, 1, [SMALL] * 512),
+        ([Node(0)], None, 2, [SMALL]),  # what a node has is not known
+        ([Node(0), Node(2, 1)], None, 2, [WHOLE] * 2),
+        ([Node(0), Node(2, 1), Node(2, 1)], 8, 2, [WHOLE] * 8),
     ],
 )
-def test_no_more_is_wished_for_than_the_largest_cluster_holds(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], most: int | None, wished: int
+def test_no_more_is_wished_for_than_the_largest_cluster_holds_and_whole_nodes_if_packs_span_them(
+    asked: list[list[dict[str, float]]], nodes: list[Node], most: int | None, span: int, wished: list[dict[str, float]]
 ) -> None:
-    sdk = pytest.importorskip("ray.autoscaler.sdk")
-    asked: list[int] = []
-    monkeypatch.setattr(sdk, "request_resources", lambda bundles: asked.append(len(bundles)))
     cluster = seen(*nodes)
-    cluster.most = most
+    cluster.most, cluster.span = most, span
     cluster.wish(10_000, 1.0, 0.5)
     assert asked == [wished]
-
-
-@pytest.mark.parametrize(
-    ("nodes", "most", "wished"),
-    [
-        ([Node(0)], None, {"CPU": 1.0, "GPU": 0.5}),  # what a node has is not known
-        ([Node(0), Node(2, 1)], None, {"CPU": 2, "GPU": 1}),
-        ([Node(0), Node(2, 1), Node(2, 1)], 8, {"CPU": 2, "GPU": 1}),
-    ],
-)
-def test_for_packs_that_span_nodes_whole_nodes_are_wished_for(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], most: int | None, wished: dict[str, float]
-) -> None:
-    sdk = pytest.importorskip("ray.autoscaler.sdk")
-    asked: list[list[dict[str, float]]] = []
-    monkeypatch.setattr(sdk, "request_resources", lambda bundles: asked.append(bundles))
-    cluster = seen(*nodes)
-    cluster.most, cluster.span = most, 2
-    cluster.wish(3, 1.0, 0.5)
-    assert asked == [[wished] * {None: len(nodes), 8: 4}[most]]
 
 
 def test_an_autoscaler_that_cannot_be_told_stops_nothing(

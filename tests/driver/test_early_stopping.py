@@ -60,11 +60,6 @@ def test_a_study_stops_trials_at_rungs(client: StoreClient, tmp_path: Path) -> N
             own = [trial for trial in trials if first <= trial.number < first + 4]
             lasted = [sum(trial.rounds_done > rung for trial in own) for rung in RUNGS[:2]]
             assert 1 <= lasted[1] <= lasted[0] <= 2, "a third of 4 or 2, rounded up, or both ends of the Pareto set"
-    methods = computed_frontier(client.store, study_id)["methods"]
-    for label in study.labels:
-        rounds = sum(min(r for r in RUNGS if r >= trial.rounds_done) for trial in searched(client, study_id, label))
-        assert methods[label]["granted"] == {"trials": 14 + 6, "rounds": rounds + 6 * 8, "cost": rounds + 6 * 8}
-        assert rounds < 0.6 * 14 * 8
     confirmed = client.store.trials.find(study_id, phase="confirmation")
     assert len(confirmed) == 2 * 3 * 2
     assert {trial.rounds_done for trial in confirmed if trial.state == "COMPLETE"} == {8}
@@ -108,7 +103,6 @@ def test_a_budget_of_client_gradients_ends_trials_of_all_sizes_with_the_last_rou
     for label in study.labels:
         trials = client.store.trials.find(study_id, label=label)
         curves = client.store.curves.columns(study_id, [trial.id for trial in trials])
-        granted = 0
         for trial in trials:
             each = 2 * trial.hyperparameters.get("local_steps", 2)  # two clients
             rounds = 90 // each
@@ -120,12 +114,7 @@ def test_a_budget_of_client_gradients_ends_trials_of_all_sizes_with_the_last_rou
                 ended.add(rounds)
             elif trial.state == "STOPPED":
                 assert trial.rounds_done in rungs[:2]
-            full = trial.phase == "confirmation" or trial.state == "COMPLETE"
-            granted += (
-                90 if full else next(a for a, r in zip((10, 30, 90), rungs, strict=True) if r >= trial.rounds_done)
-            )
         assert {trial.state for trial in trials} >= {"COMPLETE", "STOPPED"}
-        assert result["methods"][label]["granted"]["client_gradients"] == granted
         assert progress[label].rounds_done == progress[label].rounds_total
     assert len(ended) > 1, "trials of different sizes"
     assert result["definitions"]["parameters"]["unit"] == "client_gradients"

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,11 @@ def drive(client: StoreClient, folder: Path) -> tuple[str, Any]:
     except Unavailable as error:
         ended = f"lost: {error}"
     return ended, next(iter(client.store.leases.driven()), None) or client.store.studies.get(study_id)
+
+
+def one_node(*_: Any, **__: Any) -> contextlib.nullcontext[cluster.Cluster]:
+    """In the place of a connection to Ray."""
+    return contextlib.nullcontext(cluster.Cluster(Path("unused"), own=True, _seen=(float("inf"), [Node(1)])))
 
 
 def test_a_ray_that_does_not_start_is_tried_again_by_the_next_driver(
@@ -65,10 +69,6 @@ def test_a_driver_older_than_the_api_leaves_the_study_to_the_next_driver(
 def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study(
     client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, ended: str, state: str
 ) -> None:
-    @contextlib.contextmanager
-    def connect(*_: Any, **__: Any) -> Iterator[cluster.Cluster]:
-        yield cluster.Cluster(tmp_path, own=True, _seen=(float("inf"), [Node(1)]))
-
     def fit(search: Any, watch: Any, _: str) -> None:
         packs = tune.PackSearcher(search, watch)
         while packs.suggest("t1") != packs.FINISHED:
@@ -78,7 +78,7 @@ def test_a_service_that_stays_away_loses_the_driver_and_an_error_fails_the_study
         if call == "create_trials":
             raise error
 
-    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr(cluster, "connect", one_node)
     monkeypatch.setattr(tune, "fit", fit)
     client.before = before
     found, study = drive(client, tmp_path)
@@ -90,16 +90,12 @@ def test_a_store_with_unfinished_trials_at_the_end_loses_the_driver(
 ) -> None:
     """A backup was restored after the driver had stored its last result: the next driver begins from its rows."""
 
-    @contextlib.contextmanager
-    def connect(*_: Any, **__: Any) -> Iterator[cluster.Cluster]:
-        yield cluster.Cluster(tmp_path, own=True, _seen=(float("inf"), [Node(1)]))
-
     def restored(call: str) -> None:
         if call == "release":
             trial = NewTrial(label="short", phase="search", number=0, seed=0, configuration=0, hyperparameters={})
             client.store.trials.create(study_id, 1, [trial])
 
-    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr(cluster, "connect", one_node)
     monkeypatch.setattr(Search, "complete", lambda self: True)
     client.before = restored
     study_id = client.submit(quadratic())

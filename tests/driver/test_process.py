@@ -72,8 +72,6 @@ def test_a_second_launcher_over_the_same_folder_finds_drivers(tmp_path: Path, mo
     first.close()
     second = LocalLauncher("http://127.0.0.1:1", str(tmp_path), tmp_path / "logs", stop_s=0.3)
     assert second.seen("study").alive
-    second.start(Launch("study", "small", "default", "token", 2))
-    assert not second._children  # it runs
     second.collect({"study"})
     assert second.seen("study").alive
     second.collect(set())  # nobody knows the study: its driver is stopped

@@ -2,7 +2,6 @@
 
 import json
 import random
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,10 @@ from service.api.computed_results import computed_frontier
 from service.driver.search.actions import Ask, SearchPlan
 from service.driver.search.proposals import Proposals
 from service.driver.search.state import StudyTable
-from service.driver.search.study_plan import sampler_seed
 from service.samplers.build import build
-from tests.commands.conftest import Drivers
 from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_retry import facts, kill
-from tests.driver.test_search import Bench, OneRound, one
-from tests.service.api_setup import running
+from tests.driver.test_search import Bench, OneRound, one, ran
 from trainers.registry import tasks
 from trainers.trial import sizes
 
@@ -84,8 +80,7 @@ def check_disturbed(client: StoreClient, study: Study, folder: Path, whole: str,
 
 def test_neither_workers_nor_deaths_change_a_trial(client: StoreClient, tmp_path: Path) -> None:
     study = learning()
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    whole = ran(client, study, tmp_path / "whole", slots=1)
     expected, listed = facts(client, whole), trial_list(client, whole)
     assert len(expected) == 2 * (14 + 3)
     assert {fact[1] for fact in expected} >= {"COMPLETE", "DIVERGED"}
@@ -113,25 +108,6 @@ def test_a_study_with_constraints_and_a_prior_is_reproducible_whatever_dies(
     check_disturbed(client, study, tmp_path, whole, least=2)
 
 
-def test_cmaes_keeps_a_study_reproducible(client: StoreClient, tmp_path: Path) -> None:
-    """From trial 20 on, its proposals are its own."""
-    changes = {
-        "sampler": {"name": "cmaes", "population_size": 4},
-        "objective": {"quality": "loss", "optimize": "speed"},
-    }
-    study = learning(28, methods=learning().to_json()["methods"][:1], **changes)
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
-    entry = study.methods[0]
-    seed = sampler_seed(study.seed)
-    plain = build("quasi_random", entry.parameters(), ("speed",), seed)
-    tried = [trial.hyperparameters for trial in client.store.trials.find(whole, phase="search")]
-    own = [number for number in range(28) if tried[number] != plain.ask(number)]
-    assert own
-    assert min(own) >= 16
-    check_disturbed(client, study, tmp_path, whole, least=2)
-
-
 @pytest.mark.parametrize("rungs", [None, [2, 4]], ids=["whole", "rungs"])
 def test_tuning_in_stages_beside_another_sampler_is_reproducible(
     client: StoreClient, tmp_path: Path, rungs: list[int] | None
@@ -146,8 +122,7 @@ def test_tuning_in_stages_beside_another_sampler_is_reproducible(
         objective={"quality": "loss", "optimize": "quality"},
         sampler="random",
     )
-    whole = client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole", slots=1).run()
+    whole = ran(client, study, tmp_path / "whole", slots=1)
     trials = client.store.trials.find(whole, phase="search")
     for search in range(2):
         own = [trial for trial in trials if trial.label == "staged" and trial.number % 2 == search]
@@ -165,23 +140,10 @@ def test_tuning_in_stages_beside_another_sampler_is_reproducible(
     check_disturbed(client, study, tmp_path, whole, least=2)
 
 
-def test_a_driver_of_a_service_gives_the_same_trials(client: StoreClient, tmp_path: Path) -> None:
-    """Its requests go over HTTP, and it trains one pack after the other."""
-    study = learning(10, methods=[one()])
-    whole, study_id = client.submit(study), client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole").run()
-    with running(client.store) as service, service.client() as remote:
-        Drivers(tmp_path / "remote").drive(remote, study_id, threading.Event())
-    assert facts(client, study_id) == facts(client, whole)
-    assert trial_list(client, study_id) == trial_list(client, whole)
-
-
 def test_asynchronous_asking_uses_every_result(client: StoreClient, tmp_path: Path) -> None:
     budget = {"trials_per_method": 12, "rounds": 3, "seeds": 0, "asking": "asynchronous"}
     study = learning(budget=budget, resources={"gpu": 0, "packs": 2})
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
-    bench.run()
+    study_id = ran(client, study, tmp_path)
     found = trial_list(client, study_id)
     assert (found["asking"], found["plan"]["generation"], found["reproducible"]) == ("asynchronous", 0, False)
 
@@ -294,9 +256,7 @@ def test_a_pack_that_would_not_fit_is_halved_too(
     study = learning(8, methods=[one()], resources={"gpu": 0, "packs": 4})
     task = tasks()["quadratic"].parse(study.task, "task")
     monkeypatch.setattr(sizes, "MOST_NUMBERS", 3 * task.clients * task.dimension)  # room for 3 of the 4 trials
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
-    bench.run()
+    study_id = ran(client, study, tmp_path)
     plan = client.store.studies.get(study_id).plan
     assert plan is not None
     assert plan.width == 2

@@ -4,10 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-from driftline.errors import Conflict
 from driftline.study.spec import Study
 from service.api.computed_results import computed_frontier
 from service.samplers.build import build
@@ -40,21 +36,15 @@ def document(client: StoreClient, study_id: str) -> dict[str, Any]:
     }
 
 
-def all_failed(client: StoreClient, study: Study, folder: Path, rounds: int) -> str:
-    """A study of one pack whose worker died after some rounds, and twice more after one round."""
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, folder, OneRound, checkpoint_seconds=0.0)
-    for steps in (rounds, 1, 1):
-        live(bench, steps)
-    bench.run()
-    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
-    return study_id
-
-
 def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: StoreClient, tmp_path: Path) -> None:
     study = three()
     whole = undisturbed(client, study, tmp_path / "whole")
-    study_id = all_failed(client, study, tmp_path / "broken", rounds=4)
+    study_id = client.submit(study)
+    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    for steps in (4, 1, 1):
+        live(bench, steps)
+    bench.run()
+    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
     assert client.store.studies.get(study_id).state == "FAILED"
     assert computed_frontier(client.store, study_id)["methods"]["only"]["failed"] == 3
 
@@ -148,60 +138,3 @@ def test_a_trial_retried_before_its_result_was_needed_changes_nothing(client: St
     assert second.search.outcome() == ("SUCCEEDED", "")
     searched = [fact for fact in facts(client, study_id) if ".s" in fact[0]]
     assert searched == [fact for fact in facts(client, whole) if ".s" in fact[0]]
-
-
-def test_failed_repeats_run_again(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(resources={"gpu": 0, "packs": 1})
-    whole = undisturbed(client, study, tmp_path / "whole")
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path / "broken")
-    kill(bench, ["short.c00001", "long.c00000"])
-    client.store.leases.release(study_id, bench.attempt, *bench.search.outcome())
-    assert client.store.studies.get(study_id).reason == f"2 of 20 trials have failed; the first: {given_up(0)}"
-    assert document(client, study_id) != document(client, whole)
-    client.store.retries.request(study_id)
-    drive(client, study_id, study, tmp_path / "broken")
-    assert facts(client, study_id) == facts(client, whole)
-    assert document(client, study_id) == document(client, whole)
-    assert client.store.studies.get(study_id).reason == ""
-
-
-def test_one_trial_of_a_pack_starts_again_alone(client: StoreClient, tmp_path: Path) -> None:
-    study = three()
-    whole = undisturbed(client, study, tmp_path / "whole")
-    study_id = all_failed(client, study, tmp_path / "broken", rounds=9)
-    first, *others = [trial.id for trial in client.store.trials.find(study_id)]
-    client.store.retries.request(study_id, [first])
-    again = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
-    rounds = [live(again, 3) for _ in range(5)]  # of the new pack's own checkpoints, not of those at round 8
-    assert rounds[:2] == [[1, 2, 3], [3, 4, 5]]
-    again.run()
-    assert again.search.outcome() == ("SUCCEEDED", f"2 of 3 trials have failed; the first: {given_up(8)}")
-    client.store.leases.release(study_id, again.attempt, "SUCCEEDED")
-    client.store.retries.request(study_id, others)
-    drive(client, study_id, study, tmp_path / "broken")
-    for found, expected in zip(facts(client, study_id), facts(client, whole), strict=True):
-        assert found[:3] == expected[:3]
-        losses, wanted = (np.array(curve["loss"], dtype=float) for curve in (found[4], expected[4]))
-        np.testing.assert_allclose(losses, wanted, rtol=1e-12)
-
-
-def test_trials_retried_while_the_study_runs_are_left_to_the_next_driver(client: StoreClient, tmp_path: Path) -> None:
-    study = quadratic(resources={"gpu": 0, "packs": 1})
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
-    for _ in range(3):
-        pack = bench.begin()
-        bench.kill(pack)
-    assert client.store.retries.request(study_id).state == "RUNNING"
-    bench.run()
-    assert client.store.trials.find(study_id, state="WAITING") != []
-    assert client.store.leases.release(study_id, bench.attempt, *bench.search.outcome()) == "PENDING"
-    drive(client, study_id, study, tmp_path)
-    assert client.store.studies.get(study_id).state == "SUCCEEDED"
-    sizes = {
-        label: len(client.store.trials.find(study_id, label=label, phase="confirmation")) for label in study.labels
-    }
-    assert len(set(sizes.values())) == 1, "labels repeat equally many"
-    with pytest.raises(Conflict, match="nothing to retry"):
-        client.store.retries.request(study_id)

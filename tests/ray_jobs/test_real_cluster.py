@@ -208,14 +208,3 @@ def test_a_study_survives_its_driver_and_a_node(cluster: Cluster, service: Servi
         curves = client.curves(study)
         assert all(curve["round"] == list(range(ROUNDS + 1)) for curve in curves.values())  # none missing, none twice
         assert {line.attempt for line in client.logs(study)} == {1, 2}
-
-
-def test_a_study_waits_for_a_node_and_says_so(cluster: Cluster, service: Service) -> None:
-    with EveryClient(service.url, "admin") as client:
-        study = client.create({**STUDY, "resources": {"gpu": 3}}).id
-        until(lambda: client.study(study).reason, 60)
-        record = client.study(study)
-        assert record.state == "QUEUED"
-        assert record.reason.startswith("waits for a node: a pack needs 1 CPU and 3 GPU on one node, the nodes ")
-        client.cancel(study)
-        until(lambda: client.study(study).state == "CANCELLED", 60)

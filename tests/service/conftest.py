@@ -113,6 +113,12 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
+def clocked(sqlite_store: Store, clock: Clock) -> None:
+    """For tests that move the clock of `sqlite_store`."""
+    sqlite_store.session.clock = clock
+
+
+@pytest.fixture
 def service(sqlite_store: Store) -> Iterator[Service]:
     """The API over SQLite."""
     with running(sqlite_store) as started:

@@ -20,17 +20,19 @@ def make(store: Store, **options: Any) -> str:
     return store.studies.create(SPEC, "f" * 64, **options).id
 
 
-def driven(store: Store, count: int = 2) -> tuple[str, int, list[str]]:
+def driven(store: Store, count: int = 2, **options: Any) -> tuple[str, int, list[str]]:
     """A study with a driver and trials of fedavg."""
-    study = make(store)
+    study = make(store, **options)
     attempt = store.leases.acquire(study, holder()).attempt
     return study, attempt, [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", count))]
 
 
-def packed(store: Store, count: int = 2, running: int | None = None, **options: Any) -> tuple[str, int, list[str]]:
+def packed(
+    store: Store, count: int = 2, running: int | None = None, gpus: float = 0.0, **options: Any
+) -> tuple[str, int, list[str]]:
     """A study whose driver trains all of its trials, or the first ones, in the pack p1."""
-    study, attempt, trials = driven(store, count)
-    store.trials.start_pack(study, attempt, "p1", trials[:running], **options)
+    study, attempt, trials = driven(store, count, **options)
+    store.trials.start_pack(study, attempt, "p1", trials[:running], gpus)
     return study, attempt, trials
 
 
@@ -58,8 +60,7 @@ def report(attempt: int, trial: str, rounds: range, pack: str = "p1", **options:
 
 def trained(store: Store, count: int, rounds: int) -> tuple[str, int, list[str]]:
     """A study with a driver and trials of fedavg in a pack, of which the first has reported rounds."""
-    study, attempt, trials = driven(store, count)
-    store.trials.start_pack(study, attempt, "p1", trials)
+    study, attempt, trials = packed(store, count)
     store.curves.report(study, report(attempt, trials[0], range(rounds)))
     return study, attempt, trials
 

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from service.api.pagination import token
 from service.api.request_bodies import parse
 from service.store.store import Store
 
-from .api_setup import POINTS, TOKENS, Service, running
+from .api_setup import POINTS, Service, running
 from .conftest import SPEC
 
 HEADERS = {"Content-Type": "application/json"}
@@ -96,32 +95,12 @@ def test_numbers_that_no_estimate_can_hold(service: Service) -> None:
             assert response.status_code == 422 or response.json()["estimate"]["trials"] > 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_fuzzed_bodies_and_addresses(service: Service, seed: int) -> None:
-    """Good requests with some bytes changed: refused, or so little changed that they still are right."""
-    chance = random.Random(seed)
-    study = service.store.studies.create(study_checks.check(POINTS).spec, "f" * 64).id
-    tokens = [service.tokens.driver(study), *TOKENS, "wrong"]
-    with service.http(None) as http:
-        for _ in range(120):
-            body = bytearray(json.dumps(POINTS).encode())
-            for _ in range(chance.choice((1, 1, 2, 20))):
-                body[chance.randrange(len(body))] = chance.randrange(256)
-            path = chance.choice(
-                ["/v1/studies", f"/v1/studies/{study}:extend", f"/v1/studies/{study}:retry",
-                 f"/v1/studies/{study}/reports", "/v1/tokens",
-                 f"/v1/studies/{study}/logs", f"/v1/studies/{study}/trials", "/v1/studies/%00", "/v1/studies/%ff%fe",
-                 "/v1/projects/%00/quota", f"/v1/studies/{study}/trials?label=%00", "/v1/audit?project=%00",
-                 f"/v1/studies/{study}/compare?a=%00&b=%ff", "/v1/studies?page_token=%00", "/v1/tokens/%00"]
-            )  # fmt: skip
-            method = chance.choice(["POST", "POST", "POST", "GET", "PUT", "DELETE"])
-            headers = {**HEADERS, "Authorization": f"Bearer {chance.choice(tokens)}"}
-            if chance.random() < 0.3:
-                headers["Idempotency-Key"] = chance.choice(["k", "x" * 300, "\u00e9", "a b"])
-            raw = {name: value.encode("latin-1") for name, value in headers.items()}
-            response = http.request(method, path, content=bytes(body), headers=raw)
-            assert response.status_code < 500, (method, path, bytes(body), response.text)
-            assert "Traceback" not in response.text
+def test_addresses_and_headers_that_no_database_can_hold(service: Service) -> None:
+    study = service.store.studies.create(SPEC, "f" * 64).id
+    with service.http() as http:
+        for path in ("studies/%00", "studies/%ff%fe", f"studies/{study}/trials?label=%00", "audit?project=%00"):
+            refused(http.get(f"/v1/{path}"), path)
+        refused(http.post("/v1/studies", json=POINTS, headers={"Idempotency-Key": "x" * 300}))
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

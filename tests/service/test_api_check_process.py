@@ -12,7 +12,6 @@ import yaml
 
 from driftline.errors import InvalidSpec, Unavailable
 from service.api import study_checks
-from service.api.allowed_programs import AllowedPrograms
 from service.api.check_process import CHECK_BYTES, PROCESSES, CheckProcesses, check_bytes
 from service.store.store import Store
 from tests.waiting import until
@@ -54,10 +53,6 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
                 assert (caught.value.path, caught.value.problem) == (same.value.path, same.value.problem)
             else:
                 assert "in a folder that this service allows" in caught.value.problem
-        program = {"command": ["sh", "-c", "true"], "metrics": {"loss": "falls"}}
-        own = {"methods": [{"label": "mine", "space": {}}], "program": program}
-        with pytest.raises(InvalidSpec, match=r"^program: this service runs no programs \(studies.programs in "):
-            AllowedPrograms().before(checks)({key: value for key, value in POINTS.items() if key != "task"} | own)
         with running(sqlite_store, check=checks) as service, service.client() as client:
             assert client.create(POINTS).spec == study_checks.check(POINTS).spec
             with pytest.raises(InvalidSpec, match=r"methods\[0\].name: no method"):

@@ -9,15 +9,11 @@ from pathlib import Path
 import pytest
 
 from driftline.errors import NotFound, Unavailable
-from driftline.wire.records import Event
-from service.api.http_server import Server
 from service.store.store import Store
-from tests.ports import free_port
 from tests.waiting import until
 
 from .api_setup import Service, running
-from .conftest import SPEC, new_trials
-from .store_setup import report
+from .conftest import SPEC
 
 
 @pytest.fixture
@@ -50,21 +46,6 @@ def test_a_stream_as_it_is_on_the_wire(service: Service) -> None:
     assert '"state":"CANCELLED"' in next(line for line in received if "CANCELLED" in line)
 
 
-def test_progress_that_was_replaced_is_seen_in_its_newest_form(service: Service) -> None:
-    study = service.store.studies.create(SPEC, "f" * 64).id
-    service.store.leases.acquire(study, "h/1")
-    (trial,) = service.store.trials.create(study, 1, new_trials("fedavg", 1))
-    service.store.trials.start_pack(study, 1, "p", [trial.id])
-    seen = service.store.events.read(study)[-1]
-    for last in range(5):
-        service.store.curves.report(study, report(1, trial.id, range(last + 1), pack="p"))
-    service.store.leases.release(study, 1, "FAILED", "so it is")
-    with service.client() as client:
-        events = list(client.events(study, after=seen.id))
-    assert [event.kind for event in events] == ["progress", "state"]
-    assert events[0].data["version"] == service.store.studies.get(study).version
-
-
 def test_silence_is_broken_by_heartbeats(service: Service) -> None:
     study = service.store.studies.create(SPEC, "f" * 64).id
     heard = []
@@ -83,36 +64,6 @@ def test_a_stream_of_an_unknown_study_and_a_wrong_position(service: Service) -> 
             list(client.events("none"))
         for wrong in ("x", "-1", str(2**63)):
             assert http.get(f"/v1/studies/{study}/events", headers={"Last-Event-ID": wrong}).status_code == 400
-
-
-def test_a_client_follows_over_a_restart_of_the_server(sqlite_store: Store) -> None:
-    """The server goes away and comes back on the same port: nothing is missed or seen twice."""
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    port = free_port()
-    with running(sqlite_store, loopback=True, port=port) as first:
-        client = first.client(patience_s=60)
-        seen: list[Event] = []
-
-        def follow() -> None:
-            seen.extend(client.events(study))
-
-        thread = threading.Thread(target=follow)
-        thread.start()
-        until(lambda: seen)  # it is connected
-    sqlite_store.events.log(study, "info", "while it was away")
-
-    from service.api.app import create_app
-
-    from .api_setup import FakeFrontier, check
-
-    app = create_app(sqlite_store, first.tokens, FakeFrontier(), check=check, poll_s=0.02)
-    with Server(app, loopback=True, port=port):
-        sqlite_store.studies.intend(study, "cancel")
-        thread.join(60)
-    assert not thread.is_alive()
-    client.close()
-    assert [event.id for event in seen] == [event.id for event in sqlite_store.events.read(study)]
-    assert len(seen) == 3
 
 
 # ---- the server

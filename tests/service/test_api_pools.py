@@ -65,29 +65,6 @@ def test_a_pool_is_ignored_with_a_remark_where_there_are_none(service: Service) 
     assert remarks() == ["resources.pool: ignored, this service has no pools of workers"]
 
 
-@pytest.mark.parametrize(
-    ("resources", "said"),
-    [
-        ({"cpus": 5}, "resources.cpus: must be at most 4, what the machine has, got 5"),
-        ({"gpu": 2}, "resources.gpu: must be at most 1, what the machine has, got 2"),
-        ({"gpu": 0.5}, None),
-        ({"pool": "ignored"}, None),
-    ],
-)
-def test_what_can_never_run_is_refused_with_what_there_is(
-    resources: dict[str, object], said: str | None, service: Service
-) -> None:
-    room = Room(cpus=4, gpus=1, nodes=1, worker="the machine")
-    service.store.facts.put(FACT, WorkerPools(rooms={"": room}).model_dump_json())
-    with service.client("writer") as client:
-        if said is None:
-            client.create({**SPEC, "resources": resources})
-            return
-        with pytest.raises(InvalidSpec) as caught:
-            client.create({**SPEC, "resources": resources})
-    assert str(caught.value) == said
-
-
 def test_the_room_is_that_of_the_pool_where_a_study_would_run(pooled: Service) -> None:
     rooms = {"default": Room(gpus=1), "a100": Room(gpus=4)}
     pooled.store.facts.put(FACT, POOLS.model_copy(update={"rooms": rooms}).model_dump_json())

@@ -2,10 +2,9 @@
 
 from driftline.errors import Conflict
 from driftline.wire.ids import holder
-from service.store.store import Store
 from tests.waiting import together
 
-from .api_setup import Service, running
+from .api_setup import Service
 from .test_store_retry import failed, mixed
 
 
@@ -40,14 +39,3 @@ def test_retries_at_the_same_time_are_one(service: Service) -> None:
 
     assert sorted(together([retry] * 4)) == ["409", "409", "409", "RUNNING"]
     assert len(service.store.audit.find(action="study.retry")) == 1
-
-
-def test_results_follow(sqlite_store: Store) -> None:
-    store = sqlite_store
-    with running(store, frontier=None) as service, service.client() as client:
-        study, attempt, _ = mixed(store)
-        store.leases.release(study, attempt, "SUCCEEDED")
-        found = client.frontier(study)["methods"]["fedavg"]
-        assert (found["failed"], found["ledger"]["rounds"]) == (2, 7)
-        client.retry(study)
-        assert client.frontier(study)["methods"]["fedavg"]["failed"] == 0

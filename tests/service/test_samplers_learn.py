@@ -45,21 +45,6 @@ def test_it_goes_on_when_all_have_diverged_and_when_all_are_equal(name, everythi
     assert all(SPACE[key].contains(value) for setting in proposals for key, value in setting.items())
 
 
-@pytest.mark.parametrize("name", ["nsga2", "gp", "tpe"])
-def test_a_proposal_does_not_depend_on_the_order_of_arrival(name):
-    settings = [build("random", SPACE, (), 0).ask(number) for number in range(20)]
-    rows = [(number, setting, None if number % 3 == 1 else smooth(setting)) for number, setting in enumerate(settings)]
-    proposals = []
-    for heard in (rows, rows[::-1]):
-        sampler = build(name, SPACE, OBJECTIVES, 5)
-        for number in (21, 20) if heard is rows else (20, 21):
-            sampler.pending(number, settings[number - 20])
-        for number, setting, values in heard:
-            sampler.tell(number, setting, values, diverged=values is None)
-        proposals.append(sampler.ask(22))
-    assert proposals[0] == proposals[1]
-
-
 def test_nsga2_breeds_from_earlier_generations_alone():
     """Generation 2 (16..23) hears nothing of trials 16 and up, and half a population is enough to begin."""
     one, other = (nsga2.Sampler(SPACE, OBJECTIVES, 1) for _ in range(2))

@@ -3,12 +3,8 @@
 import pytest
 
 from search_spaces.parameters import Choice, Float
-from service.driver.search.search import Search
-from service.driver.search.study_plan import sampler_seed
 from service.samplers import build as samplers
 from service.samplers.build import NAMES
-from service.store.store import Store
-from tests.driver.store_client import StoreClient, quadratic
 
 OBJECTIVES = ("quality", "speed")
 SPACE = {
@@ -53,18 +49,6 @@ def test_they_come_first_and_what_they_leave_out_is_filled_in(name):
         assert found[3:] == [own.ask(number) for number in range(3, 6)]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_after_a_resume_the_rest_of_them_comes_first(name):
-    whole = build(name, SPACE, OBJECTIVES, 3, start=START)
-    first = whole.ask(0)
-    whole.tell(0, first, score(first))
-    second = whole.ask(1)
-    resumed = build(name, SPACE, OBJECTIVES, 3, start=START)
-    resumed.pending(1, second)
-    resumed.tell(0, first, score(first))
-    assert [resumed.ask(number) for number in range(2, 6)] == [whole.ask(number) for number in range(2, 6)]
-
-
 @pytest.mark.parametrize("name", ["tpe", "nsga2"])
 def test_samplers_learn_from_them(name):
     proposals = []
@@ -88,37 +72,3 @@ def test_a_grid_that_is_all_start_begins_again():
     sampler = build("grid", {"a": Choice((1, 2))}, OBJECTIVES, 5, start=[{"a": 1}, {"a": 2}])
     assert [sampler.ask(number)["a"] for number in range(2)] == [1, 2]
     assert sorted(sampler.ask(number)["a"] for number in (2, 3)) == [1, 2]
-
-
-def test_a_study_tries_them_first_within_its_budget(tmp_path):
-    """The driver is taken over after the first pack: the new one goes on with the rest of them."""
-    space = {"client_lr": {"float": [1e-3, 0.5], "log": True}, "server_lr": {"float": [1e-3, 1.0]}, "local_steps": 2}
-    start = [{"client_lr": 0.25}, {"client_lr": 0.125, "server_lr": 0.5}, {"server_lr": 0.75}]
-    study = quadratic(
-        methods=[
-            {"label": "started", "name": "fedavg", "space": space, "start": start},
-            {"label": "plain", "name": "fedavg", "space": space},
-        ],
-        budget={"trials_per_method": 8, "rounds": 5, "seeds": 0},
-        resources={"packs": 1},
-        sampler="tpe",
-    )
-    client = StoreClient(Store(tmp_path / "driftline.db"))
-    study_id = client.submit(study)
-    for slots, packs in ((1, 1), (20, 20)):
-        attempt = client.store.leases.acquire(study_id, "test/0").attempt
-        search = Search(client, study_id, study, attempt, folder=str(tmp_path), slots=lambda slots=slots: slots)
-        search.load()
-        for _ in range(packs):
-            search.next_job()
-        engine = {"oracle": "closed_form"}  # as if the first pack had reported
-        client.store.plans.put(study_id, attempt, search.study_plan.model_copy(update={"engine": engine}))
-    rows = {(trial.label, trial.number): trial.hyperparameters for trial in client.store.trials.find(study_id)}
-    client.store.close()
-    assert sorted(rows) == [(label, number) for label in ("plain", "started") for number in range(8)]
-    for label in study.labels:
-        parameters, seed = study.entry(label).parameters(), sampler_seed(study.seed)
-        sampler = build("tpe", parameters, study.objective.objectives, seed)
-        for number in range(8):
-            given = start[number] if label == "started" and number < 3 else {}
-            assert rows[label, number] == sampler.ask(number) | given

@@ -40,8 +40,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(sqlite_store: Store, clock: Clock) -> Store:
-    sqlite_store.session.clock = clock
+def store(sqlite_store: Store, clocked: None) -> Store:
     return sqlite_store
 
 
@@ -83,33 +82,6 @@ class StudyFiles:
 @pytest.fixture
 def files(store: Store, clock: Clock, folder: str) -> StudyFiles:
     return StudyFiles(store, clock, folder)
-
-
-@EVERYWHERE
-def test_checkpoints_go_with_their_study(files: StudyFiles) -> None:
-    deleted, kept = files.ended("PAUSED"), files.ended("PAUSED")
-    files.turns()
-    assert files.left() == {deleted, kept}
-    files.store.deletions.request(deleted)
-    files.turns()
-    assert files.left() == {kept}
-    assert files.launcher.forgotten == [deleted]
-    assert files.store.deletions.pending("files", 9) == []
-    files.turns()
-    assert files.launcher.forgotten == [deleted]
-
-
-def test_a_driver_that_is_still_there_ends_first(files: StudyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = files.ended("PAUSED")
-    launcher = files.launcher
-    launcher.running[study] = ("", 1)
-    monkeypatch.setattr(launcher, "stop", launcher.stopped.append)
-    files.store.deletions.request(study)
-    files.turns()
-    assert (set(launcher.stopped), launcher.forgotten, files.left()) == ({study}, [], {study})
-    launcher.running.clear()
-    files.turns()
-    assert (launcher.forgotten, files.left()) == ([study], set())
 
 
 @EVERYWHERE
@@ -169,10 +141,10 @@ def test_many_studies_take_their_turns(files: StudyFiles, monkeypatch: pytest.Mo
 
 
 @EVERYWHERE
-def test_a_storage_that_is_away_is_tried_again(
+def test_checkpoints_go_with_their_study_although_the_storage_was_away(
     files: StudyFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    study = files.ended("PAUSED")
+    study, kept = files.ended("PAUSED"), files.ended("PAUSED")
     files.store.deletions.request(study)
     with monkeypatch.context() as broken:
         broken.setattr(checkpoints, "clear", lambda *_: (_ for _ in ()).throw(ImportError("Install s3fs")))
@@ -180,9 +152,12 @@ def test_a_storage_that_is_away_is_tried_again(
     assert "Install s3fs" in caplog.text
     files.worker.step()  # not at once
     assert files.worker._removal is None
-    assert (files.launcher.forgotten, files.left()) == ([], {study})
+    assert (files.launcher.forgotten, files.left()) == ([], {study, kept})
     files.turns()
-    assert (files.launcher.forgotten, files.left()) == ([study], set())
+    assert (files.launcher.forgotten, files.left()) == ([study], {kept})
+    assert files.store.deletions.pending("files", 9) == []
+    files.turns()
+    assert files.launcher.forgotten == [study]
 
 
 def test_studies_whose_drivers_live_or_cannot_be_seen_block_no_later_deletion(
@@ -211,6 +186,7 @@ def test_studies_whose_drivers_live_or_cannot_be_seen_block_no_later_deletion(
     monkeypatch.setattr(launcher, "seen", closed)
     until(lambda: files.worker.step() or files.left() == set(deleted[:5]))
     assert sorted(tried) == [deleted[3], deleted[5]]  # nothing twice
+    assert set(launcher.stopped) == set(deleted[:3])
     assert "its namespace is closed" in caplog.text
     launcher.says.clear()
     until(lambda: files.turns() or not files.store.deletions.pending("files", 9))

@@ -4,8 +4,9 @@ from driftline.wire.access import Quota
 from service.scheduler.gpu_hours import EVERY_S
 from service.store.store import Store
 
-from .conftest import SPEC, Clock, new_trials
+from .conftest import SPEC, Clock
 from .scheduler_setup import SQLITE, FakeLauncher, scheduler
+from .store_setup import packed
 
 pytestmark = SQLITE
 REASON = "project default has used 1 of its 1 GPU-hours; resume it when there are more"
@@ -14,11 +15,7 @@ REASON = "project default has used 1 of its 1 GPU-hours; resume it when there ar
 def training(store: Store, clock: Clock, project: str = "default") -> str:
     """A study that uses a GPU from now on."""
     clock.now += 1
-    study = store.studies.create(SPEC, "f" * 64, project=project).id
-    store.leases.acquire(study, "elsewhere/1")
-    trials = [trial.id for trial in store.trials.create(study, 1, new_trials("fedavg", 2))]
-    store.trials.start_pack(study, 1, "p1", trials, gpus=1.0)
-    return study
+    return packed(store, gpus=1.0, project=project)[0]
 
 
 def states(store: Store) -> dict[str, tuple[str, str]]:

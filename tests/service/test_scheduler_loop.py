@@ -9,7 +9,7 @@ from driftline.errors import Forbidden
 from service.launchers.base import Launch, Seen
 from service.scheduler import cleanup
 from service.scheduler.reconcile import Note, Stop
-from service.store.schema import STUDIES, TRIALS
+from service.store.schema import TRIALS
 from service.store.store import Store
 from tests.waiting import until
 
@@ -170,20 +170,18 @@ def test_the_rows_of_deleted_studies_go_in_the_scheduler_s_turns(
 ) -> None:
     monkeypatch.setattr(cleanup, "TURN_S", 0.0)  # one step a turn
     monkeypatch.setattr(store.deletions, "purge", partial(store.deletions.purge, rows=2))
-    study, kept = make(store, clock), make(store, clock)
+    study = make(store, clock)
     attempt = store.leases.acquire(study, "elsewhere/1").attempt
     store.trials.create(study, attempt, new_trials("fedavg", 5))
     store.leases.release(study, attempt, "FAILED", "no")
     store.deletions.request(study)
     loop = scheduler(store, FakeLauncher())
     left = []
-    for _ in range(9):
+    for _ in range(4):
         with store.session.read() as connection:
             left.append(len(connection.execute(sa.select(TRIALS.c.id)).all()))
         loop.step()
-    assert left[:4] == [5, 3, 1, 0]
-    with store.session.read() as connection:
-        assert connection.execute(sa.select(STUDIES.c.id)).scalars().all() == [kept]
+    assert left == [5, 3, 1, 0]
 
 
 def test_a_wake_is_followed_by_a_look_at_once(store: Store, clock: Clock) -> None:

@@ -152,7 +152,6 @@ def test_a_sampler_of_another_package(install: Install) -> None:
 @pytest.mark.parametrize(
     ("kind", "right", "wrong", "said"),
     [
-        ("launcher", "class Config", "class Confg", "Confg is not part of a launcher: did you mean Config?"),
         ("launcher", "def build", "def _build", "build is missing: a launcher must define Config, build"),
         (
             "launcher", "url, checkpoints, logs", "url",

@@ -78,19 +78,6 @@ def test_full_segments_have_no_head() -> None:
     assert add(b"", encode(whole(256))[0]) == full
 
 
-def test_a_payload_without_a_head_is_read_and_added_to() -> None:
-    (block,) = encode(whole(20))
-    old = bare(block)
-    assert old[:1] == b"\x78"
-    assert decode(old) == whole(20)
-    assert (rounds(old), heads(old)) == (20, [])
-    assert arrays(old)["loss"].tolist() == whole(20)["loss"]
-    assert sealed(old) is old
-    assert add(old, encode(part(whole(30), 5, 15))[0]) is old
-    assert add(old, encode(part(whole(30), 20, 30))[0]) == encode(whole(30))[0]
-    assert decode(add(old, encode(part(whole(30), 10, 30))[0])) == whole(30)
-
-
 def test_a_segment_lacks_what_another_one_has() -> None:
     assert join([{"round": [0], "a": [1]}, {"round": [256], "b": [2.5]}]) == {
         "round": [0, 256],

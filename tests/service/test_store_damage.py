@@ -103,7 +103,7 @@ def test_a_run_says_once_that_nothing_can_be_written_and_once_that_it_can(monkey
     database, now = SimpleNamespace(writes_fail=True), [0.0]
     store = SimpleNamespace(session=SimpleNamespace(database=database))
     run: Any = SimpleNamespace(
-        folder=Path("out"), _folder=SimpleNamespace(store=store), _failed_at=None, _messages=EmptyQueue()
+        folder=Path("out"), _folder=SimpleNamespace(store=store), _failed_at=None, _messages=queue.SimpleQueue()
     )
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     lines = []
@@ -114,11 +114,6 @@ def test_a_run_says_once_that_nothing_can_be_written_and_once_that_it_can(monkey
         "nothing can be written in out: free some space on ",
         "out can be written again: the study goes on",
     ]
-
-
-class EmptyQueue:
-    def get_nowait(self) -> str:
-        raise queue.Empty
 
 
 @pytest.fixture(scope="module")

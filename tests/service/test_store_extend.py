@@ -71,6 +71,15 @@ def test_an_extended_study_is_counted_anew(store: Store) -> None:
     assert store.leases.acquire(study, "h/2").attempt == 2
 
 
+def test_a_study_extended_while_it_runs_goes_on_under_another_driver(store: Store) -> None:
+    study, attempt, trials = driven(store)
+    assert extend(store, study).state == "RUNNING"
+    store.trials.finish(study, attempt, [complete(trial) for trial in trials])
+    for _ in range(2):  # sent twice
+        assert store.leases.release(study, attempt, "SUCCEEDED") == "PENDING"
+    assert store.studies.get(study).reason == "it was extended, and continues"
+
+
 def packs(store: Store) -> list[tuple[Any, ...]]:
     with store.session.read() as connection:
         columns = PACKS.c["pack", "trials", "gpus", "rounds_before", "rounds", "started_at", "ended_at"]

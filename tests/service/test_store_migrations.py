@@ -25,6 +25,7 @@ from service.store.store import Store
 from tests.waiting import together
 
 from .conftest import SPEC, new_trials
+from .store_setup import packed
 
 VERSIONS = Path(database.__file__).parent / "migrations" / "versions"
 REVISIONS = sorted(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*.py"))
@@ -56,10 +57,7 @@ def filled(new_url: str) -> Iterator[Store]:
 
 def delete_another(store: Store) -> None:
     """A study that has used a GPU, and of which files are left."""
-    study = store.studies.create(SPEC, "f" * 64).id
-    attempt = store.leases.acquire(study, holder()).attempt
-    trials = [trial.id for trial in store.trials.create(study, attempt, new_trials("fedavg", 1))]
-    store.trials.start_pack(study, attempt, "p", trials, gpus=1.0)
+    study, attempt, _ = packed(store, 1, gpus=1.0)
     time.sleep(0.001)  # the clock's resolution
     store.leases.release(study, attempt, "FAILED", "no")
     store.deletions.request(study)

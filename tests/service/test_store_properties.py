@@ -1,7 +1,6 @@
 """Properties: however reports are cut, repeated and interleaved, the same curves are stored."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -9,10 +8,8 @@ from hypothesis import strategies as st
 
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import Report
-from driftline.wire.ids import holder
 from service.store.store import Store
 
-from .conftest import SPEC
 from .store_setup import packed, reach
 
 ROUNDS = 300  # more than a segment
@@ -68,12 +65,3 @@ def test_the_same_curves_however_they_were_sent(
         assert sqlite_store.curves.report(study, body) == version  # a repeat changes nothing
     assert sqlite_store.curves.columns(study) == {trials[0]: curve(0), trials[1]: curve(1)}
     assert len([event for event in sqlite_store.events.read(study) if event.kind == "progress"]) == 1
-
-
-def test_two_processes_worth_of_stores_share_a_file(sqlite_store: Store, tmp_path: Path) -> None:
-    other = Store(tmp_path / "plain.db")
-    study = sqlite_store.studies.create(SPEC, "f" * 64).id
-    attempt = other.leases.acquire(study, holder()).attempt
-    assert sqlite_store.leases.heartbeat(study, attempt) == "run"
-    assert other.studies.intend(study, "pause").state == sqlite_store.studies.get(study).state == "PAUSING"
-    other.close()

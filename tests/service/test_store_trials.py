@@ -139,38 +139,6 @@ def test_progress_counts_trials_and_rounds_for_readers_alone(store: Store, monke
 # ---- curves
 
 
-def test_reports_are_upserted_by_round(store: Store) -> None:
-    study, attempt, (trial, other) = packed(store)
-
-    def send(rounds: list[int], loss: list[float | None], **more: Any) -> int:
-        columns = {"round": rounds, "train_loss": loss, **more}
-        body = Report(attempt=attempt, pack="p1", reports={trial: encode(columns)}, rounds_done=max(rounds))
-        return store.curves.report(study, body).version
-
-    send([0, 1], [None, 0.5], test_accuracy=[0.1, None])
-    version = send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True])
-    assert store.curves.columns(study)[trial] == {
-        "round": [0, 1, 2],
-        "train_loss": [None, 0.25, 1 / 3],
-        "test_accuracy": [0.1, None, None],
-        "bytes_up": [None, 10, 20],
-        "diverged": [None, False, True],
-    }
-    assert send([1, 2], [0.25, 1 / 3], bytes_up=[10, 20], diverged=[False, True]) == version
-    assert send([2, 3], [None, float("nan")]) == version + 1
-    assert store.curves.columns(study, [trial, other]) == {
-        trial: {
-            "round": [0, 1, 2, 3],
-            "train_loss": [None, 0.25, None, None],
-            "test_accuracy": [0.1, None, None, None],
-            "bytes_up": [None, 10, None, None],
-            "diverged": [None, False, None, None],
-        },
-        other: {"round": []},
-    }
-    assert [type(value) for value in store.curves.columns(study)[trial]["bytes_up"][:2]] == [type(None), int]
-
-
 def test_curves_over_several_segments(store: Store) -> None:
     study, attempt, (trial, other) = packed(store, running=1)
     store.curves.report(study, report(attempt, trial, range(200)))

@@ -25,13 +25,7 @@ from .api_setup import TOKENS, Service, running
 from .conftest import SPEC, Clock
 from .oidc_setup import issuing
 
-
-@pytest.fixture
-def service(tmp_path: Path, clock: Clock) -> Iterator[Service]:
-    store = Store(empty_database(tmp_path / "pages.db"), clock=clock)
-    with running(store) as started:
-        yield started
-    store.close()
+pytestmark = pytest.mark.usefixtures("clocked")
 
 
 def sign_in(http: httpx.Client, token: str, **form: str) -> httpx.Response:

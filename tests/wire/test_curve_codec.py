@@ -39,12 +39,6 @@ def test_decode_restores_what_was_encoded(columns: dict[str, list[Cell]]) -> Non
     assert bits(some) == {name: values for name, values in bits(columns).items() if name in ("round", "train_loss")}
 
 
-def test_minus_zero_and_the_smallest_number_survive() -> None:
-    columns: dict[str, list[Cell]] = {"round": [0, 1, 2], "train_loss": [-0.0, 5e-324, None]}
-    (block,) = encode(columns)
-    assert bits(decode(block)) == bits(columns)
-
-
 def test_a_segment_of_smooth_curves_is_small() -> None:
     rounds = list(range(SEGMENT_ROUNDS))
     columns: dict[str, list[Cell]] = {"round": list(rounds)}

@@ -39,13 +39,6 @@ def test_unknown_keys_and_states_are_refused():
         Values(quality=math.nan, speed=0)
 
 
-def test_a_study_record_round_trips():
-    one = study_record(progress={"a": {"search": {"RUNNING": 2}, "rounds_done": 10, "rounds_total": 400}})
-    assert StudyRecord.model_validate_json(one.model_dump_json()) == one
-    assert not one.finished
-    assert one.progress["a"].search == {"RUNNING": 2}
-
-
 def test_a_study_is_read_when_it_is_needed_and_once(monkeypatch):
     spec = {
         "name": "small",
