@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,8 +36,3 @@ def ray_started() -> Iterator[None]:
         yield
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def stop() -> threading.Event:
-    return threading.Event()

@@ -13,8 +13,7 @@ from service.driver.ray.worker import columns
 from service.driver.search.study_plan import decided
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, learning
-from tests.driver.test_retry import facts
-from tests.driver.test_search import NO_CLOCK, Bench
+from tests.driver.test_search import NO_CLOCK, Bench, facts, ran
 from trainers import Pack, Plan, parse
 
 OWN = NO_CLOCK | {"shared_gradients"}
@@ -38,19 +37,11 @@ def trunk(hyperparameters: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in hyperparameters.items() if not name.startswith("schedule.")}
 
 
-def run(client: StoreClient, study: Study, folder: Path) -> str:
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, folder)
-    bench.run()
-    assert bench.search.outcome() == ("SUCCEEDED", "")
-    return study_id
-
-
 @pytest.mark.parametrize("sampler", ["tpe", "random", "quasi_random", "nsga2", "gp"])
 def test_trials_of_a_trunk_differ_in_their_schedules_only(client: StoreClient, tmp_path: Path, sampler: str) -> None:
     start = [{"client_lr": 0.1}, {"client_lr": 0.2}]
     study = branching(12, {"seeds": 0, "rounds": 2}, start=start).model_copy(update={"sampler": sampler})
-    trials = client.store.trials.find(run(client, study, tmp_path), phase="search")
+    trials = client.store.trials.find(ran(client, study, tmp_path), phase="search")
     assert [trial.number for trial in trials] == list(range(12))
     assert [trial.hyperparameters["client_lr"] for trial in trials[:2]] == [0.1, 0.2], "starting points, as they are"
     trunks = [trunk(trial.hyperparameters) for trial in trials]
@@ -64,7 +55,7 @@ def test_trials_of_a_trunk_differ_in_their_schedules_only(client: StoreClient, t
 
 def test_searches_have_trunks_of_their_own(client: StoreClient, tmp_path: Path) -> None:
     study = branching(16, {"searches": 2, "seeds": 0, "rounds": 2})
-    trials = client.store.trials.find(run(client, study, tmp_path), phase="search")
+    trials = client.store.trials.find(ran(client, study, tmp_path), phase="search")
     for search in (0, 1):
         trunks = [str(trunk(trial.hyperparameters)) for trial in trials[search::2]]
         assert [len(list(group)) for _, group in groupby(trunks)] == [4, 4]
@@ -75,7 +66,7 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone(
     client: StoreClient, tmp_path: Path, rungs: list[int] | None
 ) -> None:
     study = branching(12, {} if rungs is None else {"rungs": rungs})
-    study_id = run(client, study, tmp_path)
+    study_id = ran(client, study, tmp_path)
     trials, curves = client.store.trials.find(study_id), client.store.curves.columns(study_id)
     for trial in trials:
         assert trial.plan is not None
@@ -99,7 +90,7 @@ def test_neither_workers_nor_deaths_change_a_trial(
     client: StoreClient, tmp_path: Path, rungs: list[int] | None
 ) -> None:
     study = branching(10, {} if rungs is None else {"rungs": rungs}, start=[{"server_lr": 1e5}])
-    whole = run(client, study, tmp_path / "whole")
+    whole = ran(client, study, tmp_path / "whole")
     assert {fact[1] for fact in facts(client, whole)} >= {"COMPLETE", "DIVERGED"}
     check_disturbed(client, study, tmp_path, whole, least=2)
 
@@ -129,7 +120,7 @@ def test_entries_without_branches_share_products_instead(client: StoreClient, tm
     space = {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1.0, "local_steps": 2}
     constant = {"name": "fedavg", "label": "constant", "space": space}
     both = Study.from_json(study | {"methods": [*study["methods"], constant]})
-    trials = client.store.trials.find(run(client, both, tmp_path))
+    trials = client.store.trials.find(ran(client, both, tmp_path))
     assert {(trial.label, trial.plan["separate"]) for trial in trials if trial.plan} == {
         ("fedavg", True),
         ("constant", False),
@@ -142,7 +133,7 @@ def test_a_proposal_that_repeats_a_configuration_with_the_trunk_stays(
 ) -> None:
     schedule = {"name": "plateau", "space": {"client_decay": {"choice": [0.1, 0.5]}}}
     study = branching(12, {"seeds": 0, "rounds": 1}, schedule=schedule).model_copy(update={"sampler": sampler})
-    trials = client.store.trials.find(run(client, study, tmp_path), phase="search")
+    trials = client.store.trials.find(ran(client, study, tmp_path), phase="search")
     tried = [trial.hyperparameters for trial in trials]
     assert all(one not in tried[:number] for number, one in enumerate(tried))
     for first in (0, 4, 8):
@@ -153,7 +144,7 @@ def test_a_proposal_that_repeats_a_configuration_with_the_trunk_stays(
 def test_a_proposal_that_breaks_a_constraint_with_the_trunk_stays(client: StoreClient, tmp_path: Path) -> None:
     rule = "client_lr <= 0.02 * schedule.window"
     study = branching(12, {"seeds": 0, "rounds": 2}, constraints=[rule])
-    trials = client.store.trials.find(run(client, study, tmp_path), phase="search")
+    trials = client.store.trials.find(ran(client, study, tmp_path), phase="search")
     values = [trial.hyperparameters for trial in trials]
     assert all(one["client_lr"] <= 0.02 * one["schedule.window"] + 1e-9 for one in values)
     assert len({str(trunk(one)) for one in values}) < len(values)

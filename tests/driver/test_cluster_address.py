@@ -52,14 +52,14 @@ def test_auto_means_the_address_in_the_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_driver_that_is_told_to_stop_waits_no_longer(
-    client: StoreClient, tmp_path: Path, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+    client: StoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def init(**_: Any) -> None:
         raise AssertionError("Ray's own attempts to connect cannot be ended")
 
     monkeypatch.setattr(cluster, "_connected", lambda: False)  # other tests of this folder may share a Ray
     monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(init=init))
-    study_id = client.submit(quadratic())
+    study_id, stop = client.submit(quadratic()), threading.Event()
     options = DriverOptions(tmp_path, address=f"127.0.0.1:{free_port()}", progress=lambda line: stop.set())
     assert run_driver(client, study_id, stop, options) == "PAUSED"
     assert client.store.leases.driven()[0].deaths == 0

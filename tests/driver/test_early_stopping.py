@@ -17,8 +17,8 @@ from service.driver.ray.worker import columns
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, disturbed, learning, trial_list
-from tests.driver.test_retry import Spy, facts, kill
-from tests.driver.test_search import NO_CLOCK, Bench, OneRound, one, ran
+from tests.driver.test_retry import Spy, kill
+from tests.driver.test_search import NO_CLOCK, Bench, OneRound, facts, one, ran
 from trainers import Pack, Plan, parse
 
 RUNGS = (2, 4, 8)
@@ -207,8 +207,7 @@ def test_a_study_paused_at_a_rung_continues_with_or_without_its_checkpoints(
     client: StoreClient, tmp_path: Path, lost: bool
 ) -> None:
     study = stopping(methods=[one()])
-    whole, study_id = client.submit(study), client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole").run()
+    whole, study_id = ran(client, study, tmp_path / "whole"), client.submit(study)
     bench = Bench(client, study_id, study, tmp_path / "paused", OneRound, slots=1)
     while not list((tmp_path / "paused").glob("*/trial.*.ckpt")):
         if not bench.workers:
@@ -232,8 +231,7 @@ def test_a_trial_whose_last_checkpoint_is_missing_continues_from_the_rung_before
     client: StoreClient, tmp_path: Path
 ) -> None:
     study = stopping(8, methods=[one()])
-    whole, study_id = client.submit(study), client.submit(study)
-    Bench(client, whole, study, tmp_path / "whole").run()
+    whole, study_id = ran(client, study, tmp_path / "whole"), client.submit(study)
     bench = Bench(client, study_id, study, tmp_path / "lost", OneRound, slots=1)
     begun: list[int] = []
     while True:

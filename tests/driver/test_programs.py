@@ -16,7 +16,7 @@ from service.driver.programs.program_pack import ProgramPack
 from service.driver.programs.report_lines import ReportLines
 from tests.driver.shell_programs import GOOD, Started, lines_of, trial_of
 from tests.driver.store_client import StoreClient
-from tests.driver.test_search import Bench, curves, ran
+from tests.driver.test_search import Bench, curves, facts, ran
 from tests.waiting import until
 
 
@@ -169,12 +169,7 @@ def test_rungs_deaths_and_stops_change_no_trial(client: StoreClient, tmp_path: P
             assert bench.step(pack)["stopped"]
     assert fates == []
 
-    def told(study_id: str) -> list[Any]:
-        found = curves(client, study_id)
-        rows = client.store.trials.find(study_id)
-        return [(row.number, row.phase, row.hyperparameters, row.state, found[row.id]) for row in rows]
-
-    assert told(whole) == told(disturbed)
+    assert facts(client, whole) == facts(client, disturbed)
     states = [row.state for row in client.store.trials.find(whole)]
     assert states.count("STOPPED") == 3
     assert states.count("COMPLETE") == 2

@@ -17,8 +17,8 @@ from service.driver.search.proposals import Proposals
 from service.driver.search.state import StudyTable
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient, quadratic
-from tests.driver.test_retry import facts, kill
-from tests.driver.test_search import Bench, OneRound, one, ran
+from tests.driver.test_retry import kill
+from tests.driver.test_search import Bench, OneRound, facts, one, ran
 from trainers.registry import tasks
 from trainers.trial import sizes
 

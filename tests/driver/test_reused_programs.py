@@ -13,7 +13,7 @@ from service.driver.ray.worker import Worker
 from tests.driver.shell_programs import alive, lines_of, trial_of
 from tests.driver.store_client import StoreClient
 from tests.driver.test_programs import TINY, tiny
-from tests.driver.test_search import Bench, curves
+from tests.driver.test_search import Bench, facts
 from tests.waiting import until
 
 STAYS = """
@@ -100,9 +100,7 @@ def test_a_study_has_the_same_trials_with_fewer_starts(client: StoreClient, tmp_
         worker = OneWorker(client, study_id, study, tmp_path / str(reuse), slots=1)
         worker.run()
         worker.one.cleanup()
-        found = curves(client, study_id)
-        rows = client.store.trials.find(study_id)
-        told.append([(row.number, row.phase, row.hyperparameters, row.state, found[row.id]) for row in rows])
+        told.append(facts(client, study_id))
     assert told[0] == told[1]
     assert len((tmp_path / "starts-True").read_text()) == 1
     assert len((tmp_path / "starts-False").read_text()) >= len(told[0])

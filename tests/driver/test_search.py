@@ -114,7 +114,9 @@ class Bench:
 def ran(client: StoreClient, study: Study, folder: Path, **options: Any) -> str:
     """The id of a study that has run to its end."""
     study_id = client.submit(study)
-    Bench(client, study_id, study, folder, **options).run()
+    bench = Bench(client, study_id, study, folder, **options)
+    bench.run()
+    assert bench.search.outcome() == ("SUCCEEDED", "")
     return study_id
 
 
@@ -128,6 +130,15 @@ def curves(client: StoreClient, study_id: str) -> dict[str, Any]:
         trial: {name: column for name, column in columns.items() if name not in NO_CLOCK}
         for trial, columns in client.store.curves.columns(study_id).items()
     }
+
+
+def facts(client: StoreClient, study_id: str) -> list[Any]:
+    """What no death and no retry may change: settings, results, curves."""
+    stored = curves(client, study_id)
+    return [
+        (trial.id.partition(".")[2], trial.state, trial.hyperparameters, trial.values, stored[trial.id])
+        for trial in client.store.trials.find(study_id)
+    ]
 
 
 def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from service.code_digest import code_digest
 from service.driver import lifecycle
 from service.driver.lease import Watch
 from tests.driver.store_client import StoreClient, quadratic
-from tests.driver.test_search import Bench, OneRound, curves
+from tests.driver.test_search import Bench, OneRound, facts, ran
 
 
 class Replicas(httpx.BaseTransport):
@@ -72,17 +72,9 @@ def every_third() -> Iterator[bool]:
         yield from (True, False, True)
 
 
-def results(client: StoreClient, study_id: str) -> dict[str, object]:
-    """State and curve of every trial, by its id within the study."""
-    lines = curves(client, study_id)
-    trials = client.store.trials.find(study_id)
-    return {trial.id.removeprefix(study_id): (trial.state, lines.get(trial.id)) for trial in trials}
-
-
 def test_a_study_goes_on_between_replicas_of_two_versions(client: StoreClient, server: Server, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 4, "rounds": 10, "seeds": 1, "confirm": 1})
-    alone, mixed = client.submit(study), client.submit(study)
-    Bench(client, alone, study, tmp_path / "alone").run()
+    alone, mixed = ran(client, study, tmp_path / "alone"), client.submit(study)
     rolling, replicas = driver(server, every_third())
     with rolling:
         first = Bench(rolling, mixed, study, tmp_path / "mixed", OneRound)
@@ -95,7 +87,7 @@ def test_a_study_goes_on_between_replicas_of_two_versions(client: StoreClient, s
     assert set(replicas.refused) == {"plan", "curves", "reports"}
     assert client.store.studies.get(mixed).state == "SUCCEEDED"
     assert client.store.studies.get(mixed).plan == client.store.studies.get(alone).plan
-    assert results(client, mixed) == results(client, alone)
+    assert facts(client, mixed) == facts(client, alone)
 
 
 def test_an_api_that_stays_old_is_waited_for_within_patience(
