@@ -102,8 +102,7 @@ class Chromium:
             answer = self._receive(end)
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
-                result: dict[str, Any] = answer["result"]
-                return result
+                return answer["result"]
 
     def open(self, url: str) -> None:
         """Navigate, and wait until the page has loaded."""

@@ -124,6 +124,7 @@ def test_a_broken_stream_is_taken_up_where_it_broke() -> None:
         "retry: 1000\n\n" + event(1) + event(2),  # ends without saying so
         httpx.ConnectError("refused"),
         httpx.Response(503),
+        event(3)[:-9],  # breaks off within an event
         ": still here\n\n" + event(3),
         "event: end\ndata: {}\n\n",
     ]
@@ -139,8 +140,8 @@ def test_a_broken_stream_is_taken_up_where_it_broke() -> None:
     waits: list[float] = []
     with client(handle, waits) as api:
         assert [one.id for one in api.events("s1")] == [1, 2, 3]
-    assert positions == ["0", "2", "2", "2", "3"]
-    assert len(waits) == 4
+    assert positions == ["0", "2", "2", "2", "2", "3"]
+    assert len(waits) == 5
 
 
 def test_a_stream_that_stays_away() -> None:

@@ -122,7 +122,6 @@ def test_a_process_that_hides_is_told_of(started: Started, tmp_path: Path, monke
     pack = started(f"{hidden}; {GOOD}")
     lines_of(pack)
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-    assert pack.remark is not None
     assert pack.remark.startswith("the program left a process that hides and keeps its output open")
 
 
@@ -153,7 +152,6 @@ def test_a_program_that_ignores_sigterm_is_killed(started: Started) -> None:
     lines: list[Any] = []
     until(lambda: bool(lines.extend(pack.advance(seconds=0.05)) or lines), 120)
     assert pack.stop() == []
-    assert pack.remark is not None
     assert pack.remark.startswith("the program ignored SIGTERM for 0.2 s and was killed: ")
 
 
@@ -202,7 +200,6 @@ def test_a_program_that_ends_its_group_at_once_does_not_end_a_slow_guard(
     run = process.Process(
         ["/bin/sh", "-c", "trap '' TERM; kill -TERM 0; exec sleep 1000"], str(tmp_path), {}, RunLog(tmp_path / "log")
     )
-    assert run._guard is not None
     time.sleep(0.5)
     assert run._guard.poll() is None
     run.end()
@@ -326,7 +323,6 @@ def test_a_checkpoint_has_the_costs_of_its_round(
         lines: list[Any] = []
         until(lambda pack=pack, lines=lines: lines.extend(pack.advance(seconds=0.05)) or len(lines) == 6, 120)
         found = pack.newest()
-        assert found is not None
         assert found[0] == number
         state = saved_folder.unpacked(found[1], tmp_path / str(number))
         assert state["costs"] == {"tokens": 20}

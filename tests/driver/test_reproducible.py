@@ -63,8 +63,7 @@ def disturbed(client: StoreClient, study_id: str, study: Study, folder: Path, wo
 
 
 def trial_list(client: StoreClient, study_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = computed_frontier(client.store, study_id)["trial_list"]
-    return found
+    return computed_frontier(client.store, study_id)["trial_list"]
 
 
 def check_disturbed(client: StoreClient, study: Study, folder: Path, whole: str, least: int) -> None:
@@ -134,7 +133,6 @@ def test_tuning_in_stages_beside_another_sampler_is_reproducible(
             fixed = {name: value for name, value in best.items() if name != varied}
             assert all(trial.hyperparameters.items() >= fixed.items() for trial in own[begin:end])
     plan = client.store.studies.get(whole).plan
-    assert plan is not None
     assert plan.stages == {"staged": [8, 4, 4, 6]}
     assert trial_list(client, whole)["reproducible"]
     check_disturbed(client, study, tmp_path, whole, least=2)
@@ -208,12 +206,9 @@ def test_packs_of_a_study_are_computed_as_its_first_pack(client: StoreClient, tm
     study = learning(8)
     study_id = client.submit(study)
     first = Bench(client, study_id, study, tmp_path)
-    pack = first.start()
-    assert pack is not None
+    pack = first.begin()
     first.step(pack)
     plan = client.store.studies.get(study_id).plan
-    assert plan is not None
-    assert plan.engine is not None
     client.store.plans.put(
         study_id, first.attempt, plan.model_copy(update={"engine": {**plan.engine, "eval_every": 2}})
     )
@@ -234,18 +229,15 @@ def test_a_new_driver_takes_the_plan_of_what_was_trained(client: StoreClient, tm
             raise Unavailable("gone")
 
     client.before = die
-    pack = first.start()
-    assert pack is not None
+    pack = first.begin()
     with pytest.raises(Unavailable):
         first.step(pack)
     client.before = lambda call: None
     engine = client.store.trials.find(study_id)[0].plan
-    assert engine is not None
     larger = study.model_copy(update={"resources": Resources(gpu=0, cpus=2)})
     for threads, given in ((1, study), (2, larger), (2, larger)):
         Bench(client, study_id, given, tmp_path)
         plan = client.store.studies.get(study_id).plan
-        assert plan is not None
         assert plan.engine == {**engine, "threads": threads}
     assert plan.exceptions == ["packs compute with 2 threads instead of 1: resources.cpus was changed"]
 
@@ -258,7 +250,6 @@ def test_a_pack_that_would_not_fit_is_halved_too(
     monkeypatch.setattr(sizes, "MOST_NUMBERS", 3 * task.clients * task.dimension)  # room for 3 of the 4 trials
     study_id = ran(client, study, tmp_path)
     plan = client.store.studies.get(study_id).plan
-    assert plan is not None
     assert plan.width == 2
     assert {(trial.state, trial.deaths) for trial in client.store.trials.find(study_id)} == {("COMPLETE", 0)}
 
@@ -268,14 +259,12 @@ def test_a_pack_that_runs_out_of_memory_is_halved(client: StoreClient, tmp_path:
     study = learning(8, methods=[one()], resources={"gpu": 0, "packs": trials})
     study_id = client.submit(study)
     bench = Bench(client, study_id, study, tmp_path)
-    pack = bench.start()
-    assert pack is not None
+    pack = bench.begin()
     report = json.loads(bench.workers.pop(pack).step()["report"])
     bench.search.report(
         {**report, "done": False, "error": "OutOfMemoryError: CUDA out of memory", "out_of_memory": True}
     )
     plan = client.store.studies.get(study_id).plan
-    assert plan is not None
     assert (plan.width, plan.confirmation_width) == (trials // 2, trials // 2)
     assert plan.exceptions == [f"a pack of {trials} trials ran out of memory: since then packs are half as wide"]
     bench.run()

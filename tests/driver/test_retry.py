@@ -54,8 +54,7 @@ class Spy:
         self.heard = heard
 
     def ask(self, number: int) -> dict[str, Any]:
-        setting: dict[str, Any] = self._inner.ask(number)
-        return setting
+        return self._inner.ask(number)
 
     def pending(self, number: int, setting: Mapping[str, Any]) -> None:
         self.heard.append(("pending", number))

@@ -31,8 +31,7 @@ from .store_setup import make
 
 
 def opened(service: Service) -> Streams:
-    found: Streams = service.server._app.state.context.streams
-    return found
+    return service.server._app.state.context.streams
 
 
 @contextmanager

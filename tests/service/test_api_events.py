@@ -73,7 +73,6 @@ def test_the_socket_is_private_and_goes_away(sqlite_store: Store) -> None:
     before = threading.active_count()
     with running(sqlite_store) as service:
         path = service.server.socket
-        assert path is not None
         assert len(str(path)) < 100
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         with service.client() as client:

@@ -57,8 +57,7 @@ def test_a_pool_is_ignored_with_a_remark_where_there_are_none(service: Service) 
         with service.http("writer") as http:
             answer = http.post("/v1/studies", json=with_pool("a100"), params={"validate_only": True})
             assert answer.status_code == 200
-            said: list[str] = answer.json()["remarks"]
-            return said
+            return answer.json()["remarks"]
 
     assert remarks() == []  # no scheduler has said which pools there are
     service.store.facts.put(FACT, WorkerPools().model_dump_json())

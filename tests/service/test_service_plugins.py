@@ -158,10 +158,6 @@ def test_a_sampler_of_another_package(install: Install) -> None:
             "build must take (config, *, url, checkpoints, logs), got (config, *, url)",
         ),
         ("launcher", "class Config(Section)", "class Config", "Config must be of type type[Section], got <class "),
-        (
-            "launcher", '["Queue"]', "[]",
-            "Queue is not part of a launcher: known are Config, ON_THIS_MACHINE, build; begin the name with _, or list",
-        ),
         ("sampler", "def ask(self, number)", "def ask(self)", "Sampler.ask must take (number), got ()"),
         ("sampler", "def tell", "def told", "Sampler.tell is missing: it must define ask, pending, tell"),
         (

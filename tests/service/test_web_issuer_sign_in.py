@@ -226,7 +226,6 @@ def test_an_issuer_that_is_away_costs_nobody_their_token(service: Service, issue
 
 def test_few_wait_for_the_issuer_at_a_time(service: Service) -> None:
     flow = service.tokens.code_flow
-    assert isinstance(flow, code_flow.OidcCodeFlow)
     for _ in range(code_flow.AT_ONCE):
         assert flow._places.acquire(blocking=False)
     with service.http(None) as http:
