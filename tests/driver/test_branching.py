@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
 from service.api.computed_results import computed_frontier
-from service.driver.ray.worker import columns
 from service.driver.search.study_plan import decided
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, learning
-from tests.driver.test_search import NO_CLOCK, Bench, facts, ran
-from trainers import Pack, Plan, parse
+from tests.driver.test_search import NO_CLOCK, alone, begun, facts, ran
 
 OWN = NO_CLOCK | {"shared_gradients"}
 
@@ -69,8 +66,7 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone(
     study_id = ran(client, study, tmp_path)
     trials, curves = client.store.trials.find(study_id), client.store.curves.columns(study_id)
     for trial in trials:
-        spec = parse(trial_document(study, trial.label, [trial.hyperparameters], trial.seed, phase=trial.phase))
-        lines = columns(Pack.from_spec(spec, plan=Plan.from_json({**trial.plan, "width": 1})).advance(), 1)[0]
+        lines = alone(study, trial)
         last = len(curves[trial.id]["round"])
         assert last == len(lines["round"]) or trial.state == "STOPPED"
         for name, values in curves[trial.id].items():
@@ -99,8 +95,7 @@ def test_a_wide_confirmation_pack_whose_worker_dies_at_once_is_trained_again(
 ) -> None:
     """It has no plan yet, and more trials than a pack of the search."""
     study = branching(12, {"seeds": 1, "confirm": 8, "rounds": 2})
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path, slots=1)
+    study_id, bench = begun(client, study, tmp_path, slots=1)
     while (pack := bench.start()) and bench.search.table.trials[
         bench.search.table.packs[pack].trials[0]
     ].phase == "search":

@@ -9,17 +9,14 @@ import pytest
 
 from driftline.results.comparison import compare
 from driftline.study.spec import Study
-from driftline.study.trial_document import trial_document
 from driftline.wire.records import StudyPlan, TrialRecord
 from service.api.computed_results import computed_frontier
 from service.api.study_estimate import estimate
-from service.driver.ray.worker import columns
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import check_disturbed, disturbed, learning, trial_list
 from tests.driver.test_retry import Spy, kill
-from tests.driver.test_search import NO_CLOCK, Bench, OneRound, facts, one, ran
-from trainers import Pack, Plan, parse
+from tests.driver.test_search import NO_CLOCK, Bench, OneRound, alone, begun, facts, one, ran
 
 RUNGS = (2, 4, 8)
 
@@ -43,8 +40,7 @@ def searched(client: StoreClient, study_id: str, label: str | None = None) -> li
 
 def test_a_study_stops_trials_at_rungs(client: StoreClient, tmp_path: Path) -> None:
     study = stopping()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
+    study_id, bench = begun(client, study, tmp_path)
     bench.run()
     assert bench.search.outcome() == ("SUCCEEDED", "")
     assert not list(tmp_path.glob(f"{study_id}/*.ckpt"))
@@ -132,9 +128,7 @@ def test_trials_have_the_bits_of_trials_that_are_trained_alone_without_a_break(
     for trial in trials:
         assert trial.attempt == 3, "once for each rung"
         assert trial.plan["separate"]
-        spec = parse(trial_document(study, trial.label, [trial.hyperparameters], trial.seed))
-        alone = Pack.from_spec(spec, plan=Plan.from_json({**trial.plan, "width": 1}))
-        lines = columns(alone.advance(), 1)[0]
+        lines = alone(study, trial)
         for name, values in curves[trial.id].items():
             assert name in NO_CLOCK or values == lines[name], name
 
@@ -298,8 +292,7 @@ def test_a_failed_trial_is_not_promoted_and_changes_no_decision_when_it_is_tried
     client: StoreClient, tmp_path: Path
 ) -> None:
     study = stopping(8, methods=[one()], resources={"gpu": 0, "packs": 1})
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
+    study_id, bench = begun(client, study, tmp_path)
     kill(bench, ["only.s00002"])
     before = {trial.number: (trial.state, trial.rounds_done) for trial in searched(client, study_id)}
     assert before[2][0] == "FAILED"

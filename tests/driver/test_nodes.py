@@ -42,12 +42,10 @@ class Others:
 def test_it_is_told_its_nodes_and_all_of_them_end_with_the_trial(started: Started, tmp_path: Path) -> None:
     others = Others()
     told = "echo $DRIFTLINE_NODE_RANK $DRIFTLINE_NODES $MASTER_ADDR $MASTER_PORT"
-    pack = started(f"{told} > {tmp_path}/told; {GOOD}", others=others)
-    assert len(lines_of(pack)) == 2
+    assert len(lines_of(started(f"{told} > {tmp_path}/told; {GOOD}", others=others))) == 2
     assert (tmp_path / "told").read_text() == "0 2 10.0.0.7 29500\n"
     assert others.calls == ["start 0 2", "end"]
-    alone = started(f"{told} > {tmp_path}/told; {GOOD}")
-    assert len(lines_of(alone)) == 2
+    assert len(lines_of(started(f"{told} > {tmp_path}/told; {GOOD}"))) == 2
     assert (tmp_path / "told").read_text().startswith("0 1 127.0.0.1 ")
 
 

@@ -205,14 +205,12 @@ def test_rounds_may_be_left_out(client: StoreClient, tmp_path: Path, checkpoints
     few = TINY.replace("if t.resume is None:", "if False:")
     few = few.replace("    t.report(r", "    if r % 2 == 0 or t.report_due: t.report(r")
     (tmp_path / "tiny.py").write_text(few)
-    study = Study.from_json(document)
-    study_id = ran(client, study, tmp_path / "out", slots=1)
+    study_id = ran(client, Study.from_json(document), tmp_path / "out", slots=1)
     rows, found = client.store.trials.find(study_id), curves(client, study_id)
     assert {row.state for row in rows} == {"COMPLETE", "STOPPED"}
     whole = {number for row in rows for number in found[row.id]["round"]}
     assert whole == {1, 2, 3, 4, 6, 8, 9}
-    frontier = computed_frontier(client.store, study_id)
-    assert frontier["methods"]["mine"]["recommendations"]
+    assert computed_frontier(client.store, study_id)["methods"]["mine"]["recommendations"]
 
 
 def test_a_program_that_always_fails_fails_its_study_with_its_own_words(client: StoreClient, tmp_path: Path) -> None:

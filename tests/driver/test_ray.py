@@ -87,8 +87,7 @@ def test_a_killed_worker_costs_no_result_and_nothing_counts_twice(
             os.kill(report["pid"], signal.SIGKILL)
 
     monkeypatch.setattr(Search, "report", spy)
-    driven = Driven(client, study_id, tmp_path, chunk_seconds=0.02, checkpoint_seconds=0.0)
-    assert driven.end() == "SUCCEEDED"
+    assert Driven(client, study_id, tmp_path, chunk_seconds=0.02, checkpoint_seconds=0.0).end() == "SUCCEEDED"
     assert pids
     trials = client.store.trials.find(study_id)
     assert [trial.state for trial in trials] == ["COMPLETE"] * 8
@@ -127,8 +126,7 @@ def test_one_study_at_a_time_uses_a_ray_and_is_cancelled_at_once(client: StoreCl
     first, second = client.submit(study), client.submit(study)
     driven = Driven(client, first, tmp_path)
     until(lambda: any(trial.checkpoint for trial in client.store.trials.find(first)))
-    other = Driven(client, second, tmp_path).end()
-    assert other == "FAILED"
+    assert Driven(client, second, tmp_path).end() == "FAILED"
     assert "one study at a time uses a Ray cluster" in client.store.studies.get(second).reason
     client.cancel(first)
     assert driven.end() == "CANCELLED"

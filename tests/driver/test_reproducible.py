@@ -18,7 +18,7 @@ from service.driver.search.state import StudyTable
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_retry import kill
-from tests.driver.test_search import Bench, OneRound, facts, one, ran
+from tests.driver.test_search import Bench, OneRound, begun, facts, one, ran
 from trainers.registry import tasks
 from trainers.trial import sizes
 
@@ -132,8 +132,7 @@ def test_tuning_in_stages_beside_another_sampler_is_reproducible(
             best = own[-max(told)[1] // 2 if told else 0].hyperparameters
             fixed = {name: value for name, value in best.items() if name != varied}
             assert all(trial.hyperparameters.items() >= fixed.items() for trial in own[begin:end])
-    plan = client.store.studies.get(whole).plan
-    assert plan.stages == {"staged": [8, 4, 4, 6]}
+    assert client.store.studies.get(whole).plan.stages == {"staged": [8, 4, 4, 6]}
     assert trial_list(client, whole)["reproducible"]
     check_disturbed(client, study, tmp_path, whole, least=2)
 
@@ -190,8 +189,7 @@ def test_labels_share_the_values_of_the_hyperparameters_that_they_share(sampler:
 
 def test_a_retried_trial_ends_reproducibility_two_generations_later(client: StoreClient, tmp_path: Path) -> None:
     study = learning(12, resources={"gpu": 0, "packs": 1}, methods=[one()])
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
+    study_id, bench = begun(client, study, tmp_path)
     kill(bench, ["only.s00002"])
     line = "only.s00008 and later trials were asked for without the result of only.s00002, which had failed"
     assert trial_list(client, study_id)["exceptions"] == [line]
@@ -204,16 +202,14 @@ def test_a_retried_trial_ends_reproducibility_two_generations_later(client: Stor
 
 def test_packs_of_a_study_are_computed_as_its_first_pack(client: StoreClient, tmp_path: Path) -> None:
     study = learning(8)
-    study_id = client.submit(study)
-    first = Bench(client, study_id, study, tmp_path)
+    study_id, first = begun(client, study, tmp_path)
     pack = first.begin()
     first.step(pack)
     plan = client.store.studies.get(study_id).plan
     client.store.plans.put(
         study_id, first.attempt, plan.model_copy(update={"engine": {**plan.engine, "eval_every": 2}})
     )
-    second = Bench(client, study_id, study, tmp_path)
-    second.run()
+    Bench(client, study_id, study, tmp_path).run()
     later = [trial for trial in client.store.trials.find(study_id) if not str(trial.pack).endswith(".p1.00001")]
     assert {trial.plan["eval_every"] for trial in later if trial.plan} == {2}
 
@@ -221,8 +217,7 @@ def test_packs_of_a_study_are_computed_as_its_first_pack(client: StoreClient, tm
 def test_a_new_driver_takes_the_plan_of_what_was_trained(client: StoreClient, tmp_path: Path) -> None:
     """The first driver dies after the first report, before it stores the plan; the second has more CPU cores."""
     study = learning(8, methods=[one()])
-    study_id = client.submit(study)
-    first = Bench(client, study_id, study, tmp_path, OneRound)
+    study_id, first = begun(client, study, tmp_path, OneRound)
 
     def die(call: str) -> None:
         if call == "store_plan":
@@ -249,16 +244,14 @@ def test_a_pack_that_would_not_fit_is_halved_too(
     task = tasks()["quadratic"].parse(study.task, "task")
     monkeypatch.setattr(sizes, "MOST_NUMBERS", 3 * task.clients * task.dimension)  # room for 3 of the 4 trials
     study_id = ran(client, study, tmp_path)
-    plan = client.store.studies.get(study_id).plan
-    assert plan.width == 2
+    assert client.store.studies.get(study_id).plan.width == 2
     assert {(trial.state, trial.deaths) for trial in client.store.trials.find(study_id)} == {("COMPLETE", 0)}
 
 
 @pytest.mark.parametrize("trials", [4, 3])
 def test_a_pack_that_runs_out_of_memory_is_halved(client: StoreClient, tmp_path: Path, trials: int) -> None:
     study = learning(8, methods=[one()], resources={"gpu": 0, "packs": trials})
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
+    study_id, bench = begun(client, study, tmp_path)
     pack = bench.begin()
     report = json.loads(bench.workers.pop(pack).step()["report"])
     bench.search.report(

@@ -9,7 +9,7 @@ from service.api.computed_results import computed_frontier
 from service.samplers.build import build
 from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_extend import extend
-from tests.driver.test_search import Bench, OneRound, facts, live, one, ran, three
+from tests.driver.test_search import Bench, OneRound, begun, facts, live, one, ran, three
 
 
 def document(client: StoreClient, study_id: str) -> dict[str, Any]:
@@ -24,8 +24,7 @@ def document(client: StoreClient, study_id: str) -> dict[str, Any]:
 def test_a_study_whose_trials_all_failed_goes_on_from_its_checkpoints(client: StoreClient, tmp_path: Path) -> None:
     study = three()
     whole = ran(client, study, tmp_path / "whole")
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
+    study_id, bench = begun(client, study, tmp_path / "broken", OneRound, checkpoint_seconds=0.0)
     for steps in (4, 1, 1):
         live(bench, steps)
     bench.run()
@@ -95,8 +94,7 @@ def test_a_trial_retried_before_its_result_was_needed_changes_nothing(client: St
     """What is proposed afterwards is what it would have been."""
     study, larger = learning(10), learning(14)
     whole = ran(client, larger, tmp_path / "whole")
-    study_id = client.submit(study)
-    first = Bench(client, study_id, study, tmp_path / "broken")
+    study_id, first = begun(client, study, tmp_path / "broken")
     kill(first, ["only.s00005", "only.s00009"])
     state, reason = first.search.outcome()
     assert (state, reason.partition(":")[0]) == ("SUCCEEDED", "2 of 11 trials have failed; the first")

@@ -14,6 +14,7 @@ from driftline.results.curves import TrialCurve
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
 from driftline.wire.curve_codec import decode
+from driftline.wire.records import TrialRecord
 from service.api.computed_results import computed_frontier
 from service.driver import checkpoints
 from service.driver.ray.worker import Worker, columns
@@ -23,7 +24,7 @@ from service.samplers.build import build
 from service.samplers.sampler import Sampler
 from service.store.curve_segments import join
 from tests.driver.store_client import StoreClient, quadratic
-from trainers import Pack, parse
+from trainers import Pack, Plan, parse
 
 NO_CLOCK = {"wall_seconds"}
 """Columns that no two runs share."""
@@ -110,10 +111,21 @@ class Bench:
         raise AssertionError("no end")
 
 
+def alone(study: Study, trial: TrialRecord) -> dict[str, list[Any]]:
+    """The curve of a trial that is trained by itself in one go, under the plan of its pack."""
+    document = trial_document(study, trial.label, [trial.hyperparameters], trial.seed, phase=trial.phase)
+    return columns(Pack.from_spec(parse(document), plan=Plan.from_json({**trial.plan, "width": 1})).advance(), 1)[0]
+
+
+def begun(client: StoreClient, study: Study, folder: Path, *given: Any, **options: Any) -> tuple[str, Bench]:
+    """A study that was just submitted, and its first driver."""
+    study_id = client.submit(study)
+    return study_id, Bench(client, study_id, study, folder, *given, **options)
+
+
 def ran(client: StoreClient, study: Study, folder: Path, **options: Any) -> str:
     """The id of a study that has run to its end."""
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, folder, **options)
+    study_id, bench = begun(client, study, folder, **options)
     bench.run()
     assert bench.search.outcome() == ("SUCCEEDED", "")
     return study_id
@@ -142,8 +154,7 @@ def facts(client: StoreClient, study_id: str) -> list[Any]:
 
 def test_a_study_runs_to_its_end(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path)
+    study_id, bench = begun(client, study, tmp_path)
     wanted = []
     while not bench.search.finished:
         while bench.start():
@@ -249,8 +260,7 @@ def test_values_are_those_of_the_stored_curve(client: StoreClient, tmp_path: Pat
 def test_stopped_and_resumed_packs_give_the_uninterrupted_curves(client: StoreClient, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 4, "rounds": 400, "seeds": 0}, methods=[one()])
     whole = ran(client, study, tmp_path / "whole")
-    broken = client.submit(study)
-    first = Bench(client, broken, study, tmp_path / "broken", OneRound)
+    broken, first = begun(client, study, tmp_path / "broken", OneRound)
     packs = [first.start()]
     assert first.start() is None, "the first pack decides how the others are computed"
     first.step(str(packs[0]))
@@ -292,9 +302,7 @@ def deaths(client: StoreClient, study_id: str) -> list[tuple[str, int, int | Non
 
 
 def test_the_third_death_at_one_checkpoint_fails_the_pack(client: StoreClient, tmp_path: Path) -> None:
-    study = three()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    study_id, bench = begun(client, three(), tmp_path, OneRound, checkpoint_seconds=0.0)
     assert [live(bench, steps) for steps in (2, 4, 0)] == [[1, 2], [2, 3, 4, 5], []]
     assert deaths(client, study_id) == [("WAITING", 2, 4)] * 3
     assert live(bench, 1) == [5]
@@ -330,9 +338,7 @@ def test_a_new_driver_goes_on_counting_deaths(client: StoreClient, tmp_path: Pat
 
 def test_progress_of_which_only_the_checkpoint_is_left_counts(client: StoreClient, tmp_path: Path) -> None:
     """Each worker dies in the step at whose beginning it has written a checkpoint, before it tells of it."""
-    study = three()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    study_id, bench = begun(client, three(), tmp_path, OneRound, checkpoint_seconds=0.0)
     for life in range(1, 8):
         pack = bench.begin()
         assert bench.step(pack)["rounds_done"] == life
@@ -344,9 +350,7 @@ def test_progress_of_which_only_the_checkpoint_is_left_counts(client: StoreClien
 
 
 def test_coming_as_far_again_after_checkpoints_were_lost_is_no_progress(client: StoreClient, tmp_path: Path) -> None:
-    study = three()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    study_id, bench = begun(client, three(), tmp_path, OneRound, checkpoint_seconds=0.0)
     for steps in (6, 4, 6):
         assert live(bench, steps)[0] == 1
         for file in tmp_path.glob(f"{study_id}/*.ckpt"):
@@ -373,8 +377,7 @@ def test_checkpoints_that_were_never_reported_are_found_again(client: StoreClien
 def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: StoreClient, tmp_path: Path) -> None:
     """The one of a driver that hung, and one that hung under the same driver."""
     study = three()
-    study_id = client.submit(study)
-    hung = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    study_id, hung = begun(client, study, tmp_path, OneRound, checkpoint_seconds=0.0)
     pack = hung.begin()
     asleep = [hung.workers[pack]]
     for _ in range(5):
@@ -405,9 +408,7 @@ def test_a_worker_that_wakes_up_after_it_was_replaced_changes_nothing(client: St
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     client: StoreClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    study = three()
-    study_id = client.submit(study)
-    bench = Bench(client, study_id, study, tmp_path, OneRound, checkpoint_seconds=0.0)
+    study_id, bench = begun(client, three(), tmp_path, OneRound, checkpoint_seconds=0.0)
     pack = bench.begin()
     for _ in range(5):
         bench.step(pack)

@@ -203,16 +203,3 @@ def test_no_configuration_comes_twice_while_there_are_others(name, rows):
     assert len({(each["a"], each["b"]) for each in tried}) == count
     assert all(space[key].contains(value) for each in tried for key, value in each.items())
     assert sampler.ask(count).keys() == space.keys()  # afterwards they come again
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    options=st.integers(1, 4), high=st.integers(2, 6), seed=st.integers(0, 2**31), limit=st.integers(2, 9),
-    name=st.sampled_from(["random", "quasi_random", "grid", "tpe", "nsga2", "staged"]),
-)  # fmt: skip
-def test_no_configuration_of_any_small_space_comes_twice(options, high, seed, limit, name):
-    space = {"a": Choice(tuple(range(1, options + 1))), "b": Int(1, high, points=high)}
-    sampler = build(name, space, objectives_of(name), seed, constraints=[Constraint(f"a + b <= {limit}")])
-    count = sum(a + b <= limit for a in range(1, options + 1) for b in range(1, high + 1))
-    drawn = [tuple(sampler.ask(number).values()) for number in range(count)]
-    assert len(set(drawn)) == count
