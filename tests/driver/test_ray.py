@@ -56,9 +56,8 @@ class Driven(threading.Thread):
 
     def __init__(self, client: StoreClient, study_id: str, folder: Path, **options: Any) -> None:
         super().__init__(daemon=True)
-        self.stop = threading.Event()
         self.ended: Any = None
-        self._arguments = (client, study_id, self.stop, DriverOptions(folder, **{**QUICK, **options}))
+        self._arguments = (client, study_id, threading.Event(), DriverOptions(folder, **{**QUICK, **options}))
         self.start()
 
     def run(self) -> None:

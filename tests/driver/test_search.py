@@ -51,7 +51,6 @@ class Bench:
         slots: int = 2,
         **options: Any,
     ) -> None:
-        self.client = client
         self.kind = kind
         self.attempt = client.acquire(study_id, "bench/0").attempt
         self.search = Search(

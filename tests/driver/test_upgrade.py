@@ -1,6 +1,7 @@
 """Drivers while an upgrade replaces the replicas of the API."""
 
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -67,15 +68,10 @@ def driver(server: Server, older: Iterator[bool], **options: float) -> tuple[Dri
     return DriverClient(server.url, "driver", transport=replicas, sleep=lambda seconds: None, **options), replicas
 
 
-def every_third() -> Iterator[bool]:
-    while True:
-        yield from (True, False, True)
-
-
 def test_a_study_goes_on_between_replicas_of_two_versions(client: StoreClient, server: Server, tmp_path: Path) -> None:
     study = quadratic(budget={"trials_per_method": 4, "rounds": 10, "seeds": 1, "confirm": 1})
     alone, mixed = ran(client, study, tmp_path / "alone"), client.submit(study)
-    rolling, replicas = driver(server, every_third())
+    rolling, replicas = driver(server, itertools.cycle((True, False, True)))
     with rolling:
         first = Bench(rolling, mixed, study, tmp_path / "mixed", OneRound)
         pack = first.begin()

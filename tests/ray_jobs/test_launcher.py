@@ -34,7 +34,6 @@ class FakeRay:
         self.version = "2.60.0"
         self.logs: dict[str, str] = {}
         self.drops = 0
-        self.refuses = False
         self.asked: list[str] = []
         self.hangs = False
         self.deletes = False  # also a job that it takes for alive
@@ -44,7 +43,7 @@ class FakeRay:
         if self.drops:
             self.drops -= 1
             raise httpx.RemoteProtocolError("connection dropped")
-        if self.refuses or request.headers.get("Authorization") != "Bearer ray-token":
+        if request.headers.get("Authorization") != "Bearer ray-token":
             return httpx.Response(401, text="Unauthorized: Missing authentication token")
         path = request.url.path
         if path == "/api/version":

@@ -70,7 +70,6 @@ def test_a_token_is_shown_once_and_stored_as_a_hash(either: Service) -> None:
     assert (who.id, who.name, who.project, who.scopes, who.study) == (
         token["id"], "ann", "team", ["read", "write"], None,
     )  # fmt: skip
-    assert who.expires_at is not None
 
 
 def test_a_revoked_token_is_refused_at_once(service: Service) -> None:
@@ -88,6 +87,16 @@ def test_a_revoked_token_is_refused_at_once(service: Service) -> None:
         ("token.revoke", "configured", "team"),
         ("token.create", "configured", "team"),
     ]
+
+
+def test_a_token_expires(service: Service, clock: Clock) -> None:
+    token = made(service, expires_in_days=2)
+    with service.client(token["token"]) as ann:
+        clock.now += 2 * 24 * 3600 - 1
+        assert ann.whoami().expires_at is not None
+        clock.now += 1
+        with pytest.raises(Unauthorized):
+            ann.whoami()
 
 
 def test_when_a_token_was_used_is_noted_now_and_then(either: Service, clock: Clock) -> None:

@@ -67,10 +67,6 @@ def sending(service: Service) -> Iterator[Callable[[str, str], Future[httpx.Resp
         yield lambda token, name: threads.submit(send, token, name)
 
 
-def third_token(store: Store) -> str:
-    return store.tokens.create(NewToken(name="third", project="third", scopes=["read", "write"])).token
-
-
 # ---- sizes
 
 
@@ -198,7 +194,8 @@ def test_a_request_that_waits_too_long_is_told_when_to_try_again(
         assert "at most 2 of a project's studies are checked at a time" in own.json()["detail"]
         held.append(send("stranger", "held"))
         until(lambda: len(blocked.names) == 3)
-        full = send(third_token(sqlite_store), "fourth").result()
+        third = sqlite_store.tokens.create(NewToken(name="third", project="third", scopes=["read", "write"])).token
+        full = send(third, "fourth").result()
         assert (full.status_code, full.headers["retry-after"]) == (503, "3")
         assert len(blocked.names) == 3
         blocked.go_on.set()

@@ -20,8 +20,6 @@ from service.server import compose
 from service.settings import read_service
 from tests.waiting import until
 
-from .api_setup import POINTS
-
 SECRETS = {
     "DRIFTLINE_ADMIN_TOKEN": "admin-of-the-test",
     "DRIFTLINE_SECRET": "key-of-the-test",
@@ -95,9 +93,15 @@ def test_a_task_reaches_no_secret_of_the_service(tmp_path: Path, monkeypatch: py
         (plugins / "spy.py").write_text(SPY.format(home=str(home), port=port, around=str(tmp_path)))
         assert (home / "secret").exists()
         assert (tmp_path / "data" / "service.db").exists()
-        token = (home / "admin-token").read_text().strip()
-        with ApiClient(service.url, token) as client, pytest.raises(DriftlineError) as answer:
-            client.create(POINTS | {"task": {"name": "spy"}})
+        with ApiClient(service.url, (home / "admin-token").read_text().strip()) as client:
+            study = {
+                "name": "spy",
+                "task": {"name": "spy"},
+                "methods": [{"name": "fedavg", "space": {"client_lr": 0.1}}],
+                "budget": {"trials_per_method": 1, "rounds": 1, "seeds": 1},
+            }
+            with pytest.raises(DriftlineError) as answer:
+                client.create(study)
     finally:
         service.close()
     report = json.loads(str(answer.value).partition("REPORT")[2].splitlines()[0])
