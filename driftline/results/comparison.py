@@ -114,7 +114,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
     searches = len(claims["methods"]["pairs"])
     claims["methods"]["why"] = methods_text(a, b, claims["methods"])
     claims["configurations"]["why"] = configurations_text(a, b, claims["configurations"], searches)
-    ranges_of, apart = (None, []) if unfair else ranges(result, a, b, corrected)
+    ranges_of, cost_ranges = (None, []) if unfair else ranges(result, a, b, corrected)
     why = claims["methods"]["why"] if unfair else " ".join(claims[claim.name]["why"] for claim in CLAIMS)
     winner = claims[ranges_of]["verdict"] if ranges_of else None
     return {
@@ -123,7 +123,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
         "verdict": claims["methods"]["verdict"],
         "why": " ".join(
             [
-                why + not_everywhere(apart, winner, parameters["cost"]),
+                why + not_everywhere(cost_ranges, winner, parameters["cost"]),
                 *setting_notes(methods, (a, b)),
                 *looks_note(result),
             ]
@@ -133,7 +133,7 @@ def compare(result: Json, a: str, b: str, family: Family | None = None) -> dict[
             {"trials": trials, "difference": test.mean, "low": test.interval(LEVEL)[0], "high": test.interval(LEVEL)[1]}
             for trials, test in compared(first["efforts"], second["efforts"])
         ],
-        "ranges": apart,
+        "ranges": cost_ranges,
         "ranges_of": ranges_of,
         "ledger": {a: first["granted"], b: second["granted"]},
         "definition": result["definitions"]["comparison"],
@@ -327,8 +327,8 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
 def _dependent(result: Json, a: str, b: str) -> list[str]:
     """Why the searches of two labels are not independent of each other."""
     first, second = (result["methods"][label].get("given", {}) for label in (a, b))
-    given = [key for key in ("start", "prior") if first.get(key) != second.get(key)]
-    return [f"the searches of a label share {GIVEN[given[0]]}, and those of {a} and {b} differ"] if given else []
+    keys = [key for key in ("start", "prior") if first.get(key) != second.get(key)]
+    return [f"the searches of a label share {GIVEN[keys[0]]}, and those of {a} and {b} differ"] if keys else []
 
 
 def _reasons(claim: _Claim, test: Test | None, pairs: int, p_holm: float) -> list[str]:

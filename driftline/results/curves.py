@@ -111,8 +111,8 @@ class TrialCurve:
         values = self.columns.get(name)
         if values is None:
             return np.zeros(0), np.zeros(0)
-        there = numbers(values)
-        return self.rounds[there], values[there]
+        evaluated = numbers(values)
+        return self.rounds[evaluated], values[evaluated]
 
     def reports(self, name: str) -> bool:
         """Whether it was ever evaluated to a finite value of this metric."""
@@ -148,8 +148,8 @@ class TrialCurve:
         """The trial as far as it had reported after this round; it had not diverged if it trained any further."""
         if self.rounds_done <= round_number:
             return self
-        there = self.rounds <= round_number
-        columns = {name: values[there] for name, values in self.columns.items()}
+        reported = self.rounds <= round_number
+        columns = {name: values[reported] for name, values in self.columns.items()}
         return replace(self, columns=columns, state="STOPPED", _cache={})
 
     def counts(self, column: str) -> bool:

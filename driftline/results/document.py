@@ -119,9 +119,12 @@ def frontier_document(
     count_costs([curve for trials in by_label.values() for curve in trials if curve.state in ENDED], reading.cost)
     runs = [run for label in runs_by_label.values() for run in label.runs]
     axis, span = axis_of_runs(reading.quality, runs), _span(list(runs_by_label.values()), reading.cost)
-    steps = {label: [search.reported(axis, span) for search in one.searches] for label, one in runs_by_label.items()}
+    steps = {
+        label: [search.reported(axis, span) for search in of_label.searches]
+        for label, of_label in runs_by_label.items()
+    }
     whole = _scale(axis, runs, steps.values(), scale)
-    settlings = {label: settled_all(one.runs, axis) for label, one in runs_by_label.items()}
+    settlings = {label: settled_all(of_label.runs, axis) for label, of_label in runs_by_label.items()}
     ways = [settling.way for label in settlings.values() for settling in label if settling is not None]
     exact = certain or deterministic([curve for trials in by_label.values() for curve in trials], reading.quality)
     summary = _Summary(reading, unit, rungs or (amount,), whole, span, max(ways, default=0.0), exact)
@@ -358,10 +361,12 @@ class _Summary:
                 continue
             rows.append(_row(run, hyperparameters[run.configuration], settling))
             candidates.append(settling.learned(self.longest_way) and len(settling.end) == run.seeds)
-        some = [row for row, candidate in zip(rows, candidates, strict=True) if candidate]
+        candidate_rows = [row for row, candidate in zip(rows, candidates, strict=True) if candidate]
         direction = sign(self.reading.quality)
-        on = non_dominated([row["settles"] for row in some], [direction * row["ends"] for row in some])
-        for row, kept in zip(some, on, strict=True):
+        on = non_dominated(
+            [row["settles"] for row in candidate_rows], [direction * row["ends"] for row in candidate_rows]
+        )
+        for row, kept in zip(candidate_rows, on, strict=True):
             row["pareto"] = bool(kept)
         return sorted(rows, key=lambda row: (row["settles"], -direction * row["ends"], row["configuration"]))
 

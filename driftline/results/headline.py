@@ -49,9 +49,9 @@ def configurations_text(a: str, b: str, claim: Json, searches: int) -> str:
 
 def not_everywhere(ranges: Sequence[Json], winner: str | None, cost: str) -> str:
     """A sentence about the costs at which the other label is better; "" if there are none."""
-    other = [(span, better) for span, better in ranges_text(ranges, cost) if winner and better not in (None, winner)]
-    spans = " and ".join(span for span, _ in other)
-    return f" Not everywhere: from {spans} {unit(cost)} {other[0][1]} is better." if other else ""
+    contrary = [(span, better) for span, better in ranges_text(ranges, cost) if winner and better not in (None, winner)]
+    spans = " and ".join(span for span, _ in contrary)
+    return f" Not everywhere: from {spans} {unit(cost)} {contrary[0][1]} is better." if contrary else ""
 
 
 def ranges_text(ranges: Sequence[Json], cost: str) -> list[tuple[str, str | None]]:
@@ -92,15 +92,15 @@ def order_text(a: str, b: str, efforts: Sequence[Json]) -> str:
         >>> order_text("prox", "avg", [dict(zip(keys, row)) for row in rows])
         'prox is ahead of avg after 1 and 4 trials (beyond luck after 1 trial), then avg after 8 trials (beyond luck).'
     """
-    said: list[str] = []
+    clauses: list[str] = []
     for leader, group in groupby(efforts, key=lambda row: a if row["difference"] >= 0 else b):
         rows = list(group)
         sure = [row["trials"] for row in rows if row["low"] > 0 or row["high"] < 0]
         luck = "beyond luck" if sure else "which may be luck"
         after = f" after {_trials(sure)}" if 0 < len(sure) < len(rows) else ""
-        ahead = f"then {leader}" if said else f"{leader} is ahead of {b if leader == a else a}"
-        said.append(f"{ahead} after {_trials([row['trials'] for row in rows])} ({luck}{after})")
-    return f"{', '.join(said)}."
+        ahead = f"then {leader}" if clauses else f"{leader} is ahead of {b if leader == a else a}"
+        clauses.append(f"{ahead} after {_trials([row['trials'] for row in rows])} ({luck}{after})")
+    return f"{', '.join(clauses)}."
 
 
 def _trials(counts: Sequence[int]) -> str:
@@ -124,33 +124,35 @@ def headline(result: Json, comparisons: Sequence[Json]) -> str:
 
 
 def _of_several(labels: Sequence[str], comparisons: Sequence[Json]) -> str:
-    claims = [(one["a"], one["b"], one["claims"]["methods"]) for one in comparisons]
+    claims = [(comparison["a"], comparison["b"], comparison["claims"]["methods"]) for comparison in comparisons]
     decided = [methods_text(a, b, claim) for a, b, claim in claims if claim["verdict"]]
     searches = min(len(claim["pairs"]) for _, _, claim in claims)
     reasons = {_undecided(claim) for _, _, claim in claims}
-    said = " ".join(decided[:MOST_PAIRS])
+    text = " ".join(decided[:MOST_PAIRS])
     if more := len(decided[MOST_PAIRS:]):
-        said += f" {_count(more, 'more pair')} {'is' if more == 1 else 'are'} decided (see Comparisons)."
+        text += f" {_count(more, 'more pair')} {'is' if more == 1 else 'are'} decided (see Comparisons)."
     if not decided:
         why = reasons.pop() if len(reasons) == 1 else f" for any of {len(claims)} pairs"
-        said = f"{', '.join(labels[:-1])} or {labels[-1]}? Not decided{why}."
+        text = f"{', '.join(labels[:-1])} or {labels[-1]}? Not decided{why}."
     elif len(decided) < len(claims):
         others = len(claims) - len(decided)
-        said += f" The other {'pair' if others == 1 else f'{others} pairs'} of methods: not decided."
-    configuration_claims = [(one["a"], one["b"], one["claims"]["configurations"]) for one in comparisons]
+        text += f" The other {'pair' if others == 1 else f'{others} pairs'} of methods: not decided."
+    configuration_claims = [
+        (comparison["a"], comparison["b"], comparison["claims"]["configurations"]) for comparison in comparisons
+    ]
     better = [
         f"those for {claim['verdict']} did better than those for {_other(a, b, claim)} by {_size(claim)}"
         for a, b, claim in configuration_claims
         if claim["verdict"]
     ]
     if all(claim["unfair"] for _, _, claim in claims):
-        return said
+        return text
     if not better:
-        return f"{said} {_these(searches)} no configurations found can be told apart."
+        return f"{text} {_these(searches)} no configurations found can be told apart."
     listed = "; ".join(better[:MOST_PAIRS])
     if more := len(better[MOST_PAIRS:]):
         listed += f"; and {more} more (see Comparisons)"
-    return f"{said} {_these(searches)}, of the configurations found, {listed}."
+    return f"{text} {_these(searches)}, of the configurations found, {listed}."
 
 
 def _undecided(claim: Json) -> str:

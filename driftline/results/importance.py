@@ -78,9 +78,9 @@ def values_of(name: str, trials: Sequence[Mapping[str, Any]], inactive: Sequence
     """
     pairs = enumerate(zip(trials, inactive, strict=True))
     active = [at for at, (trial, free) in pairs if name in trial and name not in free]
-    given = [trials[at][name] for at in active]
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)
-    keys = np.array(given, dtype=np.float64) if numeric else _places([json.dumps(one) for one in given])
+    values = [trials[at][name] for at in active]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    keys = np.array(values, dtype=np.float64) if numeric else _places([json.dumps(value) for value in values])
     different, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
     if len(different) < 2:
         return None
@@ -88,7 +88,7 @@ def values_of(name: str, trials: Sequence[Mapping[str, Any]], inactive: Sequence
     if not numeric or len(different) <= FEW:
         cell[active] = kind
         return ValueCells(cell, len(different), ordered=False)
-    middle = (np.cumsum(counts) - counts / 2) / len(given)  # equal values share the middle of their ranks
+    middle = (np.cumsum(counts) - counts / 2) / len(values)  # equal values share the middle of their ranks
     cell[active] = np.minimum(middle * CELLS, CELLS - 1).astype(np.int64)[kind]
     return ValueCells(cell, CELLS, ordered=True)
 
@@ -141,11 +141,11 @@ def shares(target: Array, hyperparameters: Mapping[str, ValueCells]) -> dict[str
     distance: dict[str, float] = {}
     largest = np.full(DRAWS, -np.inf)
     for number, (name, values) in enumerate(hyperparameters.items()):
-        whole, own = (np.bincount(cell + 1, minlength=values.cells + 1) for cell in (values.cell, values.cell[best]))
+        whole, top = (np.bincount(cell + 1, minlength=values.cells + 1) for cell in (values.cell, values.cell[best]))
         chance = _chance(tuple(whole.tolist()), int(best.sum()), values.ordered, number)
         spread = float(chance.std())
         if spread > 0:
-            above[name] = float(divergences(own[None], whole, ordered=values.ordered)[0] - chance.mean())
+            above[name] = float(divergences(top[None], whole, ordered=values.ordered)[0] - chance.mean())
             distance[name] = above[name] / spread
             largest = np.maximum(largest, (chance - chance.mean()) / spread)
     if not above:
@@ -163,18 +163,18 @@ def _chance(whole: tuple[int, ...], count: int, ordered: bool, number: int) -> A
     return divergences(drawn, np.array(whole), ordered=ordered)
 
 
-def divergences(some: Counts, every: Counts, *, ordered: bool) -> Array:
+def divergences(counts: Counts, every: Counts, *, ordered: bool) -> Array:
     """How far the values of some trials are from those of all of them, (R,).
 
     Args:
-        some: In how many of them a value is not active, then how many are in each cell, (R, 1 + cells).
+        counts: In how many of these trials a value is not active, then how many are in each cell, (R, 1 + cells).
         every: The same of all trials, (1 + cells,).
         ordered: Whether neighbouring cells hold similar values.
     """
     density = _ordered_density if ordered else _kinds_density
     of_all = density(every[None, 1:]) + 1e-12
-    apart = ((density(some[:, 1:]) + 1e-12) / of_all - 1) ** 2 @ of_all[0]
-    return np.asarray((some[:, 1:].sum(axis=1) / some.sum(axis=1)) ** 2 / (every[1:].sum() / every.sum()) * apart)
+    chi2 = ((density(counts[:, 1:]) + 1e-12) / of_all - 1) ** 2 @ of_all[0]
+    return np.asarray((counts[:, 1:].sum(axis=1) / counts.sum(axis=1)) ** 2 / (every[1:].sum() / every.sum()) * chi2)
 
 
 def _kinds_density(counts: Counts) -> Array:

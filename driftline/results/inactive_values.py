@@ -23,11 +23,11 @@ def stated_rules(study: Study) -> dict[str, Json]:
         names = {"method": entry.name} | {kind: part.name for kind, part in parts.items()}
         if any(name not in REGISTRIES[kind]() for kind, name in names.items()):
             continue
-        given = [*entry.space, *(f"{kind}.{name}" for kind, part in parts.items() for name in part.space)]
+        hyperparameters = [*entry.space, *(f"{kind}.{name}" for kind, part in parts.items() for name in part.space)]
         if (study.settings_of(entry).fragments or 1) > 1:
-            given.append("fragments")
+            hyperparameters.append("fragments")
         with contextlib.suppress(PluginError):  # what is stated there is not a literal
-            if conditions := inactive_rules(names, given):
+            if conditions := inactive_rules(names, hyperparameters):
                 rules[entry.label] = conditions
     return rules
 

@@ -96,7 +96,7 @@ def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRun
     candidates = [
         _search_runs(number, reported, ended, metric, cost) for number in sorted({curve.search for curve in reported})
     ]
-    searches = tuple(one for one in candidates if one.runs and (len(one.seeds) > 1 or one.chosen_on))
+    searches = tuple(search for search in candidates if search.runs and (len(search.seeds) > 1 or search.chosen_on))
     return LabelRuns(reported[0].phase if reported else None, reported, searches)
 
 

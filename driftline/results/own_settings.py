@@ -18,11 +18,11 @@ def own_settings(study: Study) -> dict[str, dict[str, Any]]:
     settings = {}
     for entry in study.methods:
         studys = {name: getattr(study, name) for name in OWN} | {"rounds": study.budget.rounds}
-        own = {name: getattr(entry, name) for name in studys}
+        values = {name: getattr(entry, name) for name in studys}
         settings[entry.label] = {
-            name: value for name, value in own.items() if value is not None and value != studys[name]
+            name: value for name, value in values.items() if value is not None and value != studys[name]
         }
-    return {label: own for label, own in settings.items() if own}
+    return {label: changed for label, changed in settings.items() if changed}
 
 
 def setting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[str]:
@@ -34,11 +34,11 @@ def setting_notes(methods: Json, labels: Iterable[str] | None = None) -> list[st
     """
     notes = []
     for label in labels or methods:
-        own = dict(methods[label].get("settings", {}))
-        weighting = own.pop("weighting", None)
-        if own:
-            said = " and ".join(f"{name} {_words(value)}" for name, value in own.items())
-            notes.append(f"{label} has {said} (its own).")
+        settings = dict(methods[label].get("settings", {}))
+        weighting = settings.pop("weighting", None)
+        if settings:
+            listed = " and ".join(f"{name} {_words(value)}" for name, value in settings.items())
+            notes.append(f"{label} has {listed} (its own).")
         if weighting:
             notes.append(
                 f"{label} weights clients {_WORDS.get(weighting, weighting)} in training (its own weighting); "

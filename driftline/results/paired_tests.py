@@ -140,8 +140,8 @@ def band(differences: Array, limit: float | None = None) -> tuple[Array, Array] 
     if limit is None:
         limit = band_limit([dict(enumerate(differences))])
     mean, error = differences.mean(axis=0), differences.std(axis=0, ddof=1) / np.sqrt(pairs)
-    rest = pairs - limit**2
-    half = np.sqrt((pairs - 1) / rest) * limit * error if rest > 1e-9 else np.where(error > 0, np.inf, 0.0)
+    divisor = pairs - limit**2
+    half = np.sqrt((pairs - 1) / divisor) * limit * error if divisor > 1e-9 else np.where(error > 0, np.inf, 0.0)
     return mean - half, mean + half
 
 
@@ -165,8 +165,8 @@ def band_limit(comparisons: Iterable[Mapping[Any, Array]]) -> float:
         table = np.array([rows[key] for key in keys if key in rows])
         size = np.sqrt((table**2).sum(axis=0))
         shares = np.divide(table, size, out=np.zeros_like(table), where=size > 0)
-        own = signs[:, [key in rows for key in keys]]
-        largest = np.maximum(largest, np.abs(own @ shares).max(axis=1))
+        row_signs = signs[:, [key in rows for key in keys]]
+        largest = np.maximum(largest, np.abs(row_signs @ shares).max(axis=1))
     limit = np.sort(largest)[int(np.ceil(LEVEL * len(largest))) - 1]
     return float(limit) * (1 + ROUNDING)  # equal statistics are not rarer
 

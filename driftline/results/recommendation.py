@@ -130,19 +130,19 @@ def _improvements(
     """
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))]
     for positions in together(runs, lambda run: (len(run.rounds), run.limit(seeds))):
-        some = [runs[position] for position in positions]
-        limit = some[0].limit(seeds)
+        group = [runs[position] for position in positions]
+        limit = group[0].limit(seeds)
         if not limit:
             continue
         quality, cost = (
             np.stack(values).take(seeds, axis=1)[..., :limit]
-            for values in zip(*((run.quality, run.cost) for run in some), strict=True)
+            for values in zip(*((run.quality, run.cost) for run in group), strict=True)
         )
         merit = axis.without_rounding(axis.merit(quality).mean(axis=1))
         rises = np.ones_like(merit, dtype=bool)
         rises[:, 1:] = merit[:, 1:] > np.maximum.accumulate(merit, axis=1)[:, :-1]
         of, column = np.nonzero(rises)
-        rounds = np.stack([run.rounds[:limit] for run in some])
+        rounds = np.stack([run.rounds[:limit] for run in group])
         at = of, column
         parts.append((np.array(positions)[of], column, rounds[at], cost.mean(axis=1)[at], merit[at]))
     which, column, rounds, cost, merit = (np.concatenate(values) for values in zip(*parts, strict=True))

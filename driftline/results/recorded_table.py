@@ -160,12 +160,12 @@ def joined(tables: Sequence[RecordedTable]) -> RecordedTable:
     return RecordedTable(study, tuple(trial for table in tables for trial in table.trials))
 
 
-def require_agreement(studies: Sequence[Study], own: Collection[str]) -> None:
+def require_agreement(studies: Sequence[Study], may_differ: Collection[str]) -> None:
     """Checks that studies agree in their rounds, and in every key but some.
 
     Args:
         studies: The studies.
-        own: Keys in which they may differ.
+        may_differ: Keys in which they may differ.
 
     Raises:
         InvalidSpec: Two studies differ in another key.
@@ -173,7 +173,7 @@ def require_agreement(studies: Sequence[Study], own: Collection[str]) -> None:
     first = studies[0].to_json()
     for study in studies[1:]:
         other = study.to_json()
-        for key in sorted((first.keys() | other.keys()) - set(own)):
+        for key in sorted((first.keys() | other.keys()) - set(may_differ)):
             if first.get(key) != other.get(key):
                 raise InvalidSpec(key, f"studies must agree, got {shown(first.get(key))} and {shown(other.get(key))}")
         budgets = studies[0].budget, study.budget

@@ -108,8 +108,8 @@ def count_costs(curves: Sequence[TrialCurve], cost: str) -> None:
     """Computes what `TrialCurve.cost` returns for many trials, those with equally many reports together."""
     begun = [curve for curve in curves if curve.rounds.size and curve.cached(cost) is None]
     for positions in together(begun, lambda curve: curve.rounds.size) if cost != "rounds" else ():
-        some = [begun[position] for position in positions]
-        for curve, counted in zip(some, costs(some, cost), strict=True):
+        group = [begun[position] for position in positions]
+        for curve, counted in zip(group, costs(group, cost), strict=True):
             curve.keep(cost, counted)
 
 
@@ -125,15 +125,15 @@ def _pattern(curve: TrialCurve, metric: str) -> Hashable:
 def _runs(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str, cost: str) -> list[Runs]:
     """The runs of configurations with equal patterns of their curves."""
     firsts = groups[0][1]
-    there = [numbers(curve.columns[metric]) for curve in firsts]
-    at = [curve.rounds[evaluated] for curve, evaluated in zip(firsts, there, strict=True)]
+    finite = [numbers(curve.columns[metric]) for curve in firsts]
+    at = [curve.rounds[evaluated] for curve, evaluated in zip(firsts, finite, strict=True)]
     ends = [curve.rounds_done if curve.state == "DIVERGED" else np.inf for curve in firsts]
     rounds = np.unique(np.concatenate([*at, [end for end in ends if np.isfinite(end)]]))
     rounds = rounds[rounds > 0]
     quality = np.empty((len(groups), len(firsts), len(rounds)))
     start = np.empty((len(groups), len(firsts)))
     for seed, (evaluated, end) in enumerate(zip(at, ends, strict=True)):
-        values = np.stack([curves[seed].columns[metric] for _, curves in groups])[:, there[seed]]
+        values = np.stack([curves[seed].columns[metric] for _, curves in groups])[:, finite[seed]]
         smoothed = smooth(evaluated, values)
         quality[:, seed] = smoothed[:, _last_before(evaluated, rounds)]
         quality[:, seed, rounds >= end] = values[:, :1]

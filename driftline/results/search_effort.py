@@ -142,8 +142,8 @@ def _mean_and_without(side: Side, trials: int) -> tuple[Array, Array]:
     ahead = np.append(share, 0.0)[:, None] * value  # of configurations before the one left out
     behind = np.append(0.0, share)[:, None] * value
     without = np.empty_like(value)
-    rest = np.cumsum(ahead, axis=0) - ahead + behind[::-1].cumsum(axis=0)[::-1] - behind
-    np.put_along_axis(without, order, rest, axis=0)
+    ordered = np.cumsum(ahead, axis=0) - ahead + behind[::-1].cumsum(axis=0)[::-1] - behind
+    np.put_along_axis(without, order, ordered, axis=0)
     return shares(count, trials) @ value, without
 
 
@@ -161,9 +161,9 @@ def compared(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> list[t
         return []
     search = np.array(a["searches"])
     pairs = zip(a["rows"], b["rows"], strict=True)
-    return [(one["trials"], _difference(one, other, search)) for one, other in pairs]
+    return [(first["trials"], _difference(first, second, search)) for first, second in pairs]
 
 
-def _difference(one: Mapping[str, Any], other: Mapping[str, Any], search: NDArray[np.int64]) -> Test:
-    influence = np.subtract(one["influence"], other["influence"])
-    return effort_test(one["area"] - other["area"], influence, search, one["trials"])
+def _difference(first: Mapping[str, Any], second: Mapping[str, Any], search: NDArray[np.int64]) -> Test:
+    influence = np.subtract(first["influence"], second["influence"])
+    return effort_test(first["area"] - second["area"], influence, search, first["trials"])

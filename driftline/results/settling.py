@@ -64,13 +64,13 @@ def settled_all(runs: Sequence[Runs], axis: Axis) -> list[Settled | None]:
     """As `settled`, for many configurations at once."""
     settlings: list[Settled | None] = [None] * len(runs)
     for positions in together(runs, lambda run: (len(run.rounds), tuple(run.diverged.tolist()))):
-        some = [runs[position] for position in positions]
-        seeds = np.flatnonzero(some[0].diverged >= len(some[0].rounds))
-        if not seeds.size or not len(some[0].rounds):
+        group = [runs[position] for position in positions]
+        seeds = np.flatnonzero(group[0].diverged >= len(group[0].rounds))
+        if not seeds.size or not len(group[0].rounds):
             continue
         cost, quality, start = (
             np.stack(parts).take(seeds, axis=1)
-            for parts in zip(*((run.cost, run.quality, run.start) for run in some), strict=True)
+            for parts in zip(*((run.cost, run.quality, run.start) for run in group), strict=True)
         )
         costs, end = settling_cost(cost, quality, start, axis), quality[..., -1]
         ways = np.median(axis.merit(end) - axis.merit(start), axis=1).tolist()

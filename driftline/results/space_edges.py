@@ -57,7 +57,9 @@ def _edge(form: Json, value: Any) -> str:
         return ""
     parameter = from_json(form)
     if isinstance(parameter, Choice):
-        options = [one for one in parameter.options if isinstance(one, int | float) and not isinstance(one, bool)]
+        options = [
+            option for option in parameter.options if isinstance(option, int | float) and not isinstance(option, bool)
+        ]
         if len(options) < 3:
             return ""
         low, high = min(options), max(options)

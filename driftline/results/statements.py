@@ -75,25 +75,27 @@ def judged(
             document, dict.fromkeys(_pair(statement) for statement in group if statement.pair or statement.gains)
         )
         for member in group:
-            other = result if member.beside is None else beside(member.beside)
-            outcome = _outcome(member, document, family, result.curves, other)
+            second_result = result if member.beside is None else beside(member.beside)
+            outcome = _outcome(member, document, family, result.curves, second_result)
             judgements[member.text] = Judgement(member.text, *outcome)
     return [judgements[statement.text] for statement in statements]
 
 
 def _outcome(
-    statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve], other: StudyResult | None
+    statement: Statement, document: Json, family: Family, curves: Sequence[TrialCurve], beside: StudyResult | None
 ) -> tuple[Outcome, str]:
     if statement.grows is not None:
         metric = document["definitions"]["parameters"]["metric"]
         choose = _largest_trained if statement.limit else _best
         return _grows([choose(statement.grows, label, metric, curves) for label in statement.over or ()], statement)
     if statement.smaller is not None:
-        if other is None:
+        if beside is None:
             return "undecided", f"{statement.beside} was not run"
         first, second = statement.smaller
-        one = _by_seed(statement, document, first, curves)
-        return _smaller(one, _by_seed(statement, other.document, second, other.curves), statement.beside is None)
+        first_values = _by_seed(statement, document, first, curves)
+        return _smaller(
+            first_values, _by_seed(statement, beside.document, second, beside.curves), statement.beside is None
+        )
     unfair = [why for a, b in statement.gains for why in compare(document, a, b, family)["claims"]["methods"]["unfair"]]
     if unfair:
         return "undecided", "; ".join(dict.fromkeys(unfair))
@@ -185,12 +187,12 @@ def _with_gains(document: Json, pairs: Iterable[tuple[str, str]]) -> Json:
             claim: [
                 {
                     **row,
-                    "area": row["area"] - other["area"],
-                    "along": np.subtract(row["along"], other["along"]).tolist(),
+                    "area": row["area"] - second_row["area"],
+                    "along": np.subtract(row["along"], second_row["along"]).tolist(),
                 }
                 for row in rows
-                for other in second["claims"][claim]
-                if row[_KEYS[claim]] == other[_KEYS[claim]]
+                for second_row in second["claims"][claim]
+                if row[_KEYS[claim]] == second_row[_KEYS[claim]]
             ]
             for claim, rows in first["claims"].items()
         }
@@ -225,7 +227,7 @@ def _smaller(one: Mapping[int, float], other: Mapping[int, float], pairs: bool) 
     ratios = min(map(min, kept)) > 0
     first, second = (np.log(values) if ratios else np.array(values) for values in kept)
     by_seed = paired((first - second).tolist()) if pairs else None
-    test, p = (by_seed, by_seed.p_signs) if by_seed else (apart := welch(first, second), apart.p)
+    test, p = (by_seed, by_seed.p_signs) if by_seed else (unpaired := welch(first, second), unpaired.p)
     low, high = test.interval(LEVEL)
     numbers = [f"{math.exp(value):.3g}" if ratios else f"{value:+.3g}" for value in (test.mean, low, high)]
     size = "{} times ({} to {})" if ratios else "by {} ({} to {})"

@@ -163,7 +163,7 @@ def study_result(
         for trial in records
     )
     reading, curves = _read(whole.metric(quality or whole.objective.quality), cost or whole.objective.cost, curves)
-    own = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
+    is_own_reading = (reading.quality, reading.cost) == (whole.objective.quality, whole.objective.cost)
     document = frontier_document(
         study.name,
         curves,
@@ -171,7 +171,7 @@ def study_result(
         whole.budget.amount,
         whole.labels,
         unit=whole.budget.unit,
-        scale=whole.objective.scale if own else None,
+        scale=whole.objective.scale if is_own_reading else None,
         certain=nothing_random(whole),
         rungs=whole.rungs,
         drawn=independent_draws(whole),
@@ -227,7 +227,7 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
     )
     scales = [result.document["scale"] for result in results]
     fixed = {(scale["start"], scale["best"]) if scale["fixed"] else None for scale in scales}
-    given = fixed.pop() if len(fixed) == 1 else None
+    scale = fixed.pop() if len(fixed) == 1 else None
     document = frontier_document(
         " and ".join(names),
         curves,
@@ -235,7 +235,7 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
         amount,
         [f"{prefix}{label}" for prefix, study in zip(lead, studies, strict=True) for label in study.labels],
         unit=unit,
-        scale=FixedScale(start=given[0], best=given[1]) if given else None,
+        scale=FixedScale(start=scale[0], best=scale[1]) if scale else None,
         certain=all(nothing_random(study) for study in studies),
         rules={
             f"{prefix}{label}": method["inactive"]

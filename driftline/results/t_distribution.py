@@ -24,11 +24,11 @@ def two_sided(t: float, freedom: float) -> float:
         return 1.0
     if math.isinf(ratio):
         return 0.0
-    x, rest = 1 / (1 + ratio), ratio / (1 + ratio)
-    front = math.exp(_log_gamma_step(half) - math.lgamma(0.5) - half * math.log1p(ratio) + 0.5 * math.log(rest))
+    x, complement = 1 / (1 + ratio), ratio / (1 + ratio)
+    front = math.exp(_log_gamma_step(half) - math.lgamma(0.5) - half * math.log1p(ratio) + 0.5 * math.log(complement))
     if x < (half + 1) / (half + 2.5):
         return front * _fraction(half, 0.5, x) / half
-    return 1 - front * _fraction(0.5, half, rest) / 0.5
+    return 1 - front * _fraction(0.5, half, complement) / 0.5
 
 
 @lru_cache(maxsize=1024)

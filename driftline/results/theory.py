@@ -72,12 +72,12 @@ def with_theory(document: Mapping[str, Any], study: Study, curves: Iterable[Tria
     for label, method in document["methods"].items():
         entry = study.entry(label)
         rounds = max(
-            (curve.rounds_done for held in complete.values() for curve in held if curve.label == label), default=1
+            (curve.rounds_done for group in complete.values() for curve in group if curve.label == label), default=1
         )
         rounds = study.budget_of(entry).rounds or rounds
         theory = _Theory(task_predictor, cast(Any, study.init), reading, rounds, axis, _left_out(study, entry, task))
         phase = method["reported"]["phase"]
-        ended = {number: held for (name, at, number), held in complete.items() if (name, at) == (label, phase)}
+        ended = {number: group for (name, at, number), group in complete.items() if (name, at) == (label, phase)}
         labels[label] = method | theory.label(method, entry, ended)
     words = {"theory": THEORY, "disagreement": DISAGREEMENT}
     return {**document, "definitions": {**document["definitions"], **words}, "methods": labels}
@@ -204,17 +204,17 @@ def _left_out(study: Study, entry: MethodEntry, task: Any) -> str:
     sampled = sorted({size for size in cohorts if size is not None and size < task.clients})
     many = f"{sampled[0]} to {sampled[-1]}" if len(sampled) > 1 else "".join(map(str, sampled))
     noise = task.losses.gradient_noise
-    said = [f"the noise of the gradients ({noise:g})"] if noise else []
-    said += [f"the sampling of {many} of {task.clients} clients"] if sampled else []
-    said += ["the stragglers"] if study.settings_of(entry).stragglers is not None else []
-    said += [f"the rounding of {study.dtype}"] if study.dtype in ("float32", "tf32") else []
-    return f"The prediction leaves out {' and '.join(said)}." if said else ""
+    omitted = [f"the noise of the gradients ({noise:g})"] if noise else []
+    omitted += [f"the sampling of {many} of {task.clients} clients"] if sampled else []
+    omitted += ["the stragglers"] if study.settings_of(entry).stragglers is not None else []
+    omitted += [f"the rounding of {study.dtype}"] if study.dtype in ("float32", "tf32") else []
+    return f"The prediction leaves out {' and '.join(omitted)}." if omitted else ""
 
 
-def _note(reasons: Counter[str], some: bool, points: bool, left_out: str) -> str:
+def _note(reasons: Counter[str], predicted: bool, points: bool, left_out: str) -> str:
     if not points and not reasons:
         return "No prediction yet: no configuration has been counted."
-    if not some:
+    if not predicted:
         return f"No prediction: {'; '.join(reasons)}."
     count = sum(reasons.values())
     have = "has" if count == 1 else "have"

@@ -60,17 +60,17 @@ def missed(failed: Any, trials: Iterable[Any], plan: StudyPlan | None) -> str | 
     if failed.phase != "search":
         return None
     without = f"without the result of {name(failed)}, which had failed"
-    own = [trial for trial in trials if trial.label == failed.label]
+    label_trials = [trial for trial in trials if trial.label == failed.label]
     generation = 0 if plan is None else plan.generation
     own_first = failed.number // generation * generation if generation else 0
     first = own_first + 2 * generation  # of the generations that were asked for without it
     if plan is not None and (sizes := plan.stages.get(failed.label)):
         _, own_first, first = stage_of(sizes, failed.number)
-    if first and any(trial.phase == "search" and trial.number >= first for trial in own):
+    if first and any(trial.phase == "search" and trial.number >= first for trial in label_trials):
         return f"{failed.label}.s{first:05d} and later trials were asked for {without}"
-    if any(trial.phase == "confirmation" for trial in own):
+    if any(trial.phase == "confirmation" for trial in label_trials):
         return f"the configurations of {failed.label} to confirm were chosen {without}"
-    compared = (trial for trial in own if trial.state == "STOPPED")
+    compared = (trial for trial in label_trials if trial.state == "STOPPED")
     if first and any(trial.number >= own_first for trial in compared):
         return f"trials of {failed.label} were stopped at rungs {without}"
     return None
@@ -97,13 +97,13 @@ def _looks(trials: Sequence[TrialRecord], budget: Budget) -> int:
     searches: dict[tuple[str, int], list[TrialRecord]] = {}
     for trial in sorted(trials, key=lambda trial: trial.created_at):
         searches.setdefault((trial.label, budget.search_of(trial.configuration)), []).append(trial)
-    return max((_looks_at(own) for own in searches.values()), default=1)
+    return max((_looks_at(search_trials) for search_trials in searches.values()), default=1)
 
 
-def _looks_at(own: Iterable[TrialRecord]) -> int:
+def _looks_at(search_trials: Iterable[TrialRecord]) -> int:
     """How often one search had results; its trials are in the order in which they were created."""
     looks, seen = 1, None  # when this look's first confirmation trial ended
-    for trial in own:
+    for trial in search_trials:
         if seen is not None and trial.created_at > seen:
             looks, seen = looks + 1, None
         if trial.phase == "confirmation" and trial.state in TRIAL_FINISHED:

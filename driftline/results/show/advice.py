@@ -34,9 +34,9 @@ class Wins:
     searches: int
     of_searches: int
 
-    def text(self, other: str) -> str:
+    def text(self, label: str) -> str:
         """``better than fedprox in 5 of 6 seeds of one search``."""
-        seeds = f"better than {other} in {self.seeds} of {self.of_seeds} seeds"
+        seeds = f"better than {label} in {self.seeds} of {self.of_seeds} seeds"
         if self.of_searches == 1:
             return f"{seeds} of one search"
         return f"{seeds} and {self.searches} of {self.of_searches} searches"
@@ -46,15 +46,15 @@ def wins(result: Json, label: str, other: str, costs: Iterable[float]) -> list[W
     """How often a label is better than another at each of these costs, within the range of the result."""
     axis = stored_axis(result)
     at = np.clip(np.array(list(costs)), result["scale"]["first"], None)
-    curves = [_by_case(result["methods"][one]["cross_fitted"]) for one in (label, other)]
+    curves = [_by_case(result["methods"][name]["cross_fitted"]) for name in (label, other)]
     cases = sorted(curves[0].keys() & curves[1].keys())
     if not cases:
         return [Wins(0, 0, 0, 0)] * len(at)
     table = np.array([[axis.merit(_at(of_label[case], at)) for case in cases] for of_label in curves])
-    apart = axis.without_rounding(table[0]) - axis.without_rounding(table[1])
+    difference = axis.without_rounding(table[0]) - axis.without_rounding(table[1])
     searches = [search for search, _ in cases]
-    means = [apart[[one == search for one in searches]].mean(axis=0) for search in dict.fromkeys(searches)]
-    better, of_searches = (apart > 0).sum(axis=0), (np.array(means) > 0).sum(axis=0)
+    means = [difference[[of_case == search for of_case in searches]].mean(axis=0) for search in dict.fromkeys(searches)]
+    better, of_searches = (difference > 0).sum(axis=0), (np.array(means) > 0).sum(axis=0)
     return [
         Wins(int(seeds), len(cases), int(search), len(means)) for seeds, search in zip(better, of_searches, strict=True)
     ]
@@ -90,21 +90,21 @@ def advice(result: Json, cost: float, labels: Sequence[str] = ()) -> str:
         return f"Nothing to recommend for up to {amount}."
     label, row = rows[0]
     assert row.configuration is not None  # `offers` leaves the others out
-    said = (
+    text = (
         f"For up to {amount}: {label}, configuration {row.configuration['configuration']}, stopped at round "
         f"{row.stop}; expect {parameters['metric']} {banded(*row.quality)}."
     )
     counted = [(other, wins(result, label, other, [cost])[0]) for other, _ in rows[1:]]
     counted = [(other, count) for other, count in counted if count.of_seeds]
     if not counted:
-        return said
+        return text
     better = ", ".join(count.text(other) for other, count in counted)
     least = min(count.of_searches for _, count in counted)
     undecided = (
         f" {'One search does' if least == 1 else f'{least} searches do'} not decide which method is better (needs "
         f"{LEAST_PAIRS})."
     )
-    return f"{said} {better[0].upper()}{better[1:]}.{undecided if least < LEAST_PAIRS else ''}"
+    return f"{text} {better[0].upper()}{better[1:]}.{undecided if least < LEAST_PAIRS else ''}"
 
 
 def _by_case(curves: Sequence[Json]) -> dict[tuple[int, int], Json]:

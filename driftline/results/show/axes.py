@@ -23,8 +23,8 @@ def cost_title(result: Json) -> str:
 
 def time_text(result: Json) -> str:
     """How time is modelled, in brackets; "" for other costs."""
-    given = _parameters(result).get("time")
-    return f" ({Time(**given)})" if given else ""
+    parameters = _parameters(result).get("time")
+    return f" ({Time(**parameters)})" if parameters else ""
 
 
 def quality_title(result: Json) -> str:

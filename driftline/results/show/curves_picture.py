@@ -117,6 +117,6 @@ def _binned(rounds: Array, values: Array) -> tuple[Array, Array]:
     trained = rounds > 0
     rounds, values = rounds[trained], values[:, trained]
     bins = np.minimum((BINS * (rounds - 0.5) / math.ceil(rounds[-1])).astype(int), BINS - 1)
-    there = np.unique(bins)
-    means = np.stack([values[:, bins == number].mean(axis=1) for number in there], axis=1)
-    return (there + 0.5) * rounds[-1] / BINS, means
+    filled = np.unique(bins)
+    means = np.stack([values[:, bins == number].mean(axis=1) for number in filled], axis=1)
+    return (filled + 0.5) * rounds[-1] / BINS, means

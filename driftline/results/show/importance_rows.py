@@ -31,7 +31,7 @@ def importance_rows(result: Json) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for label, method in result["methods"].items():
         whole = method["importance"]
-        own: list[dict[str, Any]] = [
+        label_rows: list[dict[str, Any]] = [
             {
                 "label": label,
                 "trials": whole["trials"],
@@ -42,7 +42,7 @@ def importance_rows(result: Json) -> list[dict[str, Any]]:
             }
             for name, share in whole["quality"].items()
         ]
-        rows += sorted(own, key=lambda row: -sum(share or 0.0 for share in _shares(row)))
+        rows += sorted(label_rows, key=lambda row: -sum(share or 0.0 for share in _shares(row)))
     return rows
 
 
@@ -57,11 +57,11 @@ def importance_cells(result: Json) -> tuple[list[str], list[tuple[str, str, list
     ]
     cells: list[tuple[str, str, list[str]]] = []
     for label in result["methods"]:
-        own = [row for row in rows if row["label"] == label]
-        if any(share is not None for row in own for share in _shares(row)):
-            cells += [(label, row["hyperparameter"], [_text(share) for share in _shares(row)]) for row in own]
-        elif own:
-            cells.append((label, f"too few trials to tell ({own[0]['trials']})", ["-"] * len(heads)))
+        label_rows = [row for row in rows if row["label"] == label]
+        if any(share is not None for row in label_rows for share in _shares(row)):
+            cells += [(label, row["hyperparameter"], [_text(share) for share in _shares(row)]) for row in label_rows]
+        elif label_rows:
+            cells.append((label, f"too few trials to tell ({label_rows[0]['trials']})", ["-"] * len(heads)))
     return heads, cells
 
 

@@ -105,11 +105,11 @@ def _learning(
     ordered = sorted(range(len(keys)), key=lambda index: ranks.get(keys[index], 3))
     drawn = [index for index in ordered if keys[index] in ranks and runs[keys[index]]]
     for first in range(0, len(drawn), _CURVES_AT_ONCE):
-        some = drawn[first : first + _CURVES_AT_ONCE]
-        groups = [(keys[index][2], runs[keys[index]]) for index in some]
+        batch = drawn[first : first + _CURVES_AT_ONCE]
+        groups = [(keys[index][2], runs[keys[index]]) for index in batch]
         for reading in readings:
             runs_of_all(groups, reading["metric"], reading["cost"])  # `learning_curve` finds them in the curves' caches
-        for index in some:
+        for index in batch:
             yield index, learning_curve(keys[index], runs[keys[index]], readings)
 
 
@@ -118,8 +118,8 @@ def _page(result: Json, data: Json, fragments: Sequence[Mapping[str, str]]) -> s
     style = f"{_file('page.css')}\n{stylesheet()}"
     slots = {
         name: "".join(
-            f'<div data-reading="{index}"{" hidden" if index else ""}>{some[name]}</div>'
-            for index, some in enumerate(fragments)
+            f'<div data-reading="{index}"{" hidden" if index else ""}>{parts[name]}</div>'
+            for index, parts in enumerate(fragments)
         )
         for name in fragments[0]
     }
@@ -164,7 +164,7 @@ def _fragments(result: Json) -> dict[str, str]:
         ),
         "caption": _text(band_text(result)),
         "summary": _summary(result),
-        "headline": f'<p id="headline">{_text(said)}</p>' if (said := headline(result, comparisons)) else "",
+        "headline": f'<p id="headline">{_text(text)}</p>' if (text := headline(result, comparisons)) else "",
         "recommendations": _recommendations(result),
         "importance": _importance(result),
         "efforts": _efforts(comparisons),
@@ -176,8 +176,8 @@ def _fragments(result: Json) -> dict[str, str]:
 
 
 def _definitions(words: Json) -> str:
-    said = (f"<dt>{_text(word)}</dt><dd>{_text(text)}</dd>" for word, text in words.items() if isinstance(text, str))
-    return f"<dl>{''.join(said)}</dl>"
+    terms = (f"<dt>{_text(word)}</dt><dd>{_text(text)}</dd>" for word, text in words.items() if isinstance(text, str))
+    return f"<dl>{''.join(terms)}</dl>"
 
 
 def _text(text: str) -> str:
@@ -205,7 +205,7 @@ def _summary(result: Json) -> str:
         f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end in the study. Trials: search + "
         "confirmation. In brackets: smallest and largest over seeds."
     )
-    notes = "".join(f'<p class="quiet">{_text(said)}</p>' for said in (note, *setting_notes(result["methods"])))
+    notes = "".join(f'<p class="quiet">{_text(text)}</p>' for text in (note, *setting_notes(result["methods"])))
     return f"{notes}{_table(heads, rows)}"
 
 
@@ -274,9 +274,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _theory(result: Json) -> str:
-    said = "".join(f"<li>{_text(line)}</li>" for line in agreement(result))
+    items = "".join(f"<li>{_text(line)}</li>" for line in agreement(result))
     heading = '<h2>Theory and measurement</h2><p class="quiet">Relative differences, medians over configurations.</p>'
-    return f"{heading}<ul>{said}</ul>" if said else ""
+    return f"{heading}<ul>{items}</ul>" if items else ""
 
 
 def _importance(result: Json) -> str:
@@ -298,18 +298,24 @@ def _importance(result: Json) -> str:
 
 def _efforts(comparisons: Sequence[Json]) -> str:
     """Which label is ahead after how many trials, and where that changes."""
-    said = [order_text(one["a"], one["b"], one["efforts"]) for one in comparisons if one["efforts"]]
-    shown = said[:MOST_PAIRS]
-    left_out = f"<p>{len(shown)} of {len(said)} pairs: driftline compare has all.</p>" if shown != said else ""
-    return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in shown)}</ul>{left_out}" if said else ""
+    lines = [
+        order_text(comparison["a"], comparison["b"], comparison["efforts"])
+        for comparison in comparisons
+        if comparison["efforts"]
+    ]
+    shown = lines[:MOST_PAIRS]
+    left_out = f"<p>{len(shown)} of {len(lines)} pairs: driftline compare has all.</p>" if shown != lines else ""
+    return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in shown)}</ul>{left_out}" if lines else ""
 
 
 def _comparisons(comparisons: Sequence[Json]) -> str:
     shown = (
-        comparisons if len(comparisons) <= MOST_PAIRS else [one for one in comparisons if one["verdict"]][:MOST_PAIRS]
+        comparisons
+        if len(comparisons) <= MOST_PAIRS
+        else [comparison for comparison in comparisons if comparison["verdict"]][:MOST_PAIRS]
     )
-    said = "".join(f"<li>{_text(one['why'])}</li>" for one in shown)
+    items = "".join(f"<li>{_text(comparison['why'])}</li>" for comparison in shown)
     left_out = (
         f"<p>{len(shown)} of {len(comparisons)} pairs: driftline compare has all.</p>" if shown != comparisons else ""
     )
-    return f"<ul>{said}</ul>{left_out}" if comparisons else '<p class="quiet">One method: nothing to compare.</p>'
+    return f"<ul>{items}</ul>{left_out}" if comparisons else '<p class="quiet">One method: nothing to compare.</p>'

@@ -53,7 +53,7 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
         A document, and the curves that it was computed from.
     """
     parameters = result["definitions"]["parameters"]
-    own = parameters["metric"], parameters["cost"]
+    usual = parameters["metric"], parameters["cost"]
     begun, (unit, amount) = [curve for curve in curves if curve.rounds.size], budget_of(result)
     if not begun or sum(curve.rounds.size for curve in begun) > MOST_REPORTS:
         return
@@ -61,8 +61,8 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
     costs = [
         name for name in cost_names if all(curve.counts(part) for curve in begun for part in cost_named(name).counters)
     ]
-    choices = [(own[0], cost) for cost in costs] + [(quality, own[1]) for quality in _qualities(begun, cost_names)]
-    for quality, cost in [choice for choice in choices if choice != own and choice[1] != "time"][: MOST_READINGS - 1]:
+    choices = [(usual[0], cost) for cost in costs] + [(quality, usual[1]) for quality in _qualities(begun, cost_names)]
+    for quality, cost in [choice for choice in choices if choice != usual and choice[1] != "time"][: MOST_READINGS - 1]:
         fresh = [replace(curve, _cache={}) for curve in curves]  # what this reading caches goes with it
         document = frontier_document(
             result["study"],
@@ -149,11 +149,11 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
     for (label, phase, configuration), row in rows.items():
         values = dict(sorted(row["hyperparameters"].items()))
         shape = shapes.setdefault(tuple(values), len(shapes))
-        held = [
+        encoded = [
             [lists.setdefault(json.dumps(value), len(lists))] if isinstance(value, list | tuple | dict) else value
             for value in values.values()
         ]
-        listed.append([labels[label], phase, configuration, row["seeds"], row["diverged"], shape, held])
+        listed.append([labels[label], phase, configuration, row["seeds"], row["diverged"], shape, encoded])
     marks = styles(labels)
     stops = {
         (curve.label, curve.phase, curve.configuration): curve.rounds_done

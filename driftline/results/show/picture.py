@@ -128,8 +128,8 @@ def _figure(result: Json, width: float, height: float, dpi: int, *, cross_fitted
         figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
     dotted = " Dotted: cross-fitted, the median over searches and seeds." if cross_fitted else ""
     texts = [study_headline(result), band_text(result) + dotted]
-    said = [line for text in texts for line in textwrap.wrap(text, round(118 * width / 6.4))]
-    figure.supxlabel("\n".join(said), fontsize=7, color="#555555")
+    lines = [line for text in texts for line in textwrap.wrap(text, round(118 * width / 6.4))]
+    figure.supxlabel("\n".join(lines), fontsize=7, color="#555555")
     return figure
 
 

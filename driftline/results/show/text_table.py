@@ -40,8 +40,8 @@ def table(result: Json) -> str:
     note = f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end. Trials: search + confirmation."
     lines += textwrap.wrap(f"{note} {_seeds(result)}", _WIDTH, break_on_hyphens=False)
     lines += ["", *_columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))]
-    said = [*_shared(result["methods"]), *setting_notes(result["methods"])]
-    lines += [row for line in said for row in textwrap.wrap(line, _WIDTH)]
+    remarks = [*_shared(result["methods"]), *setting_notes(result["methods"])]
+    lines += [row for line in remarks for row in textwrap.wrap(line, _WIDTH)]
     if compared := agreement(result):
         lines += ["", "Theory against measurement, relative differences (medians):"]
         lines += [
