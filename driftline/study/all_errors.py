@@ -53,4 +53,4 @@ def study_errors(document: Mapping[str, Any], error: InvalidSpec, check: Callabl
         error: What reading or checking it raised.
         check: Raises an InvalidSpec for a study of the right form.
     """
-    return all_errors(document, error, lambda rest: check(Study.from_json(rest)), stand_ins)
+    return all_errors(document, error, lambda mended: check(Study.from_json(mended)), stand_ins)

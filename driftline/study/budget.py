@@ -73,12 +73,12 @@ class Budget(Section):
 
     @model_validator(mode="after")
     def _one_unit(self) -> Self:
-        given = [name for name in UNITS if getattr(self, name) is not None]
+        units = [name for name in UNITS if getattr(self, name) is not None]
         others = f"{', '.join(UNITS[1:-1])} or {UNITS[-1]} in its place"
-        if not given:
+        if not units:
             raise InvalidSpec("rounds", f"must be given, or {others}")
-        if len(given) > 1:
-            raise InvalidSpec(given[1], f"must be left out beside {given[0]}: a trial has a budget in one unit")
+        if len(units) > 1:
+            raise InvalidSpec(units[1], f"must be left out beside {units[0]}: a trial has a budget in one unit")
         return self
 
     @model_validator(mode="after")
@@ -193,8 +193,8 @@ class Budget(Section):
 
     def trunk_of(self, configuration: int) -> int:
         """Number of the first configuration of those that share everything but the schedule with this one."""
-        own = configuration // self.searches
-        return (own - own % self.branches) * self.searches + self.search_of(configuration)
+        index = configuration // self.searches
+        return (index - index % self.branches) * self.searches + self.search_of(configuration)
 
     @property
     def confirmation_trials(self) -> int:

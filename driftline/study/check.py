@@ -161,8 +161,8 @@ def _checked_entries(study: Study, errors: Errors) -> list[str]:
 def _stays_behind(program: Program) -> bool:
     """Whether the program is a file beside the study's that does not go with it."""
     word = program.command[0]
-    own = Path(program.folder, word)
-    beside = program.folder != SERVED and own.is_file() and os.access(own, os.X_OK)
+    in_folder = Path(program.folder, word)
+    beside = program.folder != SERVED and in_folder.is_file() and os.access(in_folder, os.X_OK)
     if word == PYTHON or os.path.isabs(word) or not (os.path.dirname(word) or beside):
         return False
     file = Path(os.path.normpath(word))
@@ -198,7 +198,7 @@ def _corners_read(study: Study, index: int) -> list[trainers.TrialSpec]:
 
 def _data(study: Study, trials: Mapping[int, trainers.TrialSpec]) -> list[str]:
     """Remarks on the data and what each entry draws from it, those on its own batch_size under its own key."""
-    said: dict[str, None] = {}
+    remarks: dict[str, None] = {}
     for index, trial in trials.items():
         values = vars(trial)
         if index >= 0 and "batch_size" in study.methods[index].sizes:
@@ -206,8 +206,8 @@ def _data(study: Study, trials: Mapping[int, trainers.TrialSpec]) -> list[str]:
             values = values | {"batch_size": max((size for size in sizes if size is not None), default=None)}
         for text in trainers.data_remarks(trial.task, values):
             key = _entry_path(study, "batch_size", index) if index >= 0 else "batch_size"
-            said[key + text.removeprefix("batch_size") if text.startswith("batch_size ") else text] = None
-    return list(said)
+            remarks[key + text.removeprefix("batch_size") if text.startswith("batch_size ") else text] = None
+    return list(remarks)
 
 
 def _entry_path(study: Study, path: str, index: int) -> str:
@@ -215,20 +215,20 @@ def _entry_path(study: Study, path: str, index: int) -> str:
     if path in study.methods[index].sizes:
         return f"methods[{index}].space.{path}"
     key = path.partition(".")[0]
-    own = key in (*OWN, "rounds") and key != "weighting" and getattr(study.methods[index], key) is not None
-    return f"methods[{index}].{path}" if own else _study_path(path, index)
+    of_entry = key in (*OWN, "rounds") and key != "weighting" and getattr(study.methods[index], key) is not None
+    return f"methods[{index}].{path}" if of_entry else _study_path(path, index)
 
 
 def _confirmation(budget: Budget) -> list[str]:
     """A remark if another number of configurations is confirmed than the budget says."""
     if not budget.seeds or budget.confirmed == budget.confirm:
         return []
-    said = f"budget.confirm: {budget.confirm} configurations are to be confirmed, but "
+    remark = f"budget.confirm: {budget.confirm} configurations are to be confirmed, but "
     if budget.confirm > budget.trials_per_method:
-        return [f"{said}only {budget.trials_per_method} are searched: all of them will be confirmed"]
+        return [f"{remark}only {budget.trials_per_method} are searched: all of them will be confirmed"]
     per_search = f"{budget.confirmed_per_search} of each"
     return [
-        f"{said}there are {budget.searches} equal searches: {per_search} will be confirmed, {budget.confirmed} in all"
+        f"{remark}there are {budget.searches} equal searches: {per_search} will be confirmed, {budget.confirmed} in all"
     ]
 
 
@@ -275,9 +275,9 @@ def _step_sizes(ends: Sequence[trainers.TrialSpec], path: str) -> list[str]:
 
 def _weighting(trial: trainers.TrialSpec, path: str) -> list[str]:
     """A remark if an entry trains with another weighting than the study's."""
-    own, whole = trial.training_weighting, trial.weighting
-    said = f"{path}.weighting: this entry trains with the weighting {own}, and all metrics have the study's, {whole}"
-    return [] if own == whole else [f"{said}: leave it out to compare like with like"]
+    used, whole = trial.training_weighting, trial.weighting
+    remark = f"{path}.weighting: this entry trains with the weighting {used}, and all metrics have the study's, {whole}"
+    return [] if used == whole else [f"{remark}: leave it out to compare like with like"]
 
 
 def _check_packs(study: Study, trials: Sequence[trainers.TrialSpec]) -> None:

@@ -176,16 +176,16 @@ class PartEntry(Section):
         values = _named(values)
         if not isinstance(values, dict):
             return values
-        own = {key: value for key, value in values.items() if key in cls.in_space}
-        values = {key: value for key, value in values.items() if key not in own}
+        space_values = {key: value for key, value in values.items() if key in cls.in_space}
+        values = {key: value for key, value in values.items() if key not in space_values}
         errors = Errors()
         for key in [key for key in values if key not in cls.model_fields]:
             near = nearest(step(key), (*cls.model_fields, *ClientOptimizerEntry.in_space))
-            said = "use name and space; settings belong under space"
-            said = f"did you mean {near}?" if near in cls.model_fields else said
-            errors.add(InvalidSpec(step(key), f"unknown key: {said}"))
+            advice = "use name and space; settings belong under space"
+            advice = f"did you mean {near}?" if near in cls.model_fields else advice
+            errors.add(InvalidSpec(step(key), f"unknown key: {advice}"))
         errors.raise_any()
-        return _with(_resolve(values, cls.kind), own)
+        return _with(_resolve(values, cls.kind), space_values)
 
 
 class ClientOptimizerEntry(PartEntry):

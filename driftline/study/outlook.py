@@ -51,8 +51,8 @@ def outlook(study: Study, *, data: bool = True) -> list[str]:
         return [*_constraints(study), *_stages(study), *rungs, *_branches(study), *_claims(study)]
     share = 100 * evaluation_share(study)
     evaluated = f"Each trial is evaluated {_rounds(study)}: about {share:.2g} % of the time."
-    said = [*_constraints(study), *_stages(study), *_rungs(study), *_branches(study), *_claims(study)]
-    return [*theory_facts(study), *_spent(study), evaluated, *said]
+    lines = [*_constraints(study), *_stages(study), *_rungs(study), *_branches(study), *_claims(study)]
+    return [*theory_facts(study), *_spent(study), evaluated, *lines]
 
 
 def _spent(study: Study) -> list[str]:
@@ -114,8 +114,8 @@ def choice_remark(study: Study, trial: trainers.TrialSpec) -> list[str]:
     quality = study.objective.quality
     if study.task.get("validation") is None or not is_of_test(quality):
         return []
-    other = validating(quality)
-    advice = f"{other} would choose" if other in trial.metrics else "examples for validation have no such metric"
+    metric = validating(quality)
+    advice = f"{metric} would choose" if metric in trial.metrics else "examples for validation have no such metric"
     return [f"objective.quality: {quality} chooses by what is to report: {advice}"]
 
 
@@ -143,8 +143,8 @@ def few_points(study: Study, entry: MethodEntry) -> list[str]:
         if isinstance(every, int) and every > 1
         else f"give more {unit_text(unit)} or smaller sizes"
     )
-    said = f"budget.{unit}: trials of {entry.label} have {has}, some with only {points - 1} evaluations"
-    return [f"{said}: {advice}, so that curves have at least {LEAST_POINTS} points"]
+    remark = f"budget.{unit}: trials of {entry.label} have {has}, some with only {points - 1} evaluations"
+    return [f"{remark}: {advice}, so that curves have at least {LEAST_POINTS} points"]
 
 
 def share_left(study: Study, entry: MethodEntry, point: Mapping[str, Any] | None = None) -> float:
@@ -168,7 +168,7 @@ def _constraints(study: Study) -> list[str]:
 
 def _stages(study: Study) -> list[str]:
     """The stages of each entry that is tuned in stages, as far as its searches come."""
-    said = []
+    lines = []
     for entry in study.methods:
         if not (sizes := entry_sizes(study, entry)):
             continue
@@ -181,9 +181,9 @@ def _stages(study: Study) -> list[str]:
             group = ", ".join(names[(stage - ahead) % len(names)]) if stage >= ahead else "start"
             told.append(f"{group} ({min(end, trials) - begin} trials)")
             begin = end
-        rest = f"; and so on for {trials - begin} trials" if begin < trials else ""
-        said.append(f"Stages of {entry.label}: {'; '.join(told)}{rest}.")
-    return said
+        tail = f"; and so on for {trials - begin} trials" if begin < trials else ""
+        lines.append(f"Stages of {entry.label}: {'; '.join(told)}{tail}.")
+    return lines
 
 
 def _rungs(study: Study) -> list[str]:
@@ -243,10 +243,10 @@ def _claims(study: Study) -> list[str]:
         basis = f"with at least {LEAST_PAIRS} seeds, not with {seeds} (budget.seeds)"
     searches = study.budget.searches
     first = study.methods[0]
-    given = [key for key in ("start", "prior") if any(getattr(e, key) != getattr(first, key) for e in study.methods)]
-    if searches >= LEAST_PAIRS and given:
+    keys = [key for key in ("start", "prior") if any(getattr(e, key) != getattr(first, key) for e in study.methods)]
+    if searches >= LEAST_PAIRS and keys:
         methods = "It cannot judge the methods themselves where entries have different "
-        methods += f"{' and '.join(given)}: all searches of an entry share them, and are not independent."
+        methods += f"{' and '.join(keys)}: all searches of an entry share them, and are not independent."
     elif searches >= LEAST_PAIRS and (trials := _judged(study)):
         methods = f"It can judge the methods themselves after {trials} trials, over {searches} independent searches."
     elif searches >= LEAST_PAIRS:
@@ -270,9 +270,9 @@ def _rounds(study: Study) -> str:
     """The rounds after which trials are evaluated, in words."""
     grids: dict[str, list[str]] = {}
     for entry in study.methods:
-        said = _evaluated(study.settings_of(entry).eval_every, *rounds_range(study, entry))
-        grids.setdefault(said, []).append(entry.label)
-    return "; ".join(said + (f" ({', '.join(labels)})" if len(grids) > 1 else "") for said, labels in grids.items())
+        text = _evaluated(study.settings_of(entry).eval_every, *rounds_range(study, entry))
+        grids.setdefault(text, []).append(entry.label)
+    return "; ".join(text + (f" ({', '.join(labels)})" if len(grids) > 1 else "") for text, labels in grids.items())
 
 
 def _evaluated(every: int | str | None, fewest: int, rounds: int) -> str:

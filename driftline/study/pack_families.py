@@ -27,11 +27,11 @@ def families(document: Mapping[str, Any], budget: Budget) -> Families:
         document: A study in canonical form, from `Study.to_json`.
         budget: Its budget.
     """
-    apart = "program" in document or len(budget.rung_amounts) > 1 or budget.branches > 1
+    separate = "program" in document or len(budget.rung_amounts) > 1 or budget.branches > 1
     by_kind: dict[str, list[str]] = {}
     for entry in document.get("methods", ()):
         staged = name_of(entry.get("sampler", document.get("sampler", ""))) == STAGED
-        alone = apart or staged or budget.asking != "generations"
+        alone = separate or staged or budget.asking != "generations"
         kind = str(entry["label"]) if alone else json.dumps(_kind(entry), sort_keys=True)
         by_kind.setdefault(kind, []).append(str(entry["label"]))
     return tuple(map(tuple, by_kind.values()))
@@ -44,11 +44,11 @@ def largest(together: Families) -> int:
 
 def _kind(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry without the values that its configurations have one by one."""
-    own = {
+    kind = {
         key: [value["name"], sorted(value.get("space", ()))]
         if isinstance(value, Mapping) and "name" in value
         else value
         for key, value in entry.items()
         if key not in _OF_ITS_CONFIGURATIONS
     }
-    return own | {"space": sorted(entry.get("space", ()))}
+    return kind | {"space": sorted(entry.get("space", ()))}

@@ -87,14 +87,14 @@ class Statement(Section):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) not in (None, False)]
-        forms = [name for name in given if name in _FORMS]
+        names = [name for name in type(self).model_fields if getattr(self, name) not in (None, False)]
+        forms = [name for name in names if name in _FORMS]
         if len(forms) != 1:
             raise InvalidSpec("", f"must have one of {', '.join(_FORMS)}, got {' and '.join(forms) or 'none'}")
-        for name in given:
+        for name in names:
             if name not in (*forms, *_FORMS[forms[0]], "panels"):
                 raise InvalidSpec(name, f"does not go with {forms[0]}, whose keys are {', '.join(_FORMS[forms[0]])}")
-        if (needed := _NEEDS.get(forms[0])) and needed not in given:
+        if (needed := _NEEDS.get(forms[0])) and needed not in names:
             raise InvalidSpec(needed, f"must be given with {forms[0]}")
         return self
 
@@ -190,8 +190,8 @@ class Preset(Section):
         Raises:
             InvalidSpec: The study is invalid, or has no label that a statement names.
         """
-        own = {key: value for key, value in getattr(self, scale).items() if key != "panels"}
-        document = _laid_over(_laid_over(self.study, own), self._panels(scale).get(panel, {}))
+        overrides = {key: value for key, value in getattr(self, scale).items() if key != "panels"}
+        document = _laid_over(_laid_over(self.study, overrides), self._panels(scale).get(panel, {}))
         study = Study.from_json({"name": "-".join(filter(None, (name, panel, scale))), **document})
         for label, index in self.labels(panel).items():
             if label not in study.labels:
@@ -239,8 +239,8 @@ def presets() -> Iterator[tuple[str, Preset]]:
 
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """A document with another laid over it: mappings key by key, everything else replaces."""
-    both = dict(below)
+    merged = dict(below)
     for key, value in above.items():
         under = below.get(key)
-        both[key] = _laid_over(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return both
+        merged[key] = _laid_over(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return merged

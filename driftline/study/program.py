@@ -144,8 +144,8 @@ class Program(Section):
     @property
     def counted(self) -> tuple[str, ...]:
         """The costs that a study of this program may choose."""
-        both = ("bytes",) if {"bytes_up", "bytes_down"} <= set(self.costs) else ()
-        return (*_COUNTED, *self.costs, *both)
+        totals = ("bytes",) if {"bytes_up", "bytes_down"} <= set(self.costs) else ()
+        return (*_COUNTED, *self.costs, *totals)
 
     def to_json(self) -> dict[str, Any]:
         """The program as JSON, without what is not given."""
@@ -165,8 +165,8 @@ def placed(document: Any, folder: Path) -> Any:
     program = document.get("program") if isinstance(document, dict) else None
     if not isinstance(program, dict):
         return document
-    own = program.get("folder", ".")
-    return document | {"program": program | {"folder": str(folder / own)}} if isinstance(own, str) else document
+    path = program.get("folder", ".")
+    return document | {"program": program | {"folder": str(folder / path)}} if isinstance(path, str) else document
 
 
 def program_study(values: dict[str, Any]) -> dict[str, Any]:
@@ -190,8 +190,8 @@ def program_study(values: dict[str, Any]) -> dict[str, Any]:
     if callable(program):
         program = {"function": program}
     if isinstance(program, dict) and callable(program.get("function")):
-        rest = {key: value for key, value in program.items() if key != "function"}
-        program = function_program(program["function"], values.get("objective"), **rest)
+        settings = {key: value for key, value in program.items() if key != "function"}
+        program = function_program(program["function"], values.get("objective"), **settings)
     if isinstance(program, dict):
         program = {"folder": os.getcwd(), **program}
     resources = values.get("resources", {})

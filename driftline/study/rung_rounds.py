@@ -58,11 +58,11 @@ def read_rungs(value: Any) -> Any:
     return None if value is None else _places(value)
 
 
-def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int, unit: str = "rounds") -> tuple[int, ...]:
+def rungs_of(rungs: Literal["auto"] | Sequence[int], rounds: int, unit: str = "rounds") -> tuple[int, ...]:
     """The rungs as increasing rounds; the last one is the last round.
 
     Args:
-        given: "auto" for a geometric series; or increasing rounds, to which the last round is added if it is missing.
+        rungs: "auto" for a geometric series; or increasing rounds, to which the last round is added if it is missing.
         rounds: Rounds of a trial, or the amount of another unit that it may spend.
         unit: The unit.
 
@@ -73,25 +73,25 @@ def rungs_of(given: Literal["auto"] | Sequence[int], rounds: int, unit: str = "r
         >>> rungs_of("auto", 200), rungs_of([25, 75], 200), rungs_of("auto", 2)
         ((22, 66, 200), (25, 75, 200), (2,))
     """
-    if isinstance(given, str):
+    if isinstance(rungs, str):
         return tuple(rung for power in reversed(range(AUTO)) if (rung := rounds // FACTOR**power) > 0)
-    whole = (*given, rounds) if not given or given[-1] != rounds else tuple(given)
-    if len(given) > _MOST:
-        raise InvalidSpec("rungs", f"must be at most {_MOST}, got {len(given)}")
+    whole = (*rungs, rounds) if not rungs or rungs[-1] != rounds else tuple(rungs)
+    if len(rungs) > _MOST:
+        raise InvalidSpec("rungs", f"must be at most {_MOST}, got {len(rungs)}")
     rising = all(low < high for low, high in zip((0, *whole), whole, strict=False))
-    if not given or not rising:
+    if not rungs or not rising:
         rule = f"must be auto or a list of increasing {unit} from 1 to {unit}={shown(rounds)}"
-        raise InvalidSpec("rungs", f"{rule}, got {shown(list(given))}")
+        raise InvalidSpec("rungs", f"{rule}, got {shown(list(rungs))}")
     return whole
 
 
-def scaled(given: Sequence[int], rounds: int, own: int, unit: str = "rounds") -> list[int]:
+def scaled(rungs: Sequence[int], rounds: int, to_rounds: int, unit: str = "rounds") -> list[int]:
     """The same rungs for trials of another number of rounds: at the same fractions, rounded up.
 
     Args:
-        given: As in `rungs_of`.
+        rungs: As in `rungs_of`.
         rounds: Rounds of the trials that they are given for, or the amount of another unit.
-        own: Rounds of the other trials.
+        to_rounds: Rounds of the other trials.
         unit: The unit.
 
     Raises:
@@ -101,9 +101,11 @@ def scaled(given: Sequence[int], rounds: int, own: int, unit: str = "rounds") ->
         >>> scaled([25, 75], 200, 1000), scaled([25, 75], 200, 10)
         ([125, 375], [2, 4])
     """
-    moved = [-(-rung * own // rounds) for rung in given]
-    if len(set(moved)) < len(moved) or (given[-1] < rounds and moved[-1] >= own):
-        told = f"must be enough for the rungs {shown(list(given))} of {rounds} {unit} to be apart, got rounds={own}"
+    moved = [-(-rung * to_rounds // rounds) for rung in rungs]
+    if len(set(moved)) < len(moved) or (rungs[-1] < rounds and moved[-1] >= to_rounds):
+        told = (
+            f"must be enough for the rungs {shown(list(rungs))} of {rounds} {unit} to be apart, got rounds={to_rounds}"
+        )
         raise InvalidSpec("rounds", told)
     return moved
 

@@ -204,14 +204,14 @@ def _known(name: Any, path: str) -> None:
         raise InvalidSpec(path, f"no sampler {shown(name)}: {suggestion}")
 
 
-def _added(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _added(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Checks the settings of a sampler from another package."""
     described = {item.name: item for item in registry()[name].SETTINGS}
-    for key in given:
+    for key in settings:
         if key not in described:
             raise InvalidSpec(key, f"unknown setting of the sampler {name}: {hint(key, described)}")
     try:
-        checked = {key: described[key].check(item, key) for key, item in given.items()}
+        checked = {key: described[key].check(item, key) for key, item in settings.items()}
     except SpecError as error:
         raise from_spec_error(error) from error
     return {key: item for key, item in checked.items() if item is not None}

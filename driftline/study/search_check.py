@@ -213,5 +213,5 @@ def _check_stages(study: Study, entry: MethodEntry, path: str) -> list[str]:
         raise error.moved(lambda key: key if entry.sampler is None else f"{path}.{key}") from error
     needed = sum(sizes if len(entry.start) > 1 else sizes[:-1] or sizes)
     trials = study.budget.trials_per_search
-    said = f"{path}: the last stage needs {needed} trials of a search, and there are {trials}: give more"
-    return [said] if trials < needed else []
+    remark = f"{path}: the last stage needs {needed} trials of a search, and there are {trials}: give more"
+    return [remark] if trials < needed else []

@@ -358,10 +358,10 @@ class Study(TrialSettings):
             entry: The entry.
             hyperparameters: A configuration, whose sizes are those of its trials if the entry searches them.
         """
-        own = {name: value for name in OWN if name != "weighting" and (value := getattr(entry, name)) is not None}
-        given = hyperparameters or {}
-        own |= {name: given[name] for name in entry.sizes if name in given}
-        return TrialSettings.model_construct(**{name: getattr(self, name) for name in SHARED} | own)
+        settings = {name: value for name in OWN if name != "weighting" and (value := getattr(entry, name)) is not None}
+        values = hyperparameters or {}
+        settings |= {name: values[name] for name in entry.sizes if name in values}
+        return TrialSettings.model_construct(**{name: getattr(self, name) for name in SHARED} | settings)
 
     def sizes_of(self, entry: MethodEntry, name: str) -> tuple[int | None, ...]:
         """The smallest and the largest value, or all options, that one of `SIZES` has in an entry's trials."""

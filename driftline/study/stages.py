@@ -34,12 +34,12 @@ Sizes = Sequence[int]
 """Trials of the first stage, and of the stages after it, which then come again and again; nothing to tune: empty."""
 
 
-def stage_names(space: Space, given: Sequence[Sequence[str]] | None = None) -> list[list[str]]:
+def stage_names(space: Space, groups: Sequence[Sequence[str]] | None = None) -> list[list[str]]:
     """The names of each stage that have more than one value in a space.
 
     Args:
         space: Parameters by dotted name.
-        given: The setting of the sampler, which may name what the space does not have.
+        groups: The setting of the sampler, which may name what the space does not have.
 
     Raises:
         InvalidSpec: A name with several values is in no stage.
@@ -51,13 +51,13 @@ def stage_names(space: Space, given: Sequence[Sequence[str]] | None = None) -> l
         ([['client_lr'], ['local_steps'], ['displacement']], [['client_lr', 'local_steps'], ['displacement']])
     """
     tuned = free(space)
-    if given is None:
+    if groups is None:
         first = [name for name in _FIRST if name in tuned]
         return [[name] for name in (*first, *(name for name in tuned if name not in _FIRST))]
-    named = [[name for name in group if name in tuned] for group in given]
+    named = [[name for name in group if name in tuned] for group in groups]
     for name in tuned:
         if name not in itertools.chain(*named):
-            raise InvalidSpec("sampler.stages", f"must name {name}, which has several values, got {shown(given)}")
+            raise InvalidSpec("sampler.stages", f"must name {name}, which has several values, got {shown(groups)}")
     return [group for group in named if group]
 
 
@@ -128,4 +128,4 @@ def entry_sizes(study: Study, entry: MethodEntry) -> list[int]:
 def study_sizes(study: Study) -> dict[str, list[int]]:
     """Label -> trials of each stage of all its searches, which take turns; without labels of other samplers."""
     by_label = {entry.label: entry_sizes(study, entry) for entry in study.methods}
-    return {label: [size * study.budget.searches for size in own] for label, own in by_label.items() if own}
+    return {label: [size * study.budget.searches for size in stages] for label, stages in by_label.items() if stages}

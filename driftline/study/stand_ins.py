@@ -70,8 +70,8 @@ def stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[
         named = [{**gone, **label, (*steps[:2], "name"): name} for name in STAND_IN_METHODS]
         return named[:1], named[1:]
     if inner == ("label",):
-        own = [{steps: f"entry-{steps[1]}"}]
-        return own, own
+        renamed = [{steps: f"entry-{steps[1]}"}]
+        return renamed, renamed
     if inner[0] in _PARTS and (len(inner) == 1 or inner[1] == "name"):
         gone = {steps[:3]: ABSENT, **_naming(entry, str(inner[0]), steps[:2])}
         return [gone], [gone]
@@ -104,11 +104,11 @@ def _declared(document: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Chang
 def _ranges(entry: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
     """The default range of a hyperparameter in place of another one, and its low end."""
     part, key = (str(steps[2]), str(steps[4])) if steps[2] in _PARTS else ("methods", str(steps[3]))
-    given = entry if part == "methods" else entry.get(part)
+    part_entry = entry if part == "methods" else entry.get(part)
     target = steps[: 5 if part != "methods" else 4]
     kind = next(kind for kind in spaces.KINDS if kind.removesuffix("s") == part.removesuffix("s"))
     try:
-        name = given.get("name", PLAIN) if isinstance(given, Mapping) else given
+        name = part_entry.get("name", PLAIN) if isinstance(part_entry, Mapping) else part_entry
         form = spaces.default(kind, str(name)).get(key)
     except SpecError:
         form = None

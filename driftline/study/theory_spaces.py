@@ -144,9 +144,9 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
     space, server = prior.space(entry.space), entry.server.space
     space = {name: _with(parameter, _values(entry, name), entry.space[name]) for name, parameter in space.items()}
     if "server" in entry.theory.parts:
-        theirs = _values(entry, "server.momentum")
+        momenta = _values(entry, "server.momentum")
         server = {
-            name: _with(parameter, theirs if name == "momentum" else [], server[name])
+            name: _with(parameter, momenta if name == "momentum" else [], server[name])
             for name, parameter in prior.server_space(server).items()
         }
         form["server"]["space"] = _forms(server)

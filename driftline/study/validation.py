@@ -67,7 +67,7 @@ class Section(BaseModel):
             with one_reading():
                 self._read(values)
         except InvalidSpec as error:
-            raise all_errors(values, error, lambda rest: type(self)(**rest), self._stand_ins) from None
+            raise all_errors(values, error, lambda mended: type(self)(**mended), self._stand_ins) from None
 
     def _read(self, values: dict[str, Any]) -> None:
         _refuse_strange(values)
@@ -127,10 +127,10 @@ def all_errors(
         stand_ins: What may stand in for a wrong value at a place; see `trainers.every_error`.
     """
 
-    def errors(rest: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    def errors(mended: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         try:
             with one_reading():
-                read(rest)
+                read(mended)
         except InvalidSpec as further:
             return further.errors
         except (DriftlineError, MemoryError, OverflowError, RuntimeError, TypeError, ValueError):

@@ -76,14 +76,14 @@ def warm_started(
 def _points(entry: MethodEntry, earlier: Study, recommended: Configurations, factor: float) -> list[dict[str, Any]]:
     """What an entry can take, most important ones first."""
     space = entry.parameters()
-    sources = [other for other in earlier.methods if _algorithm(other) == _algorithm(entry)]
-    sources = [other for other in sources if other.label == entry.label] or sources
+    sources = [source for source in earlier.methods if _algorithm(source) == _algorithm(entry)]
+    sources = [source for source in sources if source.label == entry.label] or sources
     points = []
-    for other in sources:
+    for source in sources:
         names = [
-            name for name in space if not name.startswith("schedule.") or other.schedule.name == entry.schedule.name
+            name for name in space if not name.startswith("schedule.") or source.schedule.name == entry.schedule.name
         ]
-        for configuration in recommended.get(other.label, ()):
+        for configuration in recommended.get(source.label, ()):
             taken = configuration if factor == 1 else _carried(configuration, entry, factor)
             values = {name: _moved(taken[name], space[name]) for name in names if name in taken}
             point = {name: value[0] for name, value in sorted(values.items()) if value}
