@@ -202,7 +202,7 @@ def from_problem(status: int, body: Mapping[str, Any]) -> DriftlineError:
     details: dict[str, Any] = {str(key): value for key, value in raw.items()} if isinstance(raw, Mapping) else {}
     if issubclass(kind, InvalidSpec):
         listed = body.get("errors")
-        errors = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-        others = [(str(one.get("path", "")), str(one.get("problem", ""))) for one in errors[1:]]
+        errors = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
+        others = [(str(item.get("path", "")), str(item.get("problem", ""))) for item in errors[1:]]
         return kind(str(body.get("path", "")), str(body.get("problem", detail)), others, **details)
     return kind(detail, **details)

@@ -24,11 +24,11 @@ def command_file(word: str, folder: str, search_path: str) -> str:
     """
     if word == PYTHON:
         return sys.executable
-    own = os.path.join(folder, word.removeprefix("./"))
-    if os.path.dirname(word) or (os.path.isfile(own) and os.access(own, os.X_OK)):
-        return own
+    in_folder = os.path.join(folder, word.removeprefix("./"))
+    if os.path.dirname(word) or (os.path.isfile(in_folder) and os.access(in_folder, os.X_OK)):
+        return in_folder
     folders = [os.path.join(folder, entry) for entry in search_path.split(os.pathsep)]  # as where it starts
-    return shutil.which(word, path=os.pathsep.join(folders)) or own
+    return shutil.which(word, path=os.pathsep.join(folders)) or in_folder
 
 
 def obstacle(file: str) -> str | None:

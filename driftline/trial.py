@@ -61,12 +61,12 @@ class Trial:
     """
 
     def __init__(self, document: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        given = dict(document.get("hyperparameters", {}))
-        if unknown := [name for name in given if defaults and name not in defaults]:
+        hyperparameters = dict(document.get("hyperparameters", {}))
+        if unknown := [name for name in hyperparameters if defaults and name not in defaults]:
             raise ValueError(
                 f"current() must have a default for {unknown[0]!r}, which the study sets (it has {', '.join(defaults)})"
             )
-        self.hyperparameters: dict[str, Any] = {**defaults, **given}
+        self.hyperparameters: dict[str, Any] = {**defaults, **hyperparameters}
         self.seed = int(document.get("seed", 0))
         self.label = str(document.get("label", ""))
         self.resume = Path(document["resume"]) if document.get("resume") else None

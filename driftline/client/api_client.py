@@ -46,7 +46,7 @@ class ApiClient(Connection):
         body = json.dumps(study, sort_keys=True)
         key = key or self._unanswered.get(body) or str(uuid.uuid4())
         try:
-            made = self._post("/v1/studies", study, StudyRecord, headers={"Idempotency-Key": key})
+            record = self._post("/v1/studies", study, StudyRecord, headers={"Idempotency-Key": key})
         except Unavailable as error:
             if error.details.get("arrived"):
                 self._unanswered[body] = error.details["key"] = key
@@ -54,7 +54,7 @@ class ApiClient(Connection):
                 error.message = f"{error.message}; {rule}"
             raise
         self._unanswered.pop(body, None)
-        return made
+        return record
 
     def put_archive(self, digest: str, archive: bytes) -> None:
         """Sends the packed files of a program, for studies that name their digest; may be repeated.
@@ -184,8 +184,8 @@ class ApiClient(Connection):
         curves: dict[str, dict[str, list[Any]]] = {}
         path = study_path(study_id, "/curves")
         for start in range(0, max(1, len(trials)), _TRIALS_AT_ONCE):
-            some = {"trial": trials[start : start + _TRIALS_AT_ONCE]}
-            for page in self._pages(path, {**some, "page_size": "100"}, CurvesPage):
+            params = {"trial": trials[start : start + _TRIALS_AT_ONCE]}
+            for page in self._pages(path, {**params, "page_size": "100"}, CurvesPage):
                 curves |= page.curves
         return curves
 
@@ -271,6 +271,6 @@ class ApiClient(Connection):
                     name, data = "message", ""
 
 
-def study_path(study_id: str, rest: str = "") -> str:
+def study_path(study_id: str, subpath: str = "") -> str:
     """The URL path of a study, or of something below it."""
-    return f"/v1/studies/{quote(study_id, safe='')}{rest}"
+    return f"/v1/studies/{quote(study_id, safe='')}{subpath}"

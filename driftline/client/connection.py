@@ -200,8 +200,8 @@ class Connection:
         if answer.is_success:
             return None
         if self._proxy is not None and "json" not in answer.headers.get("Content-Type", ""):  # not the service's words
-            said = f"{answer.status_code} {answer.reason_phrase}".strip()
-            problem = f"{self.url} must answer through the proxy {self._proxy}, got {said}"
+            status = f"{answer.status_code} {answer.reason_phrase}".strip()
+            problem = f"{self.url} must answer through the proxy {self._proxy}, got {status}"
             return Unavailable(problem) if answer.is_server_error else InvalidSpec(self._proxy.variable, problem)
         return failure(answer)
 

@@ -139,8 +139,8 @@ class DriverClient(ApiClient):
     def _refusal(self, answer: httpx.Response) -> DriftlineError | None:
         error = super()._refusal(answer)
         self.api_code = answer.headers.get(CODE_HEADER, "")
-        said = answer.headers.get(PROTOCOL_HEADER, "")
-        protocol = int(said) if said.isdecimal() else 0
+        header = answer.headers.get(PROTOCOL_HEADER, "")
+        protocol = int(header) if header.isdecimal() else 0
         final = isinstance(error, (Unauthorized, Conflict, Unavailable)) or "/driver:" in answer.request.url.path
         if protocol >= self.protocol or final:
             return error

@@ -201,9 +201,9 @@ class Frontier:
         if label is not None and label not in self.labels:
             raise NotFound(f"no label {shown(label)} in this study: {hint(label, self.labels)}")
         methods = {
-            one: method
-            for one, method in self.data["methods"].items()
-            if label in (None, one) and method["recommendations"]
+            name: method
+            for name, method in self.data["methods"].items()
+            if label in (None, name) and method["recommendations"]
         }
         if not methods:
             raise NotFound(f"nothing to recommend for {label or 'any label'} yet: no trial with this metric has ended")
@@ -211,14 +211,14 @@ class Frontier:
         limit = last if cost is None else cost
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise InvalidSpec("cost", f"must be a number of {unit(parameters['cost'])}, got {shown(cost)}")
-        rows = {one: recommendation_within(self.data, one, limit) for one in methods}
-        cheap = {one: row for one, row in rows.items() if row is not None}
+        rows = {name: recommendation_within(self.data, name, limit) for name in methods}
+        cheap = {name: row for name, row in rows.items() if row is not None}
         if not cheap:
             least = number(min(method["recommendations"][0]["cost"] for method in methods.values()))
             raise InvalidSpec("cost", f"must be at least {least} {unit(parameters['cost'])}, got {shown(cost)}")
-        runnable = {one: row for one, row in cheap.items() if row.configuration is not None} or cheap
+        runnable = {name: row for name, row in cheap.items() if row.configuration is not None} or cheap
         direction = sign(Metric(parameters["metric"], parameters["direction"]))
-        best = max(runnable, key=lambda one: direction * cheap[one].quality[0])
+        best = max(runnable, key=lambda name: direction * cheap[name].quality[0])
         return self._recommendation(best, cheap[best], limit)
 
     def _recommendation(self, label: str, row: RecommendationRow, cost: float) -> Recommendation:

@@ -185,8 +185,8 @@ def table(shown: View, metric: str, frontiers: str = "") -> Table:
     grid.add_column("method")
     grid.add_column("")
     stopped, failed = any(row.stopped for row in shown.rows), any(row.failed for row in shown.rows)
-    some = [*(["stopped early"] if stopped else []), "diverged", *(["failed"] if failed else [])]
-    for heading in ("search trials", "confirmation trials", *some, f"best {escaped(metric)}"):
+    outcomes = [*(["stopped early"] if stopped else []), "diverged", *(["failed"] if failed else [])]
+    for heading in ("search trials", "confirmation trials", *outcomes, f"best {escaped(metric)}"):
         grid.add_column(heading.replace(" ", "\n"), justify="right")  # narrow: labels need the room
     if frontiers:
         grid.add_column(frontiers, no_wrap=True)
