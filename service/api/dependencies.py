@@ -213,14 +213,14 @@ def _note_failure(app_context: Context, request: Request) -> None:
         _LOG.warning("a failed authentication could not be written to the audit trail", exc_info=True)
 
 
-Asked = Annotated[Context, Depends(_context)]
+AppContext = Annotated[Context, Depends(_context)]
 Allowed = Annotated[Access, Depends(access)]
 
 
 def _permitted(scope: Scope) -> Callable[[str, Context, Access, Request], str]:
-    def permit(study_id: str, asked: Asked, allowed: Allowed, request: Request) -> str:
+    def permit(study_id: str, app_context: AppContext, allowed: Allowed, request: Request) -> str:
         allowed.require(scope, study_id)
-        glance = getattr(request.state, "glance", None) or asked.store.studies.glance(study_id)
+        glance = getattr(request.state, "glance", None) or app_context.store.studies.glance(study_id)
         request.state.glance = glance
         if glance.project != allowed.project:
             raise NotFound(f"no study {shown(study_id)}; list the studies to see their ids")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from driftline.wire.records import LabelProgress, TrialState
 from service.api import pagination
-from service.api.dependencies import Allowed, Asked, ReadableStudy
+from service.api.dependencies import Allowed, AppContext, ReadableStudy
 from service.api.pagination import BY_ID, BY_NUMBER, position
 from service.api.response_cache import Body
 from service.store.stored_studies import Glance
@@ -58,14 +58,14 @@ class ProgressRow(NamedTuple):
 
 
 @ROUTER.get("/")
-def studies(asked: Asked, allowed: Allowed, request: Request, page_token: PageToken = None) -> Response:
+def studies(app_context: AppContext, allowed: Allowed, request: Request, page_token: PageToken = None) -> Response:
     """The project's studies, newest first."""
     allowed.require("read")
     listing = ("studies page", allowed.project)
     before = position(listing, page_token, BY_ID)
-    shown, more = asked.store.studies.page(project=allowed.project, before=before, most=STUDIES_A_PAGE)
+    shown, more = app_context.store.studies.page(project=allowed.project, before=before, most=STUDIES_A_PAGE)
     older = pagination.token(listing, shown[-1].id) if more else None
-    owners = asked.store.audit.owners(shown)
+    owners = app_context.store.audit.owners(shown)
     listed = [(study, owners.get(study.id, ""), ProgressRow.of("", study.progress.values())) for study in shown]
     return page(request, "studies.html", listed=listed, older=older, newest=page_token is None)
 
@@ -73,7 +73,7 @@ def studies(asked: Asked, allowed: Allowed, request: Request, page_token: PageTo
 @ROUTER.get("/studies/{study_id}")
 def study(
     study_id: ReadableStudy,
-    asked: Asked,
+    app_context: AppContext,
     allowed: Allowed,
     request: Request,
     log: PageToken = None,
@@ -81,7 +81,7 @@ def study(
     changes: PageToken = None,
 ) -> Response:
     """A study: its state, progress, frontier, log and events, and for admins who changed it."""
-    store = asked.store
+    store = app_context.store
     record = store.studies.get(study_id)
     log_listing, events_listing, changes_listing = (("log", study_id), ("events", study_id), ("changes", study_id))
     before = position(log_listing, log, BY_NUMBER)
@@ -107,11 +107,11 @@ def study(
 
 
 @FRAMES.get("/studies/{study_id}/frontier")
-async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
+async def frontier(study_id: ReadableStudy, app_context: AppContext, request: Request) -> Response:
     """The study's frontier.html as far as it has come, for the frame in its page."""
     glance: Glance = request.state.glance
     key = ("page", study_id, glance.state)
-    body = await asked.bodies.get(key, glance.version, lambda: _body(asked.page(study_id)))
+    body = await app_context.bodies.get(key, glance.version, lambda: _body(app_context.page(study_id)))
     return body.answer(request)
 
 

@@ -21,66 +21,68 @@ from driftline.wire.driver_messages import (
     StorePlan,
 )
 from driftline.wire.records import StudyPlan, StudyRecord, TrialPage
-from service.api.dependencies import Asked, DrivenStudy, Nonce
+from service.api.dependencies import AppContext, DrivenStudy, Nonce
 from service.api.request_bodies import DriverRoute
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["driver"], route_class=DriverRoute)
 
 
 @ROUTER.post("/driver:acquire", operation_id="acquireStudy")
-def acquire(study_id: DrivenStudy, body: Acquire, asked: Asked, nonce: Nonce = "") -> Lease:
+def acquire(study_id: DrivenStudy, body: Acquire, app_context: AppContext, nonce: Nonce = "") -> Lease:
     """Acquire the study under the next attempt; running trials go back to WAITING and keep their curves."""
-    return asked.store.leases.acquire(study_id, body.holder, nonce)
+    return app_context.store.leases.acquire(study_id, body.holder, nonce)
 
 
 @ROUTER.get("/data-urls", operation_id="getDataUrls")
-def data_urls(study_id: DrivenStudy, asked: Asked) -> DataUrls:
+def data_urls(study_id: DrivenStudy, app_context: AppContext) -> DataUrls:
     """What the URLs of the study's data must begin with."""
-    urls = asked.data_urls
+    urls = app_context.data_urls
     return DataUrls(prefixes=None if urls is None else list(urls))
 
 
 @ROUTER.post("/driver:heartbeat", operation_id="heartbeat")
-def heartbeat(study_id: DrivenStudy, body: Heartbeat, asked: Asked, nonce: Nonce = "") -> HeartbeatAnswer:
+def heartbeat(study_id: DrivenStudy, body: Heartbeat, app_context: AppContext, nonce: Nonce = "") -> HeartbeatAnswer:
     """Renew the lease; the answer says what the study's owner wants."""
-    return HeartbeatAnswer(desired=asked.store.leases.heartbeat(study_id, body.attempt, nonce))
+    return HeartbeatAnswer(desired=app_context.store.leases.heartbeat(study_id, body.attempt, nonce))
 
 
 @ROUTER.post("/driver:release", operation_id="releaseStudy")
-def release(study_id: DrivenStudy, body: Release, asked: Asked, nonce: Nonce = "") -> StudyRecord:
+def release(study_id: DrivenStudy, body: Release, app_context: AppContext, nonce: Nonce = "") -> StudyRecord:
     """Release the study, and say how it ended."""
-    asked.store.leases.release(study_id, body.attempt, body.state, body.reason, nonce=nonce)
-    return asked.store.studies.get(study_id)
+    app_context.store.leases.release(study_id, body.attempt, body.state, body.reason, nonce=nonce)
+    return app_context.store.studies.get(study_id)
 
 
 @ROUTER.post("/plan", operation_id="storePlan")
-def store_plan(study_id: DrivenStudy, body: StorePlan, asked: Asked, nonce: Nonce = "") -> StudyPlan:
+def store_plan(study_id: DrivenStudy, body: StorePlan, app_context: AppContext, nonce: Nonce = "") -> StudyPlan:
     """Store how the study's trials are asked for and packed; a change of the plan gives its reason."""
-    return asked.store.plans.put(study_id, body.attempt, body.plan, body.reason, nonce=nonce)
+    return app_context.store.plans.put(study_id, body.attempt, body.plan, body.reason, nonce=nonce)
 
 
 @ROUTER.post("/trials", operation_id="createTrials")
-def create_trials(study_id: DrivenStudy, body: CreateTrials, asked: Asked, nonce: Nonce = "") -> TrialPage:
+def create_trials(study_id: DrivenStudy, body: CreateTrials, app_context: AppContext, nonce: Nonce = "") -> TrialPage:
     """Create trials; the answer holds them in the order given, including those that existed already."""
-    return TrialPage(trials=asked.store.trials.create(study_id, body.attempt, body.trials, nonce=nonce))
+    return TrialPage(trials=app_context.store.trials.create(study_id, body.attempt, body.trials, nonce=nonce))
 
 
 @ROUTER.post("/packs", operation_id="startPack")
-def start_pack(study_id: DrivenStudy, body: StartPack, asked: Asked, nonce: Nonce = "") -> TrialPage:
+def start_pack(study_id: DrivenStudy, body: StartPack, app_context: AppContext, nonce: Nonce = "") -> TrialPage:
     """Mark trials as running in a pack; increases each trial's attempt by 1."""
     return TrialPage(
-        trials=asked.store.trials.start_pack(study_id, body.attempt, body.pack, body.trials, body.gpus, nonce=nonce)
+        trials=app_context.store.trials.start_pack(
+            study_id, body.attempt, body.pack, body.trials, body.gpus, nonce=nonce
+        )
     )
 
 
 @ROUTER.post("/reports", operation_id="reportPack")
-def report(study_id: DrivenStudy, body: Report, asked: Asked, nonce: Nonce = "") -> Stored:
+def report(study_id: DrivenStudy, body: Report, app_context: AppContext, nonce: Nonce = "") -> Stored:
     """Store a pack's new reports; upserted on (trial, round)."""
-    body.check_blocks(asked.limits.body_bytes)
-    return asked.store.curves.report(study_id, body, nonce=nonce)
+    body.check_blocks(app_context.limits.body_bytes)
+    return app_context.store.curves.report(study_id, body, nonce=nonce)
 
 
 @ROUTER.post("/results", operation_id="finishTrials")
-def finish(study_id: DrivenStudy, body: Results, asked: Asked, nonce: Nonce = "") -> Stored:
+def finish(study_id: DrivenStudy, body: Results, app_context: AppContext, nonce: Nonce = "") -> Stored:
     """Store how trials ended; state WAITING hands a trial back. Finished states are final."""
-    return asked.store.trials.finish(study_id, body.attempt, body.results, nonce=nonce)
+    return app_context.store.trials.finish(study_id, body.attempt, body.results, nonce=nonce)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import StreamingResponse
 from fastapi.security.utils import get_authorization_scheme_param
 
-from service.api.dependencies import Allowed, Asked, ReadableStudy
+from service.api.dependencies import Allowed, AppContext, ReadableStudy
 
 ROUTER = APIRouter(prefix="/v1/studies/{study_id}", tags=["studies"])
 _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # else nginx buffers the stream
@@ -15,13 +15,13 @@ _STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # else nginx
 
 async def _opened(
     study_id: ReadableStudy,
-    asked: Asked,
+    app_context: AppContext,
     allowed: Allowed,
     request: Request,
     last: Annotated[int, Header(alias="Last-Event-ID", ge=0, le=2**63 - 1, description="Only events after this.")] = 0,
 ) -> AsyncIterator[AsyncIterator[str]]:
     _, token = get_authorization_scheme_param(request.headers.get("Authorization"))
-    with asked.streams.opened(study_id, allowed, token, last) as text:
+    with app_context.streams.opened(study_id, allowed, token, last) as text:
         yield text
 
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from service.api.dependencies import Asked
+from service.api.dependencies import AppContext
 
 ROUTER = APIRouter(tags=["health"])
 
@@ -22,9 +22,9 @@ async def healthz() -> Health:
 
 
 @ROUTER.get("/readyz", operation_id="readyz")
-async def readyz(asked: Asked) -> Health:
+async def readyz(app_context: AppContext) -> Health:
     """The database answers and accepts writes; 503 otherwise."""
-    await asked.probing.run(asked.store.ready)
+    await app_context.probing.run(app_context.store.ready)
     return Health()
 
 
@@ -36,6 +36,6 @@ async def readyz(asked: Asked) -> Health:
         200: {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
     },
 )
-def metrics(asked: Asked) -> Response:
+def metrics(app_context: AppContext) -> Response:
     """Metrics of this process, for Prometheus."""
-    return Response(asked.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(app_context.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -10,7 +10,7 @@ from driftline.errors import InvalidRequest
 from driftline.results import comparison
 from driftline.wire.curve_columns import CurvesPage
 from driftline.wire.records import Phase, TrialPage, TrialRecord, TrialState
-from service.api.dependencies import Asked, Context, ReadableStudy
+from service.api.dependencies import AppContext, Context, ReadableStudy
 from service.api.pagination import BY_TRIAL, PageSize, PageToken, page, position
 from service.api.response_cache import NOT_MODIFIED, Body
 from service.store.store import Store
@@ -25,7 +25,7 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 @ROUTER.get("/trials", operation_id="listTrials")
 def trials(
     study_id: ReadableStudy,
-    asked: Asked,
+    app_context: AppContext,
     label: Annotated[str | None, Query(description="Only trials of this label.")] = None,
     phase: Annotated[Phase | None, Query(description="Only trials of this phase.")] = None,
     state: Annotated[TrialState | None, Query(description="Only trials in this state.")] = None,
@@ -35,7 +35,9 @@ def trials(
     """The study's trials in the order label, phase (search before confirmation), number."""
     listing = ("trials", study_id, label, phase, state)
     after = position(listing, page_token, BY_TRIAL)
-    rows = asked.store.trials.find(study_id, label=label, phase=phase, state=state, after=after, limit=page_size + 1)
+    rows = app_context.store.trials.find(
+        study_id, label=label, phase=phase, state=state, after=after, limit=page_size + 1
+    )
     shown, following = page(listing, rows, page_size, _position)
     return TrialPage(trials=shown, next_page_token=following)
 
@@ -43,7 +45,7 @@ def trials(
 @ROUTER.get("/curves", operation_id="getCurves", response_model=CurvesPage)
 async def curves(
     study_id: ReadableStudy,
-    asked: Asked,
+    app_context: AppContext,
     trial: Annotated[list[str] | None, Query(max_length=_NAMED, description="Ids of trials; default: all.")] = None,
     page_size: Annotated[PageSize | None, Query(description="100 by default, or all named trials.")] = None,
     page_token: PageToken = None,
@@ -52,22 +54,22 @@ async def curves(
 
     If curves are long, a page holds fewer trials than requested; without a page_size, as many named ones are refused.
     """
-    return await asked.reading.run(lambda: _curves(asked.store, study_id, trial, page_size, page_token))
+    return await app_context.reading.run(lambda: _curves(app_context.store, study_id, trial, page_size, page_token))
 
 
 @ROUTER.get("/frontier", operation_id="getFrontier", response_model=dict[str, Any], responses=NOT_MODIFIED)
-async def frontier(study_id: ReadableStudy, asked: Asked, request: Request) -> Response:
+async def frontier(study_id: ReadableStudy, app_context: AppContext, request: Request) -> Response:
     """Recommendations, frontiers, areas and ledgers of all labels so far, with their definitions.
 
     The answer has an ETag; sent in If-None-Match, it gives 304 until something new is stored.
     """
-    return (await _frontier(study_id, asked, request)).answer(request)
+    return (await _frontier(study_id, app_context, request)).answer(request)
 
 
 @ROUTER.get("/compare", operation_id="compareLabels", response_model=dict[str, Any], responses=NOT_MODIFIED)
 async def compare(
     study_id: ReadableStudy,
-    asked: Asked,
+    app_context: AppContext,
     request: Request,
     a: Annotated[str, Query(description="A label.")],
     b: Annotated[str, Query(description="Another label.")],
@@ -76,18 +78,18 @@ async def compare(
 
     The answer has an ETag for If-None-Match.
     """
-    whole = await _frontier(study_id, asked, request)
+    whole = await _frontier(study_id, app_context, request)
     version: int = request.state.glance.version
-    body = await asked.bodies.get(
+    body = await app_context.bodies.get(
         ("compare", study_id, a, b), version, lambda: comparison.compare(json.loads(whole.raw), a, b)
     )
     return body.answer(request)
 
 
-async def _frontier(study_id: str, asked: Context, request: Request) -> Body:
+async def _frontier(study_id: str, app_context: Context, request: Request) -> Body:
     glance: Glance = request.state.glance  # the state is in the answer, and may change without a new version
-    return await asked.bodies.get(
-        ("frontier", study_id, glance.state), glance.version, lambda: asked.frontier(study_id)
+    return await app_context.bodies.get(
+        ("frontier", study_id, glance.state), glance.version, lambda: app_context.frontier(study_id)
     )
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Request, Response
 from driftline.archive import MOST_PACKED, ArchiveError, unpack
 from driftline.errors import InvalidRequest
 from driftline.wire.budgets import StoredArchive
-from service.api.dependencies import Allowed, Asked, Context, DrivenStudy
+from service.api.dependencies import Allowed, AppContext, Context, DrivenStudy
 from service.api.rate_limits import Limits
 from service.api.request_bodies import CheckedRoute, SubmissionRoute
 
@@ -27,24 +27,24 @@ Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 of t
 
 
 @UPLOADS.put("/{digest}", operation_id="putArchive", openapi_extra={"requestBody": {**_BYTES, "required": True}})
-async def put(digest: Digest, request: Request, asked: Asked, allowed: Allowed) -> StoredArchive:
+async def put(digest: Digest, request: Request, app_context: AppContext, allowed: Allowed) -> StoredArchive:
     """Store the files of a program, a tar compressed by gzip, for studies that name their digest. Idempotent.
 
     They are removed an hour after the last study that needs them.
     """
     allowed.require("write")
     body = await request.body()
-    return await asked.checking.run(lambda: _stored(asked, allowed.project, digest, body))
+    return await app_context.checking.run(lambda: _stored(app_context, allowed.project, digest, body))
 
 
-def _stored(asked: Context, project: str, digest: str, body: bytes) -> StoredArchive:
-    if asked.programs is not None:
-        asked.programs.require()
+def _stored(app_context: Context, project: str, digest: str, body: bytes) -> StoredArchive:
+    if app_context.programs is not None:
+        app_context.programs.require()
     try:
         unpack(body, digest)
     except ArchiveError as error:
         raise InvalidRequest("", f"the archive {error}") from error
-    asked.store.archives.put(project, digest, body, asked.limits.archive_bytes)
+    app_context.store.archives.put(project, digest, body, app_context.limits.archive_bytes)
     return StoredArchive(digest=digest, size=len(body))
 
 
@@ -54,6 +54,6 @@ def _stored(asked: Context, project: str, digest: str, body: bytes) -> StoredArc
     response_class=Response,
     responses={200: {**_BYTES, "description": "The archive"}},
 )
-def archive(study_id: DrivenStudy, asked: Asked) -> Response:
+def archive(study_id: DrivenStudy, app_context: AppContext) -> Response:
     """The packed files of a study's program, for its driver."""
-    return Response(asked.store.archives.of_study(study_id), media_type="application/octet-stream")
+    return Response(app_context.store.archives.of_study(study_id), media_type="application/octet-stream")
