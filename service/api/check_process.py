@@ -149,9 +149,9 @@ def limit_memory(most_bytes: int) -> None:
         import resource
 
         with open("/proc/self/statm") as file:
-            held = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+            used_bytes = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (held + most_bytes, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (used_bytes + most_bytes, hard))
 
 
 def _answer(roots: Sequence[Path], urls: Sequence[str], line: str) -> str:

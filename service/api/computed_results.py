@@ -55,12 +55,12 @@ def computed_result(store: Store, study_id: str, *, other_costs: bool = False) -
     if other_costs:
         curves = store.curves.arrays(study_id, document_columns(objective.quality))
     else:
-        own = {*quality_columns(objective.quality), *cost_named(objective.cost).counters}
-        curves = store.curves.arrays(study_id, {*own, *COUNTERS}, keep=_lean(own))
+        names = {*quality_columns(objective.quality), *cost_named(objective.cost).counters}
+        curves = store.curves.arrays(study_id, {*names, *COUNTERS}, keep=_lean(names))
     return study_result(study, store.trials.find(study_id), curves)
 
 
-def _lean(own: set[str]) -> Callable[[Arrays], Arrays]:
+def _lean(names: set[str]) -> Callable[[Arrays], Arrays]:
     """Keeps these columns, and of each other one its largest value, which is all that a ledger needs.
 
     Trials that reported after the same rounds share the array of rounds: a large study takes a third of the memory.
@@ -72,7 +72,7 @@ def _lean(own: set[str]) -> Callable[[Arrays], Arrays]:
         if "round" in kept and len(kept["round"]):
             rounds = kept["round"]
             kept["round"] = shared.setdefault(rounds.tobytes(), rounds)
-            for name in kept.keys() - own:
+            for name in kept.keys() - names:
                 kept[name] = np.broadcast_to(finite(kept[name]).max(), rounds.shape)
         return kept
 

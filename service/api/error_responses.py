@@ -106,8 +106,8 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
     text = str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must")
     text = _TEXTS.get(first["type"], text)
     if part != "body":
-        given = f", got {shown(first['input'])}" if isinstance(first["input"], str) else ""
-        return answer(InvalidRequest(dotted(rest), f"{text}{given}"))
+        got = f", got {shown(first['input'])}" if isinstance(first["input"], str) else ""
+        return answer(InvalidRequest(dotted(rest), f"{text}{got}"))
     if first["type"] == "json_invalid":
         return answer(InvalidRequest("", f"the body must be JSON: {first.get('ctx', {}).get('error', text)}"))
     return answer(InvalidSpec(dotted(rest), text))

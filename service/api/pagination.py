@@ -60,12 +60,12 @@ def token(listing: tuple[Any, ...], position: Any) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def position(listing: tuple[Any, ...], given: str | None, kind: TypeAdapter[_Position]) -> _Position | None:
+def position(listing: tuple[Any, ...], page_token: str | None, kind: TypeAdapter[_Position]) -> _Position | None:
     """The position in a page token made by `token` for the same listing; None without a token.
 
     Args:
         listing: Name and filters of the listing.
-        given: The token.
+        page_token: The token.
         kind: Validates the position, because the token may be forged.
 
     Raises:
@@ -75,10 +75,10 @@ def position(listing: tuple[Any, ...], given: str | None, kind: TypeAdapter[_Pos
         >>> position(("studies", "default"), token(("studies", "default"), "01k6"), BY_ID)
         '01k6'
     """
-    if given is None:
+    if page_token is None:
         return None
     try:
-        mark, value = json.loads(base64.urlsafe_b64decode(given.encode("ascii") + b"=" * (-len(given) % 4)))
+        mark, value = json.loads(base64.urlsafe_b64decode(page_token.encode("ascii") + b"=" * (-len(page_token) % 4)))
         if mark == _mark(listing):
             return kind.validate_json(json.dumps(value), strict=True)
     except (ValueError, TypeError, RecursionError):

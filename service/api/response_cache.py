@@ -70,8 +70,8 @@ class Body:
 
 def fresh(request: Request, etag: str) -> bool:
     """Whether the client's If-None-Match holds this ETag."""
-    given = request.headers.get("if-none-match", "")
-    names = {name.strip().removeprefix("W/") for name in given.split(",")}
+    header = request.headers.get("if-none-match", "")
+    names = {name.strip().removeprefix("W/") for name in header.split(",")}
     return "*" in names or etag.removeprefix("W/") in names
 
 
@@ -140,5 +140,5 @@ class Bodies:
         return kept[1]
 
 
-def _body(made: Any) -> Body:
-    return made if isinstance(made, Body) else Body.of(made)
+def _body(content: Any) -> Body:
+    return content if isinstance(content, Body) else Body.of(content)

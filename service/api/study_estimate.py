@@ -30,10 +30,10 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     stages = study_sizes(Study.from_json(dict(spec))) if in_stages else {}
     plan = decided(budget, resources, leading(stored.samplers), gpus, len(methods), largest(together), stages)
     budgets = {label: stored.budget_of(label) for label in methods}
-    rungs = {label: own.rung_amounts for label, own in budgets.items()}
+    rungs = {label: label_budget.rung_amounts for label, label_budget in budgets.items()}
     rounds, counted = None, "trials"
     if budget.unit == "rounds":
-        rounds, counted = sum(own.rounds_of_trials for own in budgets.values()), "trials and rounds"
+        rounds, counted = sum(label_budget.rounds_of_trials for label_budget in budgets.values()), "trials and rounds"
     return StudyEstimate(
         trials=budget.trials * len(methods),
         packs=packs(SearchPlan.of(tuple(methods), budget, plan, rungs=rungs, families=together)),

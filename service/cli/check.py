@@ -50,8 +50,8 @@ def _print_plan(file: Path, study: Study, remarks: Iterable[str], outlook: Itera
     for remark in remarks:
         echo(f"note: {remark}")
     methods = _count(len(study.labels), "method")
-    own = "".join(f", {entry.rounds} of {entry.label}" for entry in study.methods if entry.rounds is not None)
-    echo(f"{methods} ({', '.join(study.labels)}), each {trials}, {budget.trial_text} a trial{own}.")
+    other_rounds = "".join(f", {entry.rounds} of {entry.label}" for entry in study.methods if entry.rounds is not None)
+    echo(f"{methods} ({', '.join(study.labels)}), each {trials}, {budget.trial_text} a trial{other_rounds}.")
     for fact in outlook:
         echo(fact)
 

@@ -121,9 +121,9 @@ def description(
     from trainers.data_description import describe as describe_data
 
     listed = None if inputs is None else [name.strip() for name in inputs.split(",")]
-    given = {"targets": targets, "inputs": listed, "client": client, "format": format_}
+    options = {"targets": targets, "inputs": listed, "client": client, "format": format_}
     try:
-        return describe_data(path, {key: value for key, value in given.items() if value is not None})
+        return describe_data(path, {key: value for key, value in options.items() if value is not None})
     except SpecError as error:
         raise InvalidSpec("", str(error)) from error
 

@@ -177,9 +177,9 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 def _unpacked(folder: Path, record: Path, file: PublicFile) -> bool:
     try:
-        said: Mapping[str, object] = json.loads(record.read_text(encoding="utf-8"))
-        sizes = said["sizes"]
-        if said["of"] != file.checksum or not isinstance(sizes, dict):
+        content: Mapping[str, object] = json.loads(record.read_text(encoding="utf-8"))
+        sizes = content["sizes"]
+        if content["of"] != file.checksum or not isinstance(sizes, dict):
             return False
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError):

@@ -233,15 +233,17 @@ def _finish(job: Job, study: str, *, as_json: bool = False) -> None:
         raise typer.Exit(1)
 
 
-def _confirm(record: StudyRecord, action: str, rest: str) -> None:
+def _confirm(record: StudyRecord, action: str, details: str) -> None:
     """Asks whether to do something to a study.
 
     Raises:
         typer.Exit: 1 if the answer is no.
     """
-    trials = sum(sum(one.search.values()) + sum(one.confirmation.values()) for one in record.progress.values())
+    trials = sum(
+        sum(progress.search.values()) + sum(progress.confirmation.values()) for progress in record.progress.values()
+    )
     what = f"{record.name} ({record.id}), {record.state.lower()}, {trials} trials"
-    if not confirm(f"{action} {what}, {rest}"):
+    if not confirm(f"{action} {what}, {details}"):
         raise typer.Exit(1)
 
 

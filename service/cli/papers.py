@@ -113,7 +113,7 @@ def check(
         by_panel[panel] = judged(
             statements,
             partial(stored_reading, folder),
-            lambda other: stored_reading(out / other) if other in begun else None,
+            lambda panel: stored_reading(out / panel) if panel in begun else None,
         )
     if picture is not None:
         metrics = dict.fromkeys(statement.metric for statement in chosen.shows if statement.metric is not None)

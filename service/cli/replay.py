@@ -64,27 +64,32 @@ def replay_tables(
     from service.replay.summary import summary
 
     tables = {str(path): read(path) for path in paths}
-    for one in tables.values():
-        require_replayable(one.study.budget)  # a joined table has the budget of the first one
+    for part in tables.values():
+        require_replayable(part.study.budget)  # a joined table has the budget of the first one
     table = joined(list(tables.values()))
-    own = table.study.budget
-    usual = {"trials": own.trials_per_method, "confirm": own.confirm, "seeds": own.seeds, "searches": own.searches}
+    study_budget = table.study.budget
+    usual = {
+        "trials": study_budget.trials_per_method,
+        "confirm": study_budget.confirm,
+        "seeds": study_budget.seeds,
+        "searches": study_budget.searches,
+    }
     names = labels.split(",") if labels else list(table.study.labels)
-    given = {key: value for key, value in budget.items() if value is not None}
-    at: Any = given.pop("rungs", own.rungs_at)
+    options = {key: value for key, value in budget.items() if value is not None}
+    at: Any = options.pop("rungs", study_budget.rungs_at)
     at = at.split(",") if isinstance(at, str) and at != "auto" else at
-    if "rule" in given and at is None:
+    if "rule" in options and at is None:
         raise InvalidSpec("--rule", "needs rungs: give --rungs too")
-    rule = given.pop("rule", own.rung_rule)
+    rule = options.pop("rule", study_budget.rung_rule)
     rungs = at if rule == "halving" else {"at": at, "rule": rule}
-    whole: dict[str, Any] = {**usual, **given, **({} if at is None else {"rungs": rungs})}
-    chosen = Budget(trials_per_method=whole.pop("trials"), rounds=own.last_round, **whole)
+    whole: dict[str, Any] = {**usual, **options, **({} if at is None else {"rungs": rungs})}
+    chosen = Budget(trials_per_method=whole.pop("trials"), rounds=study_budget.last_round, **whole)
     names = names * 2 if len(names) == 1 else names
     factors = {} if lift == 1 else {numbered(names)[-1]: lift}
     replay = Replay(table, names, chosen, read_sampler(sampler), lift=factors)
     counts = summary(replay, range(seed, seed + studies))
     if as_json:
-        digests = {path: one.digest for path, one in tables.items()}
+        digests = {path: part.digest for path, part in tables.items()}
         budgeted = {**whole, "trials": chosen.trials_per_method}
         budgeted |= {} if chosen.rungs is None else {"rungs": chosen.model_dump(mode="json")["rungs"]}
         facts = {"sampler": replay.sampler, "budget": budgeted, "tables": digests}

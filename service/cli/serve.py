@@ -135,10 +135,10 @@ def say(service: Service, settings: ServiceSettings, host: str, only: Part | Non
             )
         url = service.url.replace("0.0.0.0", "127.0.0.1")
         if settings.admin_token is None:
-            made = "was made and is kept" if service.first else "is kept"
+            verb = "was made and is kept" if service.first else "is kept"
             file = settings.home / ADMIN_TOKEN
             lines += [
-                f"The admin token {made} in {file}. In another terminal:",
+                f"The admin token {verb} in {file}. In another terminal:",
                 f"    export DRIFTLINE_URL={url} DRIFTLINE_TOKEN=$(cat {file})",
                 "    driftline submit STUDY.yaml --wait",
             ]

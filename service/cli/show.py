@@ -100,8 +100,8 @@ def _show_offers(frontier: Frontier, cost: float, labels: Sequence[str], *, as_j
     recommendations = [asdict(frontier.best(label, cost=cost)) for label, _ in rows]
     if as_json:
         others = {label: asdict(wins(frontier.data, rows[0][0], label, [cost])[0]) for label, _ in rows[1:]}
-        said = {"advice": frontier.advice(cost, labels), "offers": recommendations, "better_than": others}
-        echo(json.dumps(said | ({"why": over_all} if over_all else {}), indent=2))
+        document = {"advice": frontier.advice(cost, labels), "offers": recommendations, "better_than": others}
+        echo(json.dumps(document | ({"why": over_all} if over_all else {}), indent=2))
         return
     echo(frontier.advice(cost, labels))
     width = max((len(label) for label, _ in rows), default=0)
@@ -132,12 +132,12 @@ def show_first_difference(
     study: str, other: str, *, as_json: bool = False, url: str | None = None, token_file: Path | None = None
 ) -> None:
     """Prints the first trial that differs between two studies, or that they have the same trials."""
-    one, two = (_trials(name, url, token_file) for name in (study, other))
-    difference = first_difference(one, two)
+    first, second = (_trials(name, url, token_file) for name in (study, other))
+    difference = first_difference(first, second)
     if as_json:
-        echo(json.dumps({"first_difference": difference, "trials": len(one)}))
+        echo(json.dumps({"first_difference": difference, "trials": len(first)}))
         return
-    echo(difference or f"the same {len(one)} trials")
+    echo(difference or f"the same {len(first)} trials")
 
 
 def show_methods(name: str | None, *, as_json: bool = False) -> None:
@@ -230,19 +230,22 @@ def _show(
     """
     if name is None:
         if as_json:
-            rows = [_facts(one, group) for group in groups.values() for one in group]
-            rows += [{"name": one, "kind": "preset", "summary": preset.about} for one, preset in named.items()]
+            rows = [_facts(plugin, group) for group in groups.values() for plugin in group]
+            rows += [
+                {"name": preset_name, "kind": "preset", "summary": preset.about}
+                for preset_name, preset in named.items()
+            ]
             echo(json.dumps(rows, indent=2))
             return
         for title, group in groups.items():
             echo(f"{title}:")
-            for one in group:
-                echo(f"  {one:<24}{summary(group[one])}.")
+            for choice in group:
+                echo(f"  {choice:<24}{summary(group[choice])}.")
             echo("")
         if named:
             echo("Presets, in place of name in an entry of a study:")
-            for one, preset in named.items():
-                echo(f"  {one:<24}{preset.about}.")
+            for choice, preset in named.items():
+                echo(f"  {choice:<24}{preset.about}.")
             echo("")
         echo(f"driftline {command} NAME shows one in full.")
         return
@@ -250,7 +253,7 @@ def _show(
     chosen = named.get(name)
     if not having and chosen is None:
         kinds = " or ".join(", ".join(group.word for group in groups.values()).rsplit(", ", 1))
-        names = [*(one for group in groups.values() for one in group), *named]
+        names = [*(plugin for group in groups.values() for plugin in group), *named]
         raise NotFound(f"no {kinds} {shown(name)}: {hint(name, names)}")
     if as_json:
         rows = [_all_facts(name, group) for group in having]
@@ -303,7 +306,7 @@ def _print_whole(name: str, group: Registry[object]) -> None:
         echo(f"  no {setting:<19}{reason}")
     by_role = _default_spaces(name, group)
     for first, space in by_role.items():
-        having = [role for role, other in by_role.items() if other == space]
+        having = [role for role, role_space in by_role.items() if role_space == space]
         if not space or having[0] != first:
             continue
         echo(f"\nDefault search space{' as ' if first else ''}{', '.join(having)}:")

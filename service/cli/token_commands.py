@@ -20,13 +20,13 @@ from service.cli.terminal import echo
 def show_own(url: str | None, token_file: Path | None, *, as_json: bool) -> None:
     """Prints what your token allows."""
     with _api(url, token_file) as api:
-        own = api.whoami()
+        whoami = api.whoami()
     if as_json:
-        echo(own.model_dump_json(indent=2))
+        echo(whoami.model_dump_json(indent=2))
         return
-    ends = f", until {own.expires_at:%Y-%m-%d %H:%M}" if own.expires_at else ""
-    subject = f" ({own.id})" if own.id.startswith("oidc:") else ""  # names from an issuer need not be unique
-    echo(f"{escaped(own.name)}{escaped(subject)}: project {own.project}, may {', '.join(own.scopes)}{ends}")
+    ends = f", until {whoami.expires_at:%Y-%m-%d %H:%M}" if whoami.expires_at else ""
+    subject = f" ({whoami.id})" if whoami.id.startswith("oidc:") else ""  # names from an issuer need not be unique
+    echo(f"{escaped(whoami.name)}{escaped(subject)}: project {whoami.project}, may {', '.join(whoami.scopes)}{ends}")
 
 
 def create(
@@ -52,13 +52,13 @@ def create(
     except ValidationError as error:
         refuse(error, NewToken, {"expires_in_days": "--days", "project": "--project", "name": "NAME"})
     with _api(url, token_file) as api:
-        made = api.make_token(new_token)
+        created = api.make_token(new_token)
     if as_json:
-        echo(made.model_dump_json(indent=2))
+        echo(created.model_dump_json(indent=2))
         return
-    ends = f"; it expires {_day(made.expires_at)}" if made.expires_at else ""
-    echo(f"{made.id} for {escaped(made.name)}, project {made.project}{ends}. Shown only once:", err=True)
-    echo(made.token)
+    ends = f"; it expires {_day(created.expires_at)}" if created.expires_at else ""
+    echo(f"{created.id} for {escaped(created.name)}, project {created.project}{ends}. Shown only once:", err=True)
+    echo(created.token)
 
 
 def show_all(url: str | None, token_file: Path | None, *, as_json: bool) -> None:

@@ -51,5 +51,5 @@ def forget(url: str, study: Mapping[str, Any]) -> None:
 
 
 def _file(url: str, study: Mapping[str, Any]) -> Path:
-    said = json.dumps([url, study], sort_keys=True)
-    return folder() / hashlib.sha256(said.encode()).hexdigest()
+    text = json.dumps([url, study], sort_keys=True)
+    return folder() / hashlib.sha256(text.encode()).hexdigest()

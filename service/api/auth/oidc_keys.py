@@ -149,12 +149,12 @@ def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
     if key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm or key.get("kty") == "oct":
         return None
     try:
-        made = jwt.PyJWK(dict(key), algorithm)
+        jwk = jwt.PyJWK(dict(key), algorithm)
     except jwt.PyJWTError:
         return None
     curve = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}.get(algorithm)
-    short = made.Algorithm.check_key_length(made.key)  # RSA below 2048 bits
-    return None if short or (curve is not None and key.get("crv") != curve) else made
+    short = jwk.Algorithm.check_key_length(jwk.key)  # RSA below 2048 bits
+    return None if short or (curve is not None and key.get("crv") != curve) else jwk
 
 
 def asymmetric(names: Sequence[str]) -> tuple[str, ...]:

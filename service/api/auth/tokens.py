@@ -68,8 +68,8 @@ class Access:
             self.require_current()
         if self.study is not None and study != self.study:
             raise Forbidden(f"this token is only for study {self.study}, got {study or 'a request about all studies'}")
-        own = scope == "read" and self.study is not None and "driver" in self.scopes
-        if scope not in self.scopes and not own:
+        own_study = scope == "read" and self.study is not None and "driver" in self.scopes
+        if scope not in self.scopes and not own_study:
             have = ", ".join(sorted(self.scopes)) or "none"
             raise Forbidden(f"this needs a token with scope {scope!r}, got one with: {have}")
 
