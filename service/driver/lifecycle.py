@@ -224,8 +224,8 @@ def _agree(client: DriverClient, study_id: str, attempt: int, watch: Watch, prog
     deadline = time.monotonic() + CODE_S
     told = False
     while client.api_code not in (None, code_digest()) and not watch.look():
-        theirs = client.api_code or "unknown"
-        text = f"the API at {client.url} runs other code of Driftline ({theirs}) than this driver ({code_digest()})"
+        api_code = client.api_code or "unknown"
+        text = f"the API at {client.url} runs other code of Driftline ({api_code}) than this driver ({code_digest()})"
         if time.monotonic() >= deadline:
             raise Unavailable(f"{text}: use one version for the service and its studies, and restart what was edited")
         if not told:

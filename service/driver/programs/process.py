@@ -96,8 +96,8 @@ class Process:
             self._end_guard(self._guard)
             passing = isinstance(error, OSError) and error.errno in _PASSING
             problem = None if passing else obstacle(os.path.join(folder, command[0]))
-            said = f"{command[0]}, {problem}" if problem else str(error)
-            raise ProgramError(f"cannot be started in {folder}: {said}", final=not passing) from error
+            cause = f"{command[0]}, {problem}" if problem else str(error)
+            raise ProgramError(f"cannot be started in {folder}: {cause}", final=not passing) from error
         assert self._program.stdout is not None
         assert self._program.stderr is not None
         log.drain(self._program.stdout, named=False)
@@ -244,11 +244,11 @@ def _members(group: int, mark: str) -> set[int]:
     for name in names:
         if name.isdecimal():
             with contextlib.suppress(OSError, IndexError, ValueError):
-                state, parent, own, *rest = _read(f"/proc/{name}/stat").rpartition(b")")[2].split(None, _STARTED + 1)
+                state, parent, pgrp, *rest = _read(f"/proc/{name}/stat").rpartition(b")")[2].split(None, _STARTED + 1)
                 if state not in (b"Z", b"X") and int(rest[_STARTED - 3]) >= oldest:
                     process = int(name)
                     parents[process] = int(parent)
-                    if int(own) == group or (mark and _has(process, mark)):
+                    if int(pgrp) == group or (mark and _has(process, mark)):
                         members.add(process)
     while children := {process for process, parent in parents.items() if parent in members} - members:
         members |= children

@@ -296,11 +296,11 @@ class ProgramPack:
 
     def _read(self, lines: list[dict[str, Any]]) -> bool:
         """Reads a part of what the program has reported since, up to a last whole line; whether there may be more."""
-        own = os.fstat(self._file)
+        status = os.fstat(self._file)
         with contextlib.suppress(FileNotFoundError):
-            if not os.path.samestat(os.stat(self._reports), own):
+            if not os.path.samestat(os.stat(self._reports), status):
                 raise LineError("has replaced its file of reports: append lines to it")
-        if own.st_size < self._read_to:
+        if status.st_size < self._read_to:
             raise LineError("has cut its file of reports: append lines to it")
         data = os.pread(self._file, _BLOCK_BYTES, self._read_to)
         self._read_to += len(data)
@@ -366,11 +366,11 @@ class ProgramPack:
             left, unseen = self._process.end(), self._process.unseen
             self._process = None
             if left and self.remark is None:
-                some = "a process" if left == 1 else f"{left} processes"
-                self.remark = f"the program left {some} behind, now ended: {self._log_place}"
+                processes = "a process" if left == 1 else f"{left} processes"
+                self.remark = f"the program left {processes} behind, now ended: {self._log_place}"
             elif unseen and self.remark is None:
-                some = "a process that hides and keeps its output open: it may still run"
-                self.remark = f"the program left {some}: {self._log_place}"
+                processes = "a process that hides and keeps its output open: it may still run"
+                self.remark = f"the program left {processes}: {self._log_place}"
 
     @property
     def _log_place(self) -> str:

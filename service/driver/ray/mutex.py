@@ -50,8 +50,8 @@ def alone(study_id: str, progress: Callable[[str], None], patient: Callable[[], 
             ray.get(mark.study.remote())
             break
         except ValueError:
-            other = _other()
-            reason = f"waits for its turn: one study at a time uses a Ray cluster, and {other} uses this one"
+            other_driver = _other()
+            reason = f"waits for its turn: one study at a time uses a Ray cluster, and {other_driver} uses this one"
             if time.monotonic() >= deadline or not patient():
                 raise NotJoined(reason) from None
             if reason != told:

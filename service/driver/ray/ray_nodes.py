@@ -62,7 +62,7 @@ class RayNodes:
         job = self._job
         util: Any = importlib.import_module("ray.util")
         strategy: Any = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
-        own = TrialNode(0, job.nodes, util.get_node_ip_address(), free_port())
+        head = TrialNode(0, job.nodes, util.get_node_ip_address(), free_port())
         group = util.get_current_placement_group()
         for rank in range(1, job.nodes):
             placement = strategy(group, placement_group_bundle_index=rank)
@@ -74,9 +74,9 @@ class RayNodes:
             }
             actor: Any = ray.remote(_OtherNode).options(**options).remote()
             self._actors.append(actor)
-            node = TrialNode(rank, job.nodes, own.address, own.port)
+            node = TrialNode(rank, job.nodes, head.address, head.port)
             self._runs[actor.run.remote(job.config(), node, (first, last), self._url)] = rank
-        return own
+        return head
 
     def wait(self, seconds: float) -> tuple[bool, NodeFault | None]:
         """As `OtherNodes.wait`."""

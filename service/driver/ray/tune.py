@@ -80,9 +80,9 @@ class PackSearcher(Searcher):
         """Takes a pack's report; the API's answer says what the study's owner wants."""
         report = json.loads(result["report"])
         if report.get("code"):
-            said = f"a worker on {report['host']} runs other code of Driftline ({report['code']}) than this driver"
+            problem = f"a worker on {report['host']} runs other code of Driftline ({report['code']}) than this driver"
             rule = "install the same on all nodes"
-            self._watch.ask("failed", f"{said} ({code_digest()}): {rule}")
+            self._watch.ask("failed", f"{problem} ({code_digest()}): {rule}")
             return
         self._guarded(lambda: self._search.report(report))
         if (until := self._search.further.pop(report["pack"], None)) is not None:

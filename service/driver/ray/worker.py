@@ -174,13 +174,13 @@ class Worker(Trainable):
                 self.fetching = self.fetching or Fetching(job.document.get("task"), job.urls)
                 if not self.fetching.over(seconds):
                     return
-            given = job
+            original = job
             if "program" in job.document and not job.place:
                 self.node_folder = NodeFolder(job)
                 job = self.job = self.node_folder.job
             resting, self.resting = self.resting, None
             with reading_only(job.urls):
-                self.pack, report["checkpoint"], report["remark"] = build(job, resting, given)
+                self.pack, report["checkpoint"], report["remark"] = build(job, resting, original)
             self.saved_at = time.monotonic()
             seconds = min(FIRST_SECONDS, job.chunk_seconds)
         else:
@@ -250,17 +250,17 @@ class Worker(Trainable):
 
 
 def build(
-    job: PackJob, resting: RestingProgram | None = None, given: PackJob | None = None
+    job: PackJob, resting: RestingProgram | None = None, original: PackJob | None = None
 ) -> tuple[Any, str | None, str | None]:
     """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable.
 
     Args:
         job: The job, with places on this node.
         resting: A program that waits for its next trial.
-        given: The job as it was given, for the other nodes of a trial; by default `job`.
+        original: The job as it was given, for the other nodes of a trial; by default `job`.
     """
     if "program" in job.document:
-        return _build_program(job, resting, given or job)
+        return _build_program(job, resting, original or job)
     if resting is not None:
         resting.process.dismiss()
     import torch
@@ -292,12 +292,12 @@ def build(
 
 
 def _build_program(
-    job: PackJob, resting: RestingProgram | None, given: PackJob
+    job: PackJob, resting: RestingProgram | None, original: PackJob
 ) -> tuple[ProgramPack, str | None, str | None]:
     """As `build`, for the one trial of a program."""
     bad: list[str] = []
-    own = checkpoints.names(job.prefix, job.rounds_known) if job.resume else ()
-    later = [url for url in own if checkpoints.round_of(url) > job.since]
+    job_urls = checkpoints.names(job.prefix, job.rounds_known) if job.resume else ()
+    later = [url for url in job_urls if checkpoints.round_of(url) > job.since]
     for url in (*later, *(urls[0] for urls in _rungs(job))):
         try:
             data = checkpoints.read(url)
@@ -305,11 +305,11 @@ def _build_program(
             bad.append(f"checkpoint {url} cannot be used: {error}")
             continue
         try:
-            return ProgramPack(job, data, resting, _others(given, url)), url, "; ".join(bad) or None
+            return ProgramPack(job, data, resting, _others(original, url)), url, "; ".join(bad) or None
         except Damaged as error:
             bad.append(f"checkpoint {url} cannot be used: {error}")
     remark = "; ".join([*bad, "started again from round 0"]) if bad or job.since else None
-    return ProgramPack(job, None, resting, _others(given, None)), None, remark
+    return ProgramPack(job, None, resting, _others(original, None)), None, remark
 
 
 def _others(job: PackJob, url: str | None) -> OtherNodes | None:
@@ -339,8 +339,8 @@ def out_of_memory(error: Exception) -> bool:
     """
     from trainers import TooLargeError
 
-    said = str(error).lower()
-    return isinstance(error, MemoryError | TooLargeError) or "out of memory" in said or "can't allocate memory" in said
+    text = str(error).lower()
+    return isinstance(error, MemoryError | TooLargeError) or "out of memory" in text or "can't allocate memory" in text
 
 
 def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:
@@ -362,9 +362,11 @@ def columns(lines: Sequence[Mapping[str, Any]], members: int) -> list[Columns]:
     for line in lines:
         rows[int(line.get("member", 0))].append(line)
     by_member: list[Columns] = []
-    for own in rows:
-        kept = dict.fromkeys(key for line in own for key, value in line.items() if key != "member" and _is_cell(value))
-        by_member.append({name: [_cell(line.get(name)) for line in own] for name in kept})
+    for member_lines in rows:
+        kept = dict.fromkeys(
+            key for line in member_lines for key, value in line.items() if key != "member" and _is_cell(value)
+        )
+        by_member.append({name: [_cell(line.get(name)) for line in member_lines] for name in kept})
     return by_member
 
 

@@ -46,10 +46,10 @@ class Chosen:
         rows = [row for row in self._table.trials.of(label, "search") if of_search(row.configuration) == search]
         curves: list[TrialCurve] = []
         for start in range(0, len(rows), CURVES_AT_ONCE):
-            some = rows[start : start + CURVES_AT_ONCE]
-            read = self._client.curves(self._study_id, [row.id for row in some])
-            for row in some:
+            batch = rows[start : start + CURVES_AT_ONCE]
+            read = self._client.curves(self._study_id, [row.id for row in batch])
+            for row in batch:
                 reported = read.get(row.id, {})
-                own = {name: values for name, values in reported.items() if name in columns}
-                curves.append(row.curve(own, search))
+                kept = {name: values for name, values in reported.items() if name in columns}
+                curves.append(row.curve(kept, search))
         return curves

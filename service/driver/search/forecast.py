@@ -122,12 +122,12 @@ def forecast(rounds: Array, merits: Array, later: Array, last: int) -> tuple[Arr
     means, influence = solved[..., 0], solved[..., 1:]
     shape = 1.5 + len(rounds) / 2  # of the noise: its prior has 3 degrees of freedom
     unexplained = (merits - level) @ (merits - level) - np.sum(means * moments, axis=1)
-    rest = 1.5 * NOISE**2 + np.maximum(unexplained, 0.0) / 2
-    evidence = -np.linalg.slogdet(precision)[1] / 2 - shape * np.log(rest)
+    scale = 1.5 * NOISE**2 + np.maximum(unexplained, 0.0) / 2
+    evidence = -np.linalg.slogdet(precision)[1] / 2 - shape * np.log(scale)
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
     centres = np.einsum("kmp,kp->km", future, means)
-    variances = (rest / (shape - 1))[:, None] * np.einsum("kmp,kpm->km", future, influence)
+    variances = (scale / (shape - 1))[:, None] * np.einsum("kmp,kpm->km", future, influence)
     mean = weights @ centres
     return level + mean, np.sqrt(weights @ (np.maximum(variances, 0.0) + (centres - mean) ** 2))
 
@@ -153,9 +153,9 @@ def _grid(rounds: int) -> Array:
 def _costs(curve: TrialCurve, name: str, rounds: Array) -> Array:
     """Cost up to each of these rounds, at least `Cost.first`; it grows beyond the curve as it did on average."""
     counted = curve.cost(name)
-    there = counted[np.maximum(np.searchsorted(curve.rounds, rounds, side="right") - 1, 0)]
+    so_far = counted[np.maximum(np.searchsorted(curve.rounds, rounds, side="right") - 1, 0)]
     done = max(curve.rounds_done, 1)
-    whole = np.where(rounds <= done, there, counted[-1] * rounds / done)
+    whole = np.where(rounds <= done, so_far, counted[-1] * rounds / done)
     return np.asarray(np.maximum.accumulate(np.maximum(whole, cost_named(name).first)))
 
 

@@ -157,10 +157,10 @@ def _goals(plan: SearchPlan, rows: TrialRows) -> dict[str, Goal]:
         if row.phase == "search" and counts.get(row.label, 1) > 1:
             searches[row.label, plan.budget.search_of(row.number)][row.number] = row
     ends: dict[str, Goal] = {}
-    for (label, _), own in searches.items():
-        climbs = [_climb(plan, row) for row in own.values()]
+    for (label, _), search_rows in searches.items():
+        climbs = [_climb(plan, row) for row in search_rows.values()]
         by_number = goals(plan.rule, counts[label], climbs, together=plan.budget.asking == "generations")
-        ends |= {own[number].id: goal for number, goal in by_number.items()}
+        ends |= {search_rows[number].id: goal for number, goal in by_number.items()}
     return ends
 
 
@@ -198,13 +198,13 @@ def _confirmations(plan: SearchPlan, rows: TrialRows, choose: Choose) -> list[Re
     due: list[Repeat] = []
     for label in searched:
         confirmed = rows.of(label, "confirmation")
-        there = {(row.configuration, row.seed) for row in confirmed}
+        existing = {(row.configuration, row.seed) for row in confirmed}
         missing = tuple(
             (configuration, seed)
             for search in searches
             for configuration in _filled(to_confirm[label, search], most, label, search, choose)
             for seed in (plan.search_seed(configuration) + 1 + index for index in range(budget.seeds))
-            if (configuration, seed) not in there
+            if (configuration, seed) not in existing
         )
         if missing:
             due.append(Repeat(label, missing, max((row.number + 1 for row in confirmed), default=0)))
@@ -227,7 +227,7 @@ def _filled(configurations: list[int], most: int, label: str, search: int, choos
 
 def _joined(*numbers: Iterable[int]) -> list[int]:
     """All numbers, each once, in order."""
-    return list(dict.fromkeys(number for some in numbers for number in some))
+    return list(dict.fromkeys(number for part in numbers for number in part))
 
 
 def _complete(plan: SearchPlan, rows: TrialRows) -> bool:
@@ -297,8 +297,8 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
         size, rank = width(plan, phase), 1 if phase == "search" else 2
         key = order.key({row.label for row in group}, rank, 0, _first(group))
         for start in range(0, len(group), size):
-            some = group[start : start + size]
-            launches.append((key, LaunchPack(tuple(row.id for row in some), rung=rungs[some[0].id])))
+            pack_rows = group[start : start + size]
+            launches.append((key, LaunchPack(tuple(row.id for row in pack_rows), rung=rungs[pack_rows[0].id])))
     return launches
 
 
@@ -359,7 +359,7 @@ def _questions(plan: SearchPlan, rows: TrialRows) -> list[tuple[_Key, Action]]:
         count = len(rows.of(label, "search"))
         left = plan.budget.trials_per_method - count
         needed = plan.learned_from(count, label) if plan.waits(label) else 0
-        next_in_turn = all(count <= len(rows.of(other, "search")) for other in plan.family_of[label])
+        next_in_turn = all(count <= len(rows.of(family_label, "search")) for family_label in plan.family_of[label])
         if left > 0 and next_in_turn and all(row.number >= needed for row in _searching(rows, label)):
             ask = Ask(label, count, min(plan.generation_of(label, count)[1] - count, left))
             questions.append((order.key((label,), 1, 1, count), ask))

@@ -38,25 +38,25 @@ class Proposals:
             space, sampler = entry.parameters(), study.sampler_of(entry)
             for search in range(study.budget.searches):
                 seed = sampler_seed(study.seed, search)
-                given: dict[str, Any] = {
+                options: dict[str, Any] = {
                     "start": entry.start,
                     "prior": entry.prior,
                     "constraints": entry.constraints,
                     "dimensions": shared,
                 }
-                made = [build_sampler(sampler, space, names, seed, **given) for _ in self._rungs[entry.label]]
-                self._samplers[entry.label, search] = ByRung(made, enough(sampler, space))
+                samplers = [build_sampler(sampler, space, names, seed, **options) for _ in self._rungs[entry.label]]
+                self._samplers[entry.label, search] = ByRung(samplers, enough(sampler, space))
 
     def ask(self, ask: Ask, plan: SearchPlan) -> list[Hyperparameters]:
         """The configurations that are asked for, after the results that the plan lets the samplers learn from."""
         self._tell(ask.label, before=plan.learned_from(ask.first, ask.label))
         tried = self._table.configurations(ask.label, range(ask.first))
         for number in range(ask.first, ask.first + ask.count):
-            sampler, own = self._sampler(ask.label, number)
-            proposed = sampler.ask(own)
+            sampler, in_search = self._sampler(ask.label, number)
+            proposed = sampler.ask(in_search)
             tried.append(self._branch(ask.label, number, proposed, tried))
             if tried[number] != proposed:
-                sampler.pending(own, tried[number])
+                sampler.pending(in_search, tried[number])
         return tried[ask.first :]
 
     def created(self, records: Iterable[TrialRecord]) -> None:
@@ -65,8 +65,8 @@ class Proposals:
 
     def restore(self, record: TrialRecord) -> None:
         """Tells its sampler of a search trial that an earlier driver has created."""
-        sampler, own = self._sampler(record.label, record.number)
-        sampler.pending(own, record.hyperparameters)
+        sampler, in_search = self._sampler(record.label, record.number)
+        sampler.pending(in_search, record.hyperparameters)
         self._untold.add(record.id)
 
     def _tell(self, label: str, before: int) -> None:
@@ -77,8 +77,8 @@ class Proposals:
             values = self._table.reached.get(record.id, [])
             if record.values is not None and len(self._rungs[label]) == 1:
                 values = [rounded(record.values)]
-            sampler, own = self._sampler(label, record.number)
-            sampler.tell(own, record.hyperparameters, values, record.state)
+            sampler, in_search = self._sampler(label, record.number)
+            sampler.tell(in_search, record.hyperparameters, values, record.state)
             self._untold.remove(record.id)
             self._table.change([record.id], values=None)
 

@@ -137,8 +137,8 @@ class Forecast:
         finite = {number: arrival for number, arrival in sorted(arrived.items()) if arrival is not None}
         numbers, members = list(finite), set(own)
         places = -(-len(members) // self.factor)
-        some = _comparable(tuple(arrival.prospect for arrival in finite.values() if arrival.prospect is not None))
-        merits = {number: prospect.merits[-1] for number, prospect in zip(numbers, some, strict=True)}
+        comparable = _comparable(tuple(arrival.prospect for arrival in finite.values() if arrival.prospect is not None))
+        merits = {number: prospect.merits[-1] for number, prospect in zip(numbers, comparable, strict=True)}
         ahead = sorted(
             (number for number in numbers if number in members), key=lambda number: (-merits[number], number)
         )
@@ -196,17 +196,17 @@ def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
         return ()
     from scipy.special import ndtr  # slow to import
 
-    some = _comparable(prospects)
-    first = min(prospect.costs[0] for prospect in some)
-    grid = np.geomspace(first, max(prospect.costs[-1] for prospect in some), GRID)
-    merits = np.stack([_at(grid, prospect.costs, prospect.merits, prospect.start) for prospect in some])
-    spreads = np.stack([_at(grid, prospect.costs, prospect.spreads, 0.0) for prospect in some])
-    start = float(np.mean([prospect.start for prospect in some]))
+    comparable = _comparable(prospects)
+    first = min(prospect.costs[0] for prospect in comparable)
+    grid = np.geomspace(first, max(prospect.costs[-1] for prospect in comparable), GRID)
+    merits = np.stack([_at(grid, prospect.costs, prospect.merits, prospect.start) for prospect in comparable])
+    spreads = np.stack([_at(grid, prospect.costs, prospect.spreads, 0.0) for prospect in comparable])
+    start = float(np.mean([prospect.start for prospect in comparable]))
     frontier = merits.max(axis=0)
     area = float(np.maximum(frontier - start, 0.0).sum())
     if area <= 0:
-        return (0.0,) * len(some)
-    others = np.tile(frontier, (len(some), 1))  # the best of all others: that of the leader is the second
+        return (0.0,) * len(comparable)
+    others = np.tile(frontier, (len(comparable), 1))  # the best of all others: that of the leader is the second
     others[merits.argmax(axis=0), np.arange(GRID)] = np.sort([*merits, np.full(GRID, start)], axis=0)[-2]
     gap = merits - others
     with np.errstate(divide="ignore", invalid="ignore"):

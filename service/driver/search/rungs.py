@@ -71,19 +71,19 @@ def goals(rule: Rule, rungs: int, climbs: Iterable[Climb], together: bool = True
     """
     by_number = {climb.number: climb for climb in sorted(climbs, key=lambda climb: climb.number)}
     goal_of = {number: Goal(climb.passed, climb.stopped) for number, climb in by_number.items()}
-    generations = [list(own) for _, own in groupby(by_number, lambda number: by_number[number].generation)]
+    generations = [list(numbers) for _, numbers in groupby(by_number, lambda number: by_number[number].generation)]
     groups = generations if together else [list(by_number)]
     for rung in range(rungs - 1):
         arrived: dict[int, Arrival | None] = {}
         complete = 0
         for group in groups:
-            own = [number for number in group if goal_of[number].rung >= rung]
-            there = [n for n in own if by_number[n].ended or len(by_number[n].arrivals) > rung]
-            if together and len(there) < len(own):
+            eligible = [number for number in group if goal_of[number].rung >= rung]
+            present = [n for n in eligible if by_number[n].ended or len(by_number[n].arrivals) > rung]
+            if together and len(present) < len(eligible):
                 break
-            arrived |= {number: _arrival(by_number[number], rung) for number in there}
-            undecided = [n for n in there if goal_of[n] == Goal(rung) and arrived[n] is not None]
-            promoted = rule.promoted(arrived, there) if undecided else set()
+            arrived |= {number: _arrival(by_number[number], rung) for number in present}
+            undecided = [n for n in present if goal_of[n] == Goal(rung) and arrived[n] is not None]
+            promoted = rule.promoted(arrived, present) if undecided else set()
             goal_of |= {n: Goal(rung + 1) if n in promoted else Goal(rung, stopped=True) for n in undecided}
             complete += 1
         groups = groups[:complete]  # at the next rung, the others wait
@@ -117,8 +117,8 @@ def prospects(curve: TrialCurve, rungs: Sequence[int], objective: Objective) -> 
         rungs: The rungs, as rounds.
         objective: The study's objective.
     """
-    there = len(reached(curve, rungs[:-1], objective))
-    return [prospect(curve.until(rung), objective, rungs[-1]) for rung in rungs[:there]]
+    count = len(reached(curve, rungs[:-1], objective))
+    return [prospect(curve.until(rung), objective, rungs[-1]) for rung in rungs[:count]]
 
 
 def arrivals(told: Sequence[Mapping[str, float]], ahead: Sequence[Prospect] = ()) -> tuple[Arrival, ...]:

@@ -270,8 +270,8 @@ class Search:
     def _first_plan(self) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
         study, labels, together = self._study, len(self._study.labels), largest(self._families)
-        given = study.budget, study.resources, study.leading_sampler
-        plan = decided(*given, self._gpus, labels, together, study_sizes(study))
+        arguments = study.budget, study.resources, study.leading_sampler
+        plan = decided(*arguments, self._gpus, labels, together, study_sizes(study))
         if urls_of(study.task):
             plan = plan.model_copy(update={"data": study.task.get("sha256")})
         return self._client.store_plan(self._study_id, self._attempt, plan)
