@@ -34,14 +34,14 @@ def joined_link(folders: Sequence[Path], target: Path, port: int) -> StoredLink:
 
     studies = [recorded_folder(folder) for folder in folders]
     database, experiments = target / DATABASE, []
-    for number, one in enumerate(studies):
+    for number, recorded in enumerate(studies):
         copy = target / f"{number}.db" if number else database
-        copy_database(one.folder / DATABASE, copy)
-        adopt_artifacts(one.folder, copy)
-        experiments.append(int(one.experiment) + (add_database(copy, database) if number else 0))
+        copy_database(recorded.folder / DATABASE, copy)
+        adopt_artifacts(recorded.folder, copy)
+        experiments.append(int(recorded.experiment) + (add_database(copy, database) if number else 0))
     uri, root = mlflow_uri(target), artifact_root(target)
-    roots = (root, *(artifact_root(one.folder) for one in studies))
-    readings = {(one.result.reading.quality, one.result.reading.cost) for one in studies}
+    roots = (root, *(artifact_root(recorded.folder) for recorded in studies))
+    readings = {(recorded.result.reading.quality, recorded.result.reading.cost) for recorded in studies}
     if len(readings) > 1:
         link = mlflow_link(uri, str(experiments[0]), view=VIEW, port=port)
         return StoredLink(f"{link.url.partition('#')[0]}#/experiments", uri, roots)
@@ -60,7 +60,9 @@ def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiment
     reading = studies[0].result.reading
     labels = list(_labels(studies))
     colours = styles([name for name, _, _ in labels])
-    together = Tracking(connect(uri), " and ".join(dict.fromkeys(one.study.name for one in studies))[:200], root, KIND)
+    together = Tracking(
+        connect(uri), " and ".join(dict.fromkeys(recorded.study.name for recorded in studies))[:200], root, KIND
+    )
     for number, (name, method, comparable) in enumerate(labels):
         tags = {"driftline.kind": "label", "mlflow.runColor": colours[name].colour}
         started = _STARTED_MS + len(labels) - number  # MLflow lists the latest first
@@ -69,8 +71,8 @@ def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiment
         together.write(run, rows, timestamp_ms=started)
         together.end(run, "FINISHED", started)
     links = " · ".join(
-        f"[{one.study.name}]({charts_page(str(number), VIEW)})"
-        for one, number in zip(studies, experiments, strict=True)
+        f"[{recorded.study.name}]({charts_page(str(number), VIEW)})"
+        for recorded, number in zip(studies, experiments, strict=True)
     )
     view = labels_view(studies[0].result.document, reading, _STARTED_MS, band=len(labels) <= _MOST_BANDS)
     together.tag_experiment({"mlflow.note.content": links, VIEW_TAG: view})
@@ -80,12 +82,12 @@ def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiment
 def _labels(studies: Sequence[RecordedFolder]) -> Iterator[tuple[str, dict[str, Any], bool]]:
     """Name and result of every label, and whether the labels' areas have one scale."""
     try:
-        joined = joined_result([(one.study.study, one.result) for one in studies])
+        joined = joined_result([(recorded.study.study, recorded.result) for recorded in studies])
     except InvalidSpec:  # of different tasks: their frontiers are side by side, their areas mean nothing together
-        names = [one.study.name for one in studies]
+        names = [recorded.study.name for recorded in studies]
         leads = names if len(set(names)) == len(names) else [f"{number}-{name}" for number, name in enumerate(names, 1)]
-        for lead, one in zip(leads, studies, strict=True):
-            for label, method in one.result.document["methods"].items():
+        for lead, recorded in zip(leads, studies, strict=True):
+            for label, method in recorded.result.document["methods"].items():
                 yield f"{lead}: {label}", method, False
         return
     for label, method in joined.document["methods"].items():

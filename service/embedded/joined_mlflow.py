@@ -41,10 +41,10 @@ def copy_database(source: Path, target: Path) -> None:
     """Copies a database that another process may be writing."""
     with (
         readable(source),
-        contextlib.closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as one,
-        contextlib.closing(sqlite3.connect(target)) as other,
+        contextlib.closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True, timeout=30)) as reader,
+        contextlib.closing(sqlite3.connect(target)) as writer,
     ):
-        one.backup(other)
+        reader.backup(writer)
 
 
 def add_database(source: Path, target: Path) -> int:
@@ -94,12 +94,12 @@ def _copy(connection: sqlite3.Connection, table: str, shift: int) -> None:
 def _move_links(connection: sqlite3.Connection, table: str, key: str, shift: int) -> None:
     """Links of descriptions name an experiment by its number."""
     owner = "experiment_id" if table == "experiment_tags" else "run_uuid"
-    there = (
+    owners = (
         f"SELECT {owner} + {shift} FROM added.{table}"
         if owner == "experiment_id"
         else (f"SELECT {owner} FROM added.{table}")
     )
-    query = f"SELECT rowid, value FROM {table} WHERE {key} = 'mlflow.note.content' AND {owner} IN ({there})"
+    query = f"SELECT rowid, value FROM {table} WHERE {key} = 'mlflow.note.content' AND {owner} IN ({owners})"
     for row, text in connection.execute(query).fetchall():
         moved = _LINK.sub(lambda link: f"#/experiments/{int(link[1]) + shift}/", text)
         connection.execute(f"UPDATE {table} SET value = ? WHERE rowid = ?", (moved, row))

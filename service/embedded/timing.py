@@ -87,8 +87,8 @@ class Timings:
 
     def speed(self, label: str, phase: Phase) -> PackSpeed:
         """The mean speed of a label's packs in a phase; of the search if there was no time for confirmation."""
-        own = [speed for speed in self.speeds if (speed.label, speed.phase) == (label, phase)]
-        measured = [speed for speed in own if speed.width]
+        speeds = [speed for speed in self.speeds if (speed.label, speed.phase) == (label, phase)]
+        measured = [speed for speed in speeds if speed.width]
         if measured:
             return PackSpeed(
                 label,
@@ -100,7 +100,7 @@ class Timings:
             )
         if phase == "confirmation":
             return self.speed(label, "search")
-        return own[0] if own else PackSpeed(label, why="no round was done in the time that training may take")
+        return speeds[0] if speeds else PackSpeed(label, why="no round was done in the time that training may take")
 
     @property
     def first_s(self) -> float:
@@ -137,9 +137,9 @@ def refuse_failing(study: Study, measured: Timings) -> None:
     """Raises an InvalidSpec for the labels that fail to train with every configuration that was tried."""
     errors = Errors()
     for index, label in enumerate(study.labels):
-        own = [speed for speed in measured.speeds if (speed.label, speed.phase) == (label, "search")]
-        if own and all(speed.fails for speed in own):
-            errors.add(InvalidSpec(f"methods[{index}]", f"{label}: {own[0].why}"))
+        speeds = [speed for speed in measured.speeds if (speed.label, speed.phase) == (label, "search")]
+        if speeds and all(speed.fails for speed in speeds):
+            errors.add(InvalidSpec(f"methods[{index}]", f"{label}: {speeds[0].why}"))
     errors.raise_any()
 
 
@@ -153,8 +153,8 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     """
     budget, labels = study.budget, study.labels
     together = families(study.to_json(), budget)
-    given = budget, study.resources, study.leading_sampler
-    decision = decided(*given, labels=len(labels), together=largest(together), stages=study_sizes(study))
+    arguments = budget, study.resources, study.leading_sampler
+    decision = decided(*arguments, labels=len(labels), together=largest(together), stages=study_sizes(study))
     plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs, families=together)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)

@@ -88,12 +88,12 @@ class Replay:
                 for key, curve in self.curves[name].items()
             }
         of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
-        own = budget.model_copy(update={**of_a_search, "searches": 1})
-        plan = decided(own, Resources(), sampler, labels=len(self.names))
+        reduced = budget.model_copy(update={**of_a_search, "searches": 1})
+        plan = decided(reduced, Resources(), sampler, labels=len(self.names))
         rounds = table.study.budget.last_round
         self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
         _require_rungs(self._grids.values(), self.rungs)
-        self._plan = SearchPlan.of(tuple(self.names), own, plan)
+        self._plan = SearchPlan.of(tuple(self.names), reduced, plan)
         self._rule = rule or self._plan.rule
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
         self._dimensions = dimensions(self.study.entry(label).parameters() for label in self._grids)
@@ -101,10 +101,10 @@ class Replay:
         for label, grid in self._grids.items():
             count = list(labels).count(label)
             share, per_label = len(grid.configurations) // count, f", for each of {count} labels" if count > 1 else ""
-            if share < own.trials_per_method:
+            if share < reduced.trials_per_method:
                 raise InvalidSpec(
                     "trials",
-                    f"a search of {own.trials_per_method} trials needs as many configurations, and the table has "
+                    f"a search of {reduced.trials_per_method} trials needs as many configurations, and the table has "
                     f"{share} of {label} that were run on all {len(grid.seeds)} seeds{per_label}",
                 )
 
@@ -133,10 +133,10 @@ class Replay:
         """
         drawn = self.seeds(study_seed) if seeds is None else seeds
         curves: list[TrialCurve] = []
-        for search, (own, *fresh) in enumerate(drawn):
+        for search, (data_seed, *fresh) in enumerate(drawn):
             parts = self._divided(study_seed, search)
             for name in self.names:
-                tried = self._tried(name, self._sampler_seed(study_seed, name, search), own, parts[name])
+                tried = self._tried(name, self._sampler_seed(study_seed, name, search), data_seed, parts[name])
                 curves += self.confirmed(name, tried, fresh, search)
         return curves
 
@@ -181,7 +181,7 @@ class Replay:
         chosen = to_confirm(searched, objective.quality, objective.cost, self._plan.budget.confirmed)
         repeats = [
             replace(
-                curves[numbers[configuration - first], other],
+                curves[numbers[configuration - first], data_seed],
                 label=name,
                 phase="confirmation",
                 number=(search * self._plan.budget.confirmed + position) * len(fresh) + index,
@@ -189,7 +189,7 @@ class Replay:
                 search=search,
             )
             for position, configuration in enumerate(chosen)
-            for index, other in enumerate(fresh)
+            for index, data_seed in enumerate(fresh)
         ]
         return [*searched, *repeats]
 
@@ -227,8 +227,8 @@ class Replay:
                 curve = recorded(number)
                 if sampler is not None:
                     sampler.pending(number, curve.hyperparameters)
-                there = self._arrivals(curve)
-                climbs.append(Climb(number, number // plan.asked_at_once, there, ended=curve.state != "COMPLETE"))
+                at_rungs = self._arrivals(curve)
+                climbs.append(Climb(number, number // plan.asked_at_once, at_rungs, ended=curve.state != "COMPLETE"))
             ends = goals(self._rule, len(self.rungs), climbs)
         return [(row, trained(number)) for number, row in enumerate(rows)]
 
@@ -241,14 +241,14 @@ class Replay:
     def _sampler(self, name: str, seed: int) -> ByRung:
         entry = self.study.entry(self.source[name])
         space, names = entry.parameters(), self.study.objective.objectives
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "start": entry.start,
             "prior": entry.prior,
             "constraints": entry.constraints,
             "dimensions": self._dimensions,
         }
-        made = [build(self.sampler, space, names, seed, **given) for _ in self.rungs]
-        return ByRung(made, enough(self.sampler, space))
+        samplers = [build(self.sampler, space, names, seed, **options) for _ in self.rungs]
+        return ByRung(samplers, enough(self.sampler, space))
 
     def _values(self, curve: TrialCurve) -> list[dict[str, float]]:
         """What a sampler is told of a trial, at each rung that it has reached."""
@@ -273,8 +273,8 @@ class Replay:
             share = len(order) // len(names)
             for index, name in enumerate(names):
                 part = order[index * share : (index + 1) * share]
-                own = independent_sampler_seed(study_seed, name, search)
-                parts[name] = np.random.default_rng(own).permutation(part)
+                part_seed = independent_sampler_seed(study_seed, name, search)
+                parts[name] = np.random.default_rng(part_seed).permutation(part)
         return parts
 
 
@@ -330,8 +330,8 @@ def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCu
 
 def _axis(curves: Iterable[TrialCurve], metric: str) -> Axis:
     values = [curve.metric(metric)[1] for curve in curves]
-    starts = [float(one[0]) for one in values if one.size]
-    return axis_of(metric, starts, min((float(one.min()) for one in values if one.size), default=np.inf))
+    starts = [float(column[0]) for column in values if column.size]
+    return axis_of(metric, starts, min((float(column.min()) for column in values if column.size), default=np.inf))
 
 
 def numbered(labels: Sequence[str]) -> list[str]:
