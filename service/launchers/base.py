@@ -160,5 +160,5 @@ class LauncherModule(Protocol):
 @cache
 def launchers() -> Registry[LauncherModule]:
     """All launchers by name, including those of other packages; a module is imported on demand."""
-    own = ("local", "ray_jobs", "kubernetes")
-    return Registry("service.launchers", "service.launchers.base.LauncherModule", "launcher", names=own)
+    names = ("local", "ray_jobs", "kubernetes")
+    return Registry("service.launchers", "service.launchers.base.LauncherModule", "launcher", names=names)

@@ -79,9 +79,9 @@ class Api:
 
     def within(self, namespace: str) -> Api:
         """Another namespace of the same cluster, over the same connections."""
-        other = copy.copy(self)
-        other.namespace = namespace
-        return other
+        api = copy.copy(self)
+        api.namespace = namespace
+        return api
 
     def close(self) -> None:
         """Closes all connections, those of other namespaces too."""

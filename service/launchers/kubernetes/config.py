@@ -304,9 +304,9 @@ class Config(Section):
         queued = [(project, pool) for project, pool, config in variants if config.queue]
         sections: dict[str, tuple[Config | Project | WorkerPool, bool]] = {"": (self, bool(queued))}
         for name, project in self.projects.items():
-            sections[f"projects.{name}."] = (project, name in {one for one, _ in queued})
+            sections[f"projects.{name}."] = (project, name in {project_name for project_name, _ in queued})
         for name, pool in self.pools.items():
-            sections[f"pools.{name}."] = (pool, name in {one for _, one in queued})
+            sections[f"pools.{name}."] = (pool, name in {pool_name for _, pool_name in queued})
         for prefix, (section, waits) in sections.items():
             if section.queue_priority_class and not waits:
                 raise InvalidSpec(f"{prefix}queue_priority_class", "must have queue set as well, got none")
@@ -363,16 +363,16 @@ class Config(Section):
             change |= workers.model_dump(
                 include=WorkerPool.model_fields.keys() - Workers.model_fields.keys(), exclude_none=True
             )
-        own = self.projects.get(project, Project())
-        change |= own.model_dump(exclude={"checkpoints", "pools"}, exclude_none=True)
+        project_settings = self.projects.get(project, Project())
+        change |= project_settings.model_dump(exclude={"checkpoints", "pools"}, exclude_none=True)
         return self.model_copy(update=change)
 
     def _workers(self) -> dict[str, Workers]:
         return {DEFAULT_POOL: self.workers, **self.pools}
 
-    def namespaces(self, own: str) -> set[str]:
-        """All namespaces of RayJobs; `own` is that of projects that name none."""
-        return {own, *(project.namespace for project in self.projects.values() if project.namespace)}
+    def namespaces(self, default: str) -> set[str]:
+        """All namespaces of RayJobs; `default` is that of projects that name none."""
+        return {default, *(project.namespace for project in self.projects.values() if project.namespace)}
 
     def folder(self, project: str, folder: str) -> str:
         """The folder for the checkpoints of a project; `folder` is that of projects that name none."""

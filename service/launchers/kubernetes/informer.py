@@ -87,8 +87,8 @@ class Mirror:
     def note(self, item: Item) -> None:
         """Takes an object from an answer of the API server, unless the watch has seen a newer version of it."""
         with self._lock:
-            there = self._items.get(item["metadata"]["uid"])
-            if there is None or _version(there) < _version(item):
+            stored = self._items.get(item["metadata"]["uid"])
+            if stored is None or _version(stored) < _version(item):
                 self._items[item["metadata"]["uid"]] = item
 
     def close(self) -> None:

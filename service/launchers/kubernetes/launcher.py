@@ -108,12 +108,12 @@ class KubernetesLauncher(Launcher):
         else:
             job = self._make(space, config, launch, self._free_name(launch, rayjobs))
         if attempt_of(job) <= launch.attempt:  # else it belongs to a later driver, and has its own Secret
-            made = current is None or job["metadata"]["uid"] != current["metadata"]["uid"]
-            _own(space.api, manifests.owned(config, launch, job), new=made)
+            created = current is None or job["metadata"]["uid"] != current["metadata"]["uid"]
+            _own(space.api, manifests.owned(config, launch, job), new=created)
         space.jobs.note(job)
-        for other in rayjobs:
-            if other["metadata"]["uid"] != job["metadata"]["uid"]:
-                space.api.delete("rayjobs", other)
+        for rayjob in rayjobs:
+            if rayjob["metadata"]["uid"] != job["metadata"]["uid"]:
+                space.api.delete("rayjobs", rayjob)
 
     def seen(self, study_id: str) -> Seen:
         """The study's driver as it is now.
@@ -242,8 +242,8 @@ def _own(api: Api, objects: Mapping[str, Item], new: bool) -> None:
     An object that is there before its RayJob belonged to a deleted RayJob of the same name. The garbage collector may
     have decided to delete it, and some versions do so even after it has changed: then it is created again.
     """
-    there = [kind for kind, body in objects.items() if not api.apply(kind, body)]
-    if new and there:
+    existing = [kind for kind, body in objects.items() if not api.apply(kind, body)]
+    if new and existing:
         time.sleep(_COLLECTED_S)
-        for kind in there:
+        for kind in existing:
             api.apply(kind, objects[kind])

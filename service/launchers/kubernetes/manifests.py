@@ -41,8 +41,8 @@ _SECURITY = {
 
 def labels(config: Config, launch: Launch) -> dict[str, str]:
     """Labels of a study's objects."""
-    own = {**common_labels(config.instance), STUDY: launch.study_id, ATTEMPT: str(launch.attempt)}
-    return {**config.labels, **own}
+    study_labels = {**common_labels(config.instance), STUDY: launch.study_id, ATTEMPT: str(launch.attempt)}
+    return {**config.labels, **study_labels}
 
 
 def check(config: Config, launch: Launch, worker: str = "a worker") -> None:
@@ -333,10 +333,10 @@ def _template(
         "runtimeClassName": placement.runtime_class,
         "priorityClassName": config.priority_class,
     }
-    given: dict[str, Any] = {key: value for key, value in spec.items() if value}
-    given["enableServiceLinks"] = False  # variables of other Services, such as DRIFTLINE_API_PORT
-    given["automountServiceAccountToken"] = False
-    own = {OWN_POLICY: "true"} if config.network_policy else {}
-    about = {"labels": {**labels(config, launch), **own}, "annotations": dict(config.annotations)}
-    pod: dict[str, Any] = patched({"metadata": about, "spec": given}, placement.pod_patch.document())
+    pod_spec: dict[str, Any] = {key: value for key, value in spec.items() if value}
+    pod_spec["enableServiceLinks"] = False  # variables of other Services, such as DRIFTLINE_API_PORT
+    pod_spec["automountServiceAccountToken"] = False
+    policy_label = {OWN_POLICY: "true"} if config.network_policy else {}
+    about = {"labels": {**labels(config, launch), **policy_label}, "annotations": dict(config.annotations)}
+    pod: dict[str, Any] = patched({"metadata": about, "spec": pod_spec}, placement.pod_patch.document())
     return pod

@@ -39,8 +39,12 @@ class Namespaces:
         apis = {name: api.within(name) for name in sorted(set(names) - {api.namespace})}
         every = selector(instance)
         self._all = {  # a pod that ran out of memory may be deleted before anybody looks
-            name: Namespace(one, Mirror(one, "rayjobs", every), Mirror(one, "pods", every, remembered=starved))
-            for name, one in {api.namespace: api, **apis}.items()
+            name: Namespace(
+                namespace_api,
+                Mirror(namespace_api, "rayjobs", every),
+                Mirror(namespace_api, "pods", every, remembered=starved),
+            )
+            for name, namespace_api in {api.namespace: api, **apis}.items()
         }
 
     def named(self, name: str | None) -> Namespace:
@@ -57,7 +61,7 @@ class Namespaces:
         Raises:
             Unavailable: No namespace could be seen for too long.
         """
-        return [job for job in self._gather(lambda one: one.jobs.items(), Unavailable) if study_of(job) == study_id]
+        return [job for job in self._gather(lambda space: space.jobs.items(), Unavailable) if study_of(job) == study_id]
 
     def ask(self, kind: Kind, study_id: str | None = None) -> list[Item]:
         """The objects of a study, or of all studies, as the API server has them now.
@@ -69,13 +73,13 @@ class Namespaces:
         """
         label_selector = selector(self._instance, study_id)
 
-        def look(one: Namespace) -> list[Item]:
+        def look(space: Namespace) -> list[Item]:
             try:
-                return one.api.items(kind, label_selector)[0]
+                return space.api.items(kind, label_selector)[0]
             except Forbidden as error:
-                last = (one.pods if kind == "pods" else one.jobs).last()
+                last = (space.pods if kind == "pods" else space.jobs).last()
                 if any(study_of(item) == study_id for item in last):
-                    text = f"namespace {one.api.namespace}, which had {kind} of study {study_id}, is closed: {error}"
+                    text = f"namespace {space.api.namespace}, which had {kind} of study {study_id}, is closed: {error}"
                     raise Unavailable(text) from error
                 raise
 
@@ -83,18 +87,18 @@ class Namespaces:
 
     def close(self) -> None:
         """Ends the watches and closes connections."""
-        for one in self._all.values():
-            one.jobs.close()
-            one.pods.close()
-            one.api.close()
+        for space in self._all.values():
+            space.jobs.close()
+            space.pods.close()
+            space.api.close()
 
     def _gather(self, look: Callable[[Namespace], list[Item]], forgiven: type[DriftlineError]) -> list[Item]:
         """What all namespaces hold. If that is nothing, raises errors: forgiven ones only if no namespace answered."""
         items: list[Item] = []
         errors: list[DriftlineError] = []
-        for one in self._all.values():
+        for space in self._all.values():
             try:
-                items += look(one)
+                items += look(space)
             except DriftlineError as error:
                 errors.append(error)
         serious = [error for error in errors if not isinstance(error, forgiven)]

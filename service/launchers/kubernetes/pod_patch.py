@@ -44,9 +44,9 @@ class PodPatch(Section):
         Raises:
             InvalidSpec: One has another name, and no image.
         """
-        for one in self.spec.get("containers", []):
-            if one.get("name") != container and not one.get("image"):
-                rule = f"must name {container}, or have an image, got {one.get('name')} without one"
+        for entry in self.spec.get("containers", []):
+            if entry.get("name") != container and not entry.get("image"):
+                rule = f"must name {container}, or have an image, got {entry.get('name')} without one"
                 raise InvalidSpec(f"{path}.pod_patch.spec.containers", rule)
 
     def document(self) -> dict[str, Any]:

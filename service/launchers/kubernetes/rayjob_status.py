@@ -131,11 +131,13 @@ def _workers(
     """
     starved = pod_problems.starvation(workers, "a worker")
     troubles = [
-        one for one in (starved, _quota(status) or pod_problems.trouble(workers, "a worker", patience, now)) if one
+        trouble
+        for trouble in (starved, _quota(status) or pod_problems.trouble(workers, "a worker", patience, now))
+        if trouble
     ]
-    hopeless = any(one.hopeless for one in troubles if one is not starved or not trained)
+    hopeless = any(trouble.hopeless for trouble in troubles if trouble is not starved or not trained)
     over = hopeless and not any(pod_problems.runs(pod) for pod in workers)
-    return Seen(not over, "; ".join(one.reason for one in troubles), hopeless=over)
+    return Seen(not over, "; ".join(trouble.reason for trouble in troubles), hopeless=over)
 
 
 def _starting(job: Job, status: Mapping[str, Any], pods: Sequence[Pod], patience: Patience, now: float) -> Seen:

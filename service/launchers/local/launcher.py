@@ -177,11 +177,12 @@ class LocalLauncher(Launcher):
                 )
             for checkpoints in self._checkpoints:
                 checkpoints.mkdir(parents=True, exist_ok=True)  # a folder that does not exist cannot be allowed
-            folder, held = own_folder(_PREFIX, _LONGEST)  # the driver may write beside no hidden file, so not in /tmp
+            # The driver may write beside no hidden file, so not in /tmp.
+            folder, folder_lock = own_folder(_PREFIX, _LONGEST)
             environment = child_environment(os.environ, more=self._inherit)
             environment |= {SECRET + name: os.environ[name] for name in launch.secrets}
             mark = {driver_processes.MARK: str(self._lock_file(study_id))}
-            with held:
+            with folder_lock:
                 child = subprocess.Popen(
                     command(
                         ["-m", "service.driver", f"--study={study_id}", *self._options],
@@ -194,7 +195,7 @@ class LocalLauncher(Launcher):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=(lock.fileno(), held.fileno()),
+                    pass_fds=(lock.fileno(), folder_lock.fileno()),
                     start_new_session=True,  # Ctrl-C is for the service, which then stops its drivers in order
                 )
             lock.write(str(child.pid))
@@ -214,8 +215,8 @@ class LocalLauncher(Launcher):
         if code == 0:
             return Seen(False)
         how = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
-        said = _last_line(self._log_file(study_id))
-        return Seen(False, f"its process has ended with {how}" + (f": {said}" if said else ""))
+        last_line = _last_line(self._log_file(study_id))
+        return Seen(False, f"its process has ended with {how}" + (f": {last_line}" if last_line else ""))
 
     def stop(self, study_id: str) -> None:
         """Makes the study's driver write its checkpoints and end; returns at once.
@@ -342,5 +343,5 @@ def _last_line(file: Path) -> str:
             lines = log.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    said = [line.strip() for line in lines if line.strip()]
-    return said[-1][:300] if said else ""
+    texts = [line.strip() for line in lines if line.strip()]
+    return texts[-1][:300] if texts else ""

@@ -164,8 +164,8 @@ class Dashboard:
                 self._sleep(pause)
         if answer.is_success:
             return answer
-        said = answer.text.strip().splitlines()
-        last = said[-1][:300] if said else answer.reason_phrase
+        lines = answer.text.strip().splitlines()
+        last = lines[-1][:300] if lines else answer.reason_phrase
         if answer.status_code == 404:
             raise NotFound(f"Ray has nothing at {path}: {last}")
         if answer.status_code in (401, 403):

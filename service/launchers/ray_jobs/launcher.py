@@ -269,8 +269,8 @@ class RayJobsLauncher(Launcher):
     def _reason(self, job: RayJob) -> str:
         """Why a job failed: the end of its output, or what Ray says."""
         if job.id not in self._reasons:
-            said = self._ray.tail(job.id, 1 if _unfit(job) else 3)
-            text = " | ".join(said) if said else re.sub(r"\s+", " ", job.message)
+            lines = self._ray.tail(job.id, 1 if _unfit(job) else 3)
+            text = " | ".join(lines) if lines else re.sub(r"\s+", " ", job.message)
             how = "" if _unfit(job) else "its Ray job failed: "
             self._reasons[job.id] = f"{how}{text[-500:]}"
         return self._reasons[job.id]

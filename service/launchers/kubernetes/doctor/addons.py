@@ -66,7 +66,7 @@ def check_kueue(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Findi
             text = f"there is no LocalQueue {queue_name} in {namespace}"
             yield Finding("kueue", "problem", text, "create it: studies wait until it is there")
             continue
-        active = {one["type"]: one for one in queue.get("status", {}).get("conditions") or []}.get("Active", {})
+        active = {item["type"]: item for item in queue.get("status", {}).get("conditions") or []}.get("Active", {})
         name = f"LocalQueue {queue_name} in {namespace}"
         if active.get("status") == "True":
             yield Finding("kueue", "ok", f"{name} is active")

@@ -127,4 +127,8 @@ class ClusterAccess:
             resources = self.get(path)["resources"]
         except NotFound:
             return {}
-        return {one["kind"]: (one["name"], one["namespaced"]) for one in resources if "/" not in one["name"]}
+        return {
+            resource["kind"]: (resource["name"], resource["namespaced"])
+            for resource in resources
+            if "/" not in resource["name"]
+        }

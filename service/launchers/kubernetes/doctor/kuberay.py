@@ -70,7 +70,9 @@ def check_operator(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
         image = str(container["image"])
         tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
         text = f"pod {about['namespace']}/{about['name']} with image {image}"
-        conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions") or []}
+        conditions = {
+            condition["type"]: condition["status"] for condition in pod.get("status", {}).get("conditions") or []
+        }
         watched = _watched(container)
         unseen = [name for name in namespaces if watched and name not in watched]
         if conditions.get("Ready") != "True":
@@ -126,7 +128,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _schema(cluster: ClusterAccess, name: str) -> Mapping[str, Any]:
     crd = cluster.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.ray.io")
-    version: Mapping[str, Any] = next((one for one in crd["spec"]["versions"] if one["name"] == "v1"), {})
+    version: Mapping[str, Any] = next((entry for entry in crd["spec"]["versions"] if entry["name"] == "v1"), {})
     schema: Mapping[str, Any] = version.get("schema", {}).get("openAPIV3Schema", {})
     return schema
 

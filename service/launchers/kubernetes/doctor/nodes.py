@@ -88,7 +88,9 @@ def _allocatable(node: Node) -> dict[str, Decimal]:
 def _repelling(node: Node, pods: Head | Workers) -> list[str]:
     """Taints of a node that keep a pod away, `node.spec.unschedulable` included."""
     taints = [taint for taint in node["spec"].get("taints") or [] if taint["effect"] in ("NoSchedule", "NoExecute")]
-    texts = [_text(taint) for taint in taints if not any(_tolerates(one, taint) for one in pods.tolerations)]
+    texts = [
+        _text(taint) for taint in taints if not any(_tolerates(toleration, taint) for toleration in pods.tolerations)
+    ]
     return texts or (["unschedulable"] if node["spec"].get("unschedulable") else [])
 
 

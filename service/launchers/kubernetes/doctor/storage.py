@@ -48,11 +48,11 @@ def _judge(
     check = f"storage {about['name']}"
     modes = ", ".join(claim["spec"]["accessModes"])
     try:
-        there = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{about['name']}")
+        existing = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{about['name']}")
     except NotFound:
-        there = None
-    if there and there.get("status", {}).get("phase") == "Bound":
-        return Finding(check, "ok", f"the claim is bound to {there['spec'].get('volumeName', 'a volume')} ({modes})")
+        existing = None
+    if existing and existing.get("status", {}).get("phase") == "Bound":
+        return Finding(check, "ok", f"the claim is bound to {existing['spec'].get('volumeName', 'a volume')} ({modes})")
     name = claim["spec"].get("storageClassName") or default
     if name is None:
         advice = "name one of these in the values (storageClass)" if classes else "install a provisioner"
