@@ -96,12 +96,12 @@ def contents(tracking_uri: str, experiment_id: str, key: str) -> list[Contents]:
     """
     file = sqlite_file(tracking_uri)
     assert file is not None
-    held = ", ".join(
+    counts = ", ".join(
         f"(SELECT count(*) FROM {table} WHERE {table}.run_uuid = runs.run_uuid)"
         for table in ("latest_metrics", "params")
     )
     query = (
-        f"SELECT tags.value, runs.run_uuid, {held}, runs.end_time IS NOT NULL FROM runs"
+        f"SELECT tags.value, runs.run_uuid, {counts}, runs.end_time IS NOT NULL FROM runs"
         " JOIN tags ON tags.run_uuid = runs.run_uuid AND tags.key = ?"
         " WHERE runs.experiment_id = ? AND runs.lifecycle_stage = 'active'"
     )

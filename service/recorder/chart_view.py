@@ -77,7 +77,7 @@ def trials_view(
         created_ms: When the study was created, milliseconds since 1970.
     """
     names = [set(trial) for trial in hyperparameters]
-    some, common = set().union(*names), set.intersection(*names) if names else set()
+    all_names, common = set().union(*names), set.intersection(*names) if names else set()
     final = final_metric(reading.quality)
     section = _section("trials", f"Final {reading.quality} by hyperparameter", 1)
     parallel = {
@@ -88,7 +88,7 @@ def trials_view(
     }
     columns = [
         *_columns("metrics", (final, "on_frontier", "diverged", *targets)),
-        *_columns("params", ("label", *sorted(some), "seed")),
+        *_columns("params", ("label", *sorted(all_names), "seed")),
         *_columns("tags", ("driftline.phase", "driftline.state")),
     ]
     return _saved(

@@ -65,11 +65,11 @@ def rows(
     for name, values in columns.items():
         if name in _NOT_SHOWN:
             continue
-        there = np.flatnonzero(np.isfinite(values))
-        at = columns["round"][there]
+        finite = np.flatnonzero(np.isfinite(values))
+        at = columns["round"][finite]
         picked = np.searchsorted(at, grid, side="right") - 1
         indices = np.unique(picked[picked >= 0])
-        shown = values[there[indices]]
+        shown = values[finite[indices]]
         new = indices > (picked[written - 1] if written else -1)
         if name.endswith("_lr"):
             new[1:] &= shown[1:] != shown[:-1]

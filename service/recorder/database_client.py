@@ -162,7 +162,7 @@ class DatabaseClient:
 
     def create_run(self, experiment_id: str, start_time: int, tags: Mapping[str, str], run_name: str) -> Run:
         """As MLflow's client."""
-        run_id, own = new_run_id(), {**tags, "mlflow.runName": run_name}
+        run_id, all_tags = new_run_id(), {**tags, "mlflow.runName": run_name}
         with changing(self._file) as database:
             location = require_experiment(database, experiment_id)
             database.execute(
@@ -171,7 +171,7 @@ class DatabaseClient:
                 " VALUES (?, ?, 'UNKNOWN', '', '', 'unknown', 'RUNNING', ?, '', 'active', ?, ?)",
                 (run_id, run_name, start_time, f"{location.rstrip('/')}/{run_id}/artifacts", int(experiment_id)),
             )
-            _put_tags(database, run_id, own.items())
+            _put_tags(database, run_id, all_tags.items())
         return Run(RunInfo(run_id))
 
     def log_batch(

@@ -91,16 +91,16 @@ def holder_of(token: str) -> Callable[[Scope], None]:
     def admit(scope: Scope) -> None:
         headers = dict(scope["headers"])
         cookie = f"{COOKIE}-{scope['server'][1]}"  # browsers send a host's cookies to all of its ports
-        given = [part.strip() for part in headers.get(b"cookie", b"").decode("latin-1").split(";")]
-        given = [part.removeprefix(f"{cookie}=") for part in given if part.startswith(f"{cookie}=")]
-        given.append(headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer "))
+        tokens = [part.strip() for part in headers.get(b"cookie", b"").decode("latin-1").split(";")]
+        tokens = [part.removeprefix(f"{cookie}=") for part in tokens if part.startswith(f"{cookie}=")]
+        tokens.append(headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer "))
         query_tokens = (
             parse_qs(scope["query_string"].decode("latin-1")).get("token", []) if scope["path"] == "/" else []
         )
-        if any(_same(one, token) for one in query_tokens):
+        if any(_same(candidate, token) for candidate in query_tokens):
             value = f"{cookie}={token}; Path=/; HttpOnly; SameSite=Lax"
             raise Refused(303, "", [(b"location", b"/"), (b"set-cookie", value.encode())])
-        if not any(_same(one, token) for one in given):
+        if not any(_same(candidate, token) for candidate in tokens):
             raise Refused(401, "Open the link that the command printed: it holds the token of this start.\n", [])
         if not reads(scope):
             raise Refused(403, "This MLflow is for reading.\n", [])
@@ -118,9 +118,9 @@ def with_account(is_administrator: Callable[[str], bool]) -> Callable[[Scope], N
     def admit(scope: Scope) -> None:
         if reads(scope) or (scope["method"] == "PATCH" and _OWN_PASSWORD.fullmatch(scope["path"])):
             return
-        _, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        _, _, credentials = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
         try:
-            name, colon, _ = base64.b64decode(given).decode().partition(":")
+            name, colon, _ = base64.b64decode(credentials).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             name = colon = ""
         if not colon:

@@ -38,7 +38,7 @@ def only_under(roots: Collection[Path], schemes: Collection[str] = ()) -> None:
             if not inside(Path(self.artifact_dir) / (path or "")):
                 return []
             listed = super().list_artifacts(path)  # type: ignore[no-untyped-call]
-            return [one for one in listed if inside(Path(self.artifact_dir) / one.path)]
+            return [artifact for artifact in listed if inside(Path(self.artifact_dir) / artifact.path)]
 
     repositories: dict[str, Any] = get_registered_artifact_repositories()
     for scheme in set(repositories) - set(schemes):

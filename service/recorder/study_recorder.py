@@ -333,8 +333,8 @@ class Recorder:
         }
         tags["mlflow.runColor"] = styles(result.document["methods"])[label].colour
         run_id = labels.run(key, label, tags, started_ms)
-        given = frontier_rows(result.document["methods"][label], result.reading)
-        labels.write(run_id, given, timestamp_ms=started_ms, params=label_params(study, result, label))
+        rows = frontier_rows(result.document["methods"][label], result.reading)
+        labels.write(run_id, rows, timestamp_ms=started_ms, params=label_params(study, result, label))
         labels.uses(run_id, dataset(study))
         if study.finished:
             labels.end(run_id, "FINISHED", milliseconds(study.finished_at or study.updated_at))

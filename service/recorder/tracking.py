@@ -105,10 +105,10 @@ class Tracking:
             MLflow's id of the run.
         """
         if key not in self._runs:
-            made = self._client.create_run(
+            run = self._client.create_run(
                 self.experiment_id, start_time=started_ms, run_name=name, tags={**tags, KEY: key}
             )
-            self._runs[key] = made.info.run_id
+            self._runs[key] = run.info.run_id
         return self._runs[key]
 
     def shows(self, key: str) -> bool:
@@ -143,11 +143,13 @@ class Tracking:
         """
         types = self._types
         metrics = [types.Metric(name, value, timestamp_ms, step) for name, value, step in rows]
-        given = [types.Param(name, value[:6000]) for name, value in (params or {}).items()]
+        parameters = [types.Param(name, value[:6000]) for name, value in (params or {}).items()]
         marks = [types.RunTag(name, value[:8000]) for name, value in (tags or {}).items()]
-        while metrics or given or marks:
-            self._client.log_batch(run_id, metrics[:_METRICS_A_BATCH], given[:_PARAMS_A_BATCH], marks[:_PARAMS_A_BATCH])
-            metrics, given = metrics[_METRICS_A_BATCH:], given[_PARAMS_A_BATCH:]
+        while metrics or parameters or marks:
+            self._client.log_batch(
+                run_id, metrics[:_METRICS_A_BATCH], parameters[:_PARAMS_A_BATCH], marks[:_PARAMS_A_BATCH]
+            )
+            metrics, parameters = metrics[_METRICS_A_BATCH:], parameters[_PARAMS_A_BATCH:]
             marks = marks[_PARAMS_A_BATCH:]
 
     def uses(self, run_id: str, dataset: Dataset | None) -> None:

@@ -75,8 +75,8 @@ class Filtered(LearnsNothing):
     def ask(self, number: int) -> Hyperparameters:
         """The inner sampler's configuration `number`, or its replacement."""
         while len(self._allowed) <= number:
-            own = [self._inner.ask(len(self._allowed))] if self._endless else []
-            self._allowed.append(first_allowed(itertools.chain(own, self._reserve), self._constraints))
+            proposals = [self._inner.ask(len(self._allowed))] if self._endless else []
+            self._allowed.append(first_allowed(itertools.chain(proposals, self._reserve), self._constraints))
         return dict(self._allowed[number])
 
 
@@ -103,21 +103,21 @@ class Distinct(LearnsNothing):
     def ask(self, number: int) -> Hyperparameters:
         """A new configuration; after the last one, all of them come again in another order."""
         while len(self._proposed) <= number:
-            own = self._inner.ask(len(self._proposed))
-            hyperparameters = self._next(own)
+            proposal = self._inner.ask(len(self._proposed))
+            hyperparameters = self._next(proposal)
             if hyperparameters is None:
                 self._tried = []
-                hyperparameters = self._next(own)
+                hyperparameters = self._next(proposal)
             if hyperparameters is None:
                 hyperparameters = first_allowed(self._reserve, self._constraints)
             self._proposed.append(hyperparameters)
             self._tried.append(hyperparameters)
         return dict(self._proposed[number])
 
-    def _next(self, own: Hyperparameters) -> Hyperparameters | None:
-        """The inner sampler's configuration `own`, or else another one that was not tried."""
+    def _next(self, proposal: Hyperparameters) -> Hyperparameters | None:
+        """The inner sampler's configuration `proposal`, or else another one that was not tried."""
         if len(self._tried) < count(self._space):
-            for hyperparameters in itertools.chain([own], itertools.islice(self._reserve, _TRIES)):
+            for hyperparameters in itertools.chain([proposal], itertools.islice(self._reserve, _TRIES)):
                 if hyperparameters not in self._tried and all_hold(self._constraints, hyperparameters):
                     return hyperparameters
         return unused(self._space, self._constraints, self._tried)

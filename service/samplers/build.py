@@ -51,8 +51,8 @@ def build(
     Examples:
         >>> from search_spaces.parameters import Choice
         >>> space = {"local_steps": Choice((1, 5))}
-        >>> made = build("grid", space, ("quality", "speed"), seed=0, start=[{"local_steps": 5}])
-        >>> made.ask(0), made.ask(1)
+        >>> sampler = build("grid", space, ("quality", "speed"), seed=0, start=[{"local_steps": 5}])
+        >>> sampler.ask(0), sampler.ask(1)
         ({'local_steps': 5}, {'local_steps': 1})
     """
     try:
@@ -61,37 +61,39 @@ def build(
         raise error.moved(lambda path: f"sampler.{path}".rstrip(".")) from error
     name, settings = samplers.name_of(chosen), samplers.settings_of(chosen)
     spread = quasi_random.Sampler(space, objectives, seed, dimensions)
-    made: Sampler = spread
+    built: Sampler = spread
     if name != "quasi_random":
-        made = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
-    if isinstance(made, Learner):
-        made.begin_with(spread)
+        built = cast(SamplerModule, samplers.registry()[name]).Sampler(space, objectives, seed, **settings)
+    if isinstance(built, Learner):
+        built.begin_with(spread)
     points: list[Hyperparameters] = []
     if start:
-        filler = made if name in ("grid", "random") else spread
+        filler = built if name in ("grid", "random") else spread
         spare = reserve(filler, part=2)  # each is used once at most
         for number, point in enumerate(start):
-            draws = made.grid() if isinstance(made, staged.Sampler) else chain([filler.ask(number)], spare)
+            draws = built.grid() if isinstance(built, staged.Sampler) else chain([filler.ask(number)], spare)
             points.append(first_allowed((draw | dict(point) for draw in draws), constraints))
     if name == samplers.STAGED:
-        made = staged.Sampler(space, objectives, seed, **settings, start=points, constraints=constraints)
+        built = staged.Sampler(space, objectives, seed, **settings, start=points, constraints=constraints)
     if name == "grid":
-        made = grid.Sampler(space, objectives, seed, without=points) if points else made
+        built = grid.Sampler(space, objectives, seed, without=points) if points else built
     finite = not samplers.learns(chosen) and name != "grid" and isfinite(finite_spaces.count(space))
     if finite:
-        made = Distinct(made, space, constraints, without=points)
+        built = Distinct(built, space, constraints, without=points)
     elif constraints and name != samplers.STAGED:
-        made = _constrained(made, constraints, chosen, spread)
+        built = _constrained(built, constraints, chosen, spread)
     if prior and samplers.takes_prior(chosen):
-        made = Informed(made, space, seed, prior, constraints)
-    return Started(made, points, ahead=len(points) if finite or name == "grid" else 0) if points else made
+        built = Informed(built, space, seed, prior, constraints)
+    return Started(built, points, ahead=len(points) if finite or name == "grid" else 0) if points else built
 
 
-def _constrained(made: Sampler, constraints: Sequence[Constraint], chosen: samplers.Chosen, spare: Sampler) -> Sampler:
+def _constrained(
+    sampler: Sampler, constraints: Sequence[Constraint], chosen: samplers.Chosen, spare: Sampler
+) -> Sampler:
     """The sampler, with proposals that break no constraint."""
-    if isinstance(made, Learner):
-        made.constrain(constraints)
-        return made
+    if isinstance(sampler, Learner):
+        sampler.constrain(constraints)
+        return sampler
     if samplers.learns(chosen):
-        return Replaced(made, constraints, Filtered(spare, constraints))
-    return Filtered(made, constraints, endless=samplers.name_of(chosen) != "grid")
+        return Replaced(sampler, constraints, Filtered(spare, constraints))
+    return Filtered(sampler, constraints, endless=samplers.name_of(chosen) != "grid")

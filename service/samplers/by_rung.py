@@ -51,9 +51,9 @@ class ByRung:
         ready = [rung for rung, arrived in enumerate(self._arrived) if arrived >= self._least]
         chosen = self._samplers[max(ready, default=0)]
         hyperparameters = chosen.ask(number)
-        for other in self._samplers:
-            if other is not chosen:
-                other.pending(number, hyperparameters)
+        for sampler in self._samplers:
+            if sampler is not chosen:
+                sampler.pending(number, hyperparameters)
         return hyperparameters
 
     def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:

@@ -91,7 +91,7 @@ class Sampler(Learner):
 
     def _running(self, number: int) -> dict[int, Hyperparameters]:
         running = super()._running(number)
-        return {other: running[other] for other in sorted(running)[-(self._cap // 4) :]}
+        return {trial: running[trial] for trial in sorted(running)[-(self._cap // 4) :]}
 
     def _told(self) -> Heard:
         kept = chosen(self._finished, self._cap)

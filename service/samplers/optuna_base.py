@@ -112,7 +112,7 @@ class Learner:
 
     def _running(self, number: int) -> dict[int, Hyperparameters]:
         """The unfinished trials that Optuna gets, except `number`, which is about to be proposed."""
-        return {other: hyperparameters for other, hyperparameters in self._pending.items() if other != number}
+        return {trial: hyperparameters for trial, hyperparameters in self._pending.items() if trial != number}
 
     def _history(self, number: int) -> list[optuna.trial.FrozenTrial]:
         """The trials that Optuna gets, in the order of their numbers."""
@@ -158,8 +158,8 @@ class Learner:
     def _fresh(self, number: int, otherwise: Hyperparameters | None = None) -> Hyperparameters:
         """A quasi-random configuration that is new, or if there is none, `otherwise`, if that breaks no constraint."""
         tried = self._known(number)
-        for other in range(number, number + _FURTHER):
-            fresh = self._first.ask(other)
+        for candidate in range(number, number + _FURTHER):
+            fresh = self._first.ask(candidate)
             if fresh not in tried:
                 return fresh
         last = unused(self._space, self._constraints, tried)

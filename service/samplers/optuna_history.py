@@ -58,11 +58,11 @@ class History:
             if hyperparameters is not None:
                 violated = (1.0 if values is None else 0.0) if constrained else None
                 outcome = (worst if values is None else values, violated)
-            made = self._made.get(number)
-            if made is None or made[0] != outcome:
+            cached = self._made.get(number)
+            if cached is None or cached[0] != outcome:
                 configuration = running[number] if hyperparameters is None else hyperparameters
-                made = self._made[number] = (outcome, self._trial(number, configuration, outcome))
-            trials.append(made[1])
+                cached = self._made[number] = (outcome, self._trial(number, configuration, outcome))
+            trials.append(cached[1])
         return trials
 
     def _trial(self, number: int, hyperparameters: Hyperparameters, outcome: _Outcome) -> FrozenTrial:
@@ -118,8 +118,8 @@ class StartedStorage(InMemoryStorage):
         """The number of one of its own trials; see Optuna."""
         return super().get_trial_number_from_id(trial_id) + len(self._first)
 
-    def _numbered(self, own: FrozenTrial) -> FrozenTrial:
-        trial = copy.copy(own)
+    def _numbered(self, original: FrozenTrial) -> FrozenTrial:
+        trial = copy.copy(original)
         trial.number += len(self._first)
         return trial
 

@@ -87,12 +87,12 @@ class Sampler:
     def _candidates(self, number: int) -> Iterator[Hyperparameters]:
         """What trial `number` may be, the most wanted first; if all was tried, the best comes again."""
         stage, first, _ = stage_of(self._sizes, number)
-        earlier = sorted((-value, other) for other, value in self._results.items() if other < first)
-        bases = [*(self._tried[other] for _, other in earlier), self._begin]
+        earlier = sorted((-value, trial) for trial, value in self._results.items() if trial < first)
+        bases = [*(self._tried[trial] for _, trial in earlier), self._begin]
         turn = (stage - self._ahead) % max(len(self._stages), 1)
         groups = [*self._stages[turn:], *self._stages[:turn]]
         candidates = itertools.chain(*(self._varied(base, group) for group in groups for base in bases), self.grid())
-        tried = {identity(point) for other, point in self._tried.items() if other != number}
+        tried = {identity(point) for trial, point in self._tried.items() if trial != number}
         for point in candidates:
             if all_hold(self._constraints, point) and identity(point) not in tried:
                 yield point

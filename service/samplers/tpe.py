@@ -77,13 +77,13 @@ class SplitTrials:
         self._good_densities: dict[tuple[str, ...], _ParzenEstimator] = {}
         self._bad_values: dict[tuple[str, ...], _Columns] = {}
 
-    def read(self, study: optuna.Study, own: FrozenTrial) -> None:
-        """Splits the trials of a study that is about to propose trial `own`."""
-        trials = study._get_trials(deepcopy=False, use_cache=True)  # the same list for all hyperparameters of `own`
+    def read(self, study: optuna.Study, new: FrozenTrial) -> None:
+        """Splits the trials of a study that is about to propose trial `new`."""
+        trials = study._get_trials(deepcopy=False, use_cache=True)  # the same list for all hyperparameters of `new`
         if trials is self._read:
             return
         self._read = trials
-        self._running = [trial for trial in trials if trial.state == TrialState.RUNNING and trial.number != own.number]
+        self._running = [trial for trial in trials if trial.state == TrialState.RUNNING and trial.number != new.number]
         finished = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         if finished == self._finished:
             return
@@ -182,10 +182,10 @@ class DrawnCategories(_SplitOnce):
 
     def __init__(self, seed: int, share: float = SHARE, split: SplitTrials | None = None) -> None:
         self._share = share
-        own, other = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
+        base_seed, draw_seed = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
         split = SplitTrials() if split is None else split
-        super().__init__(split, own)
-        self._draw = _SplitOnce(split, other, candidates=1)
+        super().__init__(split, base_seed)
+        self._draw = _SplitOnce(split, draw_seed, candidates=1)
 
     def sample_independent(
         self,
