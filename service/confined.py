@@ -133,7 +133,7 @@ def _around(path: Path, hidden: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     """A path, or what of its contents leads to no hidden one, and the folders between; whether to allow all in it."""
     if path in hidden:
         return
-    whole = not any(other.is_relative_to(path) for other in hidden)
+    whole = not any(hidden_path.is_relative_to(path) for hidden_path in hidden)
     yield path, whole
     if not whole:
         with contextlib.suppress(PermissionError):

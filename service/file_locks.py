@@ -51,8 +51,8 @@ def own_folder(prefix: str, longest: int) -> tuple[Path, IO[str]]:
                 shutil.rmtree(old, ignore_errors=True)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))  # mode 0700
-        held = (folder / LOCK).open("w")
-        fcntl.flock(held, fcntl.LOCK_EX)
+        folder_lock = (folder / LOCK).open("w")
+        fcntl.flock(folder_lock, fcntl.LOCK_EX)
         if folder.exists():  # else another process removed it before it was locked
-            return folder, held
-        held.close()
+            return folder, folder_lock
+        folder_lock.close()

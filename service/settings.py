@@ -113,13 +113,13 @@ class ServiceSettings(BaseModel):
         None, description="how drivers reach the API; http://127.0.0.1:PORT by default"
     )
     checkpoints: Annotated[str, AfterValidator(_place)] = Field(
-        default_factory=lambda given: str(given["home"] / "checkpoints"),
+        default_factory=lambda values: str(values["home"] / "checkpoints"),
         description="folder or fsspec URL for checkpoints; in DRIFTLINE_HOME by default",
     )
     launcher: str = Field("local", description="where drivers run: local, ray_jobs, kubernetes, or an installed one")
     launcher_config: Path | None = Field(None, description="YAML file with the launcher's settings")
     mlflow_url: Annotated[str | None, BeforeValidator(_mlflow)] = Field(
-        default_factory=lambda given: None if given["database_url"] else _sqlite(given["home"] / "mlflow.db"),
+        default_factory=lambda values: None if values["database_url"] else _sqlite(values["home"] / "mlflow.db"),
         description='MLflow tracking URI; "none" or empty records nothing; by default SQLite in DRIFTLINE_HOME, or '
         "none if DRIFTLINE_DATABASE_URL is set",
     )
@@ -188,9 +188,9 @@ def read_service(environ: Mapping[str, str]) -> ServiceSettings:
         >>> read_service({"DRIFTLINE_HOME": "/srv/tuner"}).database
         'sqlite:////srv/tuner/driftline.db'
     """
-    given = {name: value for name, value in environ.items() if value or name == "DRIFTLINE_MLFLOW_URL"}
+    variables = {name: value for name, value in environ.items() if value or name == "DRIFTLINE_MLFLOW_URL"}
     try:
-        return ServiceSettings.model_validate(given)
+        return ServiceSettings.model_validate(variables)
     except ValidationError as error:
         (path, problem), *others = [
             (str(item["loc"][0]), str(item.get("ctx", {}).get("error", item["msg"])))

@@ -28,13 +28,13 @@ def in_turn(waiting: Sequence[Driven], running: Mapping[str, int], served: Mappi
     for study in sorted(waiting, key=lambda study: study.id):
         if study.state not in _BEGUN:
             projects.setdefault(study.project, deque()).append(study)
-    given: dict[str, int] = {}
+    started: dict[str, int] = {}
     while projects:
         project = min(
             projects,
-            key=lambda name: (running.get(name, 0), given.get(name, 0), served.get(name, 0.0), projects[name][0].id),
+            key=lambda name: (running.get(name, 0), started.get(name, 0), served.get(name, 0.0), projects[name][0].id),
         )
-        given[project] = given.get(project, 0) + 1
+        started[project] = started.get(project, 0) + 1
         yield projects[project].popleft()
         if not projects[project]:
             del projects[project]

@@ -147,9 +147,9 @@ class Scheduler:
 
     def step(self) -> list[Action]:
         """Look once and act; returns the actions. Does nothing if another scheduler has the lock."""
-        held = self._store.locks.take(_LOCK, self._name, _LOCK_S)
+        locked = self._store.locks.take(_LOCK, self._name, _LOCK_S)
         self.looks, self.looked_at = self.looks + 1, self._store.session.clock()
-        if not held:
+        if not locked:
             self._stand_back()
             return []
         if not self._calm():
@@ -358,19 +358,19 @@ class Scheduler:
             _LOG.warning("drivers of deleted or cancelled studies could not be ended: %s", error)
 
     def _run(self) -> None:
-        said = ""  # about a failure that lasts, only once
+        logged = ""  # about a failure that lasts, only once
         while not self._stop.is_set():
             try:
                 self.step()
             except DriftlineError as error:
-                if said != (said := str(error)):
+                if logged != (logged := str(error)):
                     _LOG.warning("the scheduler cannot look at the studies, and goes on trying: %s", error)
             except Exception as error:
-                if said != (said := repr(error)):
+                if logged != (logged := repr(error)):
                     _LOG.exception("the scheduler failed; it continues")
             else:
-                if said:
+                if logged:
                     _LOG.info("the scheduler looks at the studies again")
-                said = ""
+                logged = ""
             self._look.wait(self._every_s)
             self._look.clear()

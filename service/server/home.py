@@ -35,14 +35,14 @@ def kept(home: Path, name: str) -> tuple[str, bool]:
     file = home / name
     prepare(home)
     try:
-        made = not file.exists() and _make(file)
+        created = not file.exists() and _make(file)
         require_plain(file)
         text = file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise _refusal(home, error) from error
     if not text:
         raise InvalidSpec("DRIFTLINE_HOME", f"{file} must hold a secret, got an empty file: delete it")
-    return text, made
+    return text, created
 
 
 def prepare(home: Path) -> None:

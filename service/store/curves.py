@@ -96,15 +96,15 @@ class Curves(StorePart):
                 trial_rows.by_id(connection, study_id, trials)
                 names = list(dict.fromkeys(trials))
             for first in range(0, len(names), _TRIALS):
-                some = names[first : first + _TRIALS]
-                by_trial: dict[str, dict[int, _Part]] = {} if trials is None else {trial: {} for trial in some}
-                for trial, segment, payload in connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(some))):
+                batch = names[first : first + _TRIALS]
+                by_trial: dict[str, dict[int, _Part]] = {} if trials is None else {trial: {} for trial in batch}
+                for trial, segment, payload in connection.execute(query.where(CURVE_SEGMENTS.c.trial_id.in_(batch))):
                     try:
                         by_trial.setdefault(trial, {})[segment] = read(payload)
                     except DAMAGE as error:
                         problem = f"the curve of trial {trial} cannot be read: {error}"
                         raise Conflict(f"{problem}; if the database is damaged, restore a backup") from error
-                for trial in some:
+                for trial in batch:
                     if trial in by_trial:
                         segments = by_trial.pop(trial)
                         yield trial, [segments[number] for number in sorted(segments)]

@@ -233,18 +233,18 @@ def differences(database: Database) -> list[Any]:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 
 
-def _parsed(given: str | Path) -> sa.URL:
+def _parsed(address: str | Path) -> sa.URL:
     rule = "must be sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
-    if isinstance(given, Path) or "://" not in given:
-        return sa.URL.create("sqlite", database=str(given))
+    if isinstance(address, Path) or "://" not in address:
+        return sa.URL.create("sqlite", database=str(address))
     try:
-        url = sa.make_url(given)
+        url = sa.make_url(address)
     except (ArgumentError, ValueError):  # their messages may hold a part of the password
         raise InvalidSpec("database URL", f"{rule}; write special characters of the password as %XX") from None
     if url.drivername in ("postgresql", "postgresql+psycopg2"):  # as many write it; psycopg 3 is installed
         url = url.set(drivername="postgresql+psycopg")
     try:
-        sqlite_file(given)
+        sqlite_file(address)
     except ValueError as error:
         raise InvalidSpec("database URL", str(error)) from None
     try:

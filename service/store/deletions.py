@@ -200,9 +200,9 @@ _LARGE_TABLES: tuple[tuple[sa.Table, Sequence[str]], ...] = (
 def _delete_some(connection: sa.Connection, table: sa.Table, keys: Sequence[str], study_id: str, limit: int) -> int:
     """Delete at most `limit` of a study's rows; returns the number deleted."""
     columns = [table.c[key] for key in keys]
-    some = sa.select(*columns).limit(limit)
+    selected = sa.select(*columns).limit(limit)
     if table is CURVE_SEGMENTS:
-        some = some.join(TRIALS, TRIALS.c.id == table.c.trial_id).where(TRIALS.c.study_id == study_id)
+        selected = selected.join(TRIALS, TRIALS.c.id == table.c.trial_id).where(TRIALS.c.study_id == study_id)
     else:
-        some = some.where(table.c.study_id == study_id)
-    return connection.execute(sa.delete(table).where(sa.tuple_(*columns).in_(some))).rowcount
+        selected = selected.where(table.c.study_id == study_id)
+    return connection.execute(sa.delete(table).where(sa.tuple_(*columns).in_(selected))).rowcount

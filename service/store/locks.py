@@ -41,10 +41,10 @@ class Locks(StorePart):
         Returns:
             Whether that is so.
         """
-        mine = (LOCKS.c.name == name, LOCKS.c.holder == holder)
+        conditions = (LOCKS.c.name == name, LOCKS.c.holder == holder)
         with self._session.write() as connection:
             expires_at = self._session.clock() + seconds
-            return connection.execute(sa.update(LOCKS).where(*mine).values(expires_at=expires_at)).rowcount == 1
+            return connection.execute(sa.update(LOCKS).where(*conditions).values(expires_at=expires_at)).rowcount == 1
 
     def release(self, name: str, holder: str) -> None:
         """Release a lock; does nothing if another process holds it."""

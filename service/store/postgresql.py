@@ -59,9 +59,9 @@ def listen(engine: sa.Engine) -> None:
     def connect(_dialect: Any, _record: Any, arguments: Any, options: dict[str, Any]) -> Any:
         options.setdefault("connect_timeout", CONNECT_S)
         options.setdefault("client_encoding", "utf8")  # without it, a database in SQL_ASCII sends bytes
-        given = options.get("options") or os.environ.get("PGOPTIONS", "")
+        settings = options.get("options") or os.environ.get("PGOPTIONS", "")
         idle = f"-c idle_in_transaction_session_timeout={IDLE_S}s"
-        options["options"] = f"{idle} {given}".strip()  # PgBouncer refuses a blank at the end
+        options["options"] = f"{idle} {settings}".strip()  # PgBouncer refuses a blank at the end
         open_: Callable[..., Any] = Answering.connect
         try:
             return open_(*arguments, **options)
@@ -80,8 +80,8 @@ def _give_up(context: ExceptionContext) -> None:
 
 def unhurried(connection: sa.Connection) -> None:
     """Remove the time limits of a connection that migrates large tables or waits for another migration."""
-    held: Any = connection.connection.driver_connection
-    held.answer_s = None
+    driver_connection: Any = connection.connection.driver_connection
+    driver_connection.answer_s = None
     connection.execute(sa.text("SET LOCAL statement_timeout = 0"))  # the role may have one
 
 

@@ -27,12 +27,12 @@ class Quotas(StorePart):
             defaults: Limits of projects without a quota of their own; none by default.
         """
         with self._session.read() as connection:
-            own = self._own_quota(connection, project)
-            limits = own or defaults or Quota()
+            quota = self._own_quota(connection, project)
+            limits = quota or defaults or Quota()
             size = curve_size(connection, project)
             measured = {"curve_rows": size.rows, "curve_bytes": size.bytes}
             use = self._use(connection, project).model_copy(update=measured)
-            return ProjectQuota(project=project, limits=limits, use=use, own=own is not None)
+            return ProjectQuota(project=project, limits=limits, use=use, own=quota is not None)
 
     def set(self, project: str, quota: Quota, actor: Actor | None = None) -> None:
         """Set a project's limits, in place of the service's defaults; existing studies stay."""

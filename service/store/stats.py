@@ -41,7 +41,7 @@ class Stats(StorePart):
     def overview(self) -> Overview:
         """The counts, from one snapshot."""
         now = self._session.clock()
-        held = sa.func.coalesce(sa.func.sum(sa.case((DRIVERS.c.expires_at > now, 1), else_=0)), 0)
+        held_leases = sa.func.coalesce(sa.func.sum(sa.case((DRIVERS.c.expires_at > now, 1), else_=0)), 0)
         shown = sa.select(RECORDER_STATE.c.study_id).where(
             RECORDER_STATE.c.study_id == STUDIES.c.id,
             RECORDER_STATE.c.kind == sa.case((STUDIES.c.state.in_(tuple(STUDY_FINISHED)), "ended"), else_="study"),
@@ -55,7 +55,7 @@ class Stats(StorePart):
             studies = connection.execute(states).all()
             trials = connection.execute(sa.select(TRIALS.c.state, sa.func.count()).group_by(TRIALS.c.state)).all()
             driving = ~DRIVERS.c.released
-            running, leases = connection.execute(sa.select(held, sa.func.count()).where(driving)).one()
+            running, leases = connection.execute(sa.select(held_leases, sa.func.count()).where(driving)).one()
             count, since = connection.execute(behind).one()
             curves = curve_size(connection)
         return Overview(

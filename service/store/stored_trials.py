@@ -109,17 +109,17 @@ class Trials(StorePart):
             existing = {row.id: row for row in trial_rows.existing(connection, study_id, ids)}
             values: dict[str, dict[str, Any]] = {}
             for identity, new in zip(ids, trials, strict=True):
-                given = new.model_dump(mode="json")
+                columns = new.model_dump(mode="json")
                 old = existing[identity]._mapping if identity in existing else values.get(identity)
                 if old is None:
-                    values[identity] = given
-                elif differing := [name for name in _GIVEN if old[name] != given[name]]:
+                    values[identity] = columns
+                elif differing := [name for name in _GIVEN if old[name] != columns[name]]:
                     raise Conflict(f"trial {identity} exists with another {', '.join(differing)}; take the next number")
             if values:
                 now = self._session.clock()
                 fresh = {"study_id": study_id, "state": "WAITING", "attempt": 0, "rounds_done": 0}
                 stamps = {"created_at": now, "updated_at": now}
-                rows = [{"id": identity, **given, **fresh, **stamps} for identity, given in values.items()]
+                rows = [{"id": identity, **columns, **fresh, **stamps} for identity, columns in values.items()]
                 connection.execute(sa.insert(TRIALS), rows)
                 self._session.changed(connection, study)
             return [_trial(row._mapping) for row in trial_rows.by_id(connection, study_id, ids)]
