@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from tests.trainers.devices import TASKS, of_methods, of_parts, pack, with_test_clients
+from tests.trainers.members import of, timeless
 from tests.trainers.methods.trials import alone, same
 from tests.trainers.test_oracles import MODELS, batch_of, build, models_and_vectors
 from trainers.engine.packs.pack import Pack
-from trainers.registry import methods
 from trainers.trial.document import parse
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")]
@@ -29,14 +29,6 @@ ROOM = 64 << 20  # bytes that a process may take beyond what it holds, where mem
 
 def train(given, device="cuda"):
     return Pack.from_spec(parse(given), device=device).advance()
-
-
-def of_member(lines, number):
-    return [line for line in lines if line["member"] == number]
-
-
-def without_clock(lines):
-    return [{name: value for name, value in line.items() if name != "wall_seconds"} for line in lines]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -62,7 +54,7 @@ def test_a_trial_is_the_same_alone_and_in_a_pack(name):
     lines = train(given)
     single = {key: value for key, value in given.items() if key != "members"}
     for number, settings in enumerate(given["members"]):
-        same(of_member(lines, number), train(alone(single, settings)), tolerance=1e-10)
+        same(of(lines, number), train(alone(single, settings)), tolerance=1e-10)
 
 
 @pytest.mark.parametrize("batch_size", [None, 7])
@@ -99,25 +91,25 @@ def test_the_same_pack_gives_the_same_bits_again(task, dtype):
     """Under the same plan; and a restored pack goes on to the bit."""
     spec = parse({**pack("fedavg", TASKS[task]), "dtype": dtype, "rounds": 20})
     first = Pack.from_spec(spec, device="cuda")
-    lines = without_clock(first.advance(8))
+    lines = timeless(first.advance(8))
     restored = Pack.restore(spec, first.to_bytes(), device="cuda")
-    lines += without_clock(first.advance())
+    lines += timeless(first.advance())
     again = Pack.from_spec(spec, device="cuda", plan=first.plan)
-    assert without_clock(again.advance()) == lines
-    assert without_clock(restored.advance()) == lines[-12 * spec.members :]
+    assert timeless(again.advance()) == lines
+    assert timeless(restored.advance()) == lines[-12 * spec.members :]
 
 
 def test_a_pack_that_needs_too_much_memory_says_so_and_the_next_one_trains():
     small, wide = pack("fedavg", TASKS["mlp"]), pack("fedavg", TASKS["mlp"])
     wide["task"] = {**wide["task"], "model": {"name": "mlp", "hidden": [4096, 4096]}}
-    lines = without_clock(train(small))
+    lines = timeless(train(small))
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + ROOM) / total)
     try:
         with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
             train(wide)
-        assert without_clock(train(small)) == lines
+        assert timeless(train(small)) == lines
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
@@ -140,7 +132,3 @@ def test_two_processes_share_a_gpu(tmp_path):
     wanted = train(given, "cpu")
     for first, further in zip(begun, rest, strict=True):
         same([json.loads(line) for line in (*first, *further)], wanted, tolerance=1e-9)
-
-
-def test_all_methods_are_among_the_cases():
-    assert {name.split()[0] for name in METHODS} == set(methods())

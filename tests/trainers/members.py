@@ -41,5 +41,14 @@ def as_if_alone(lines, member):
     return [{name: line[name] for name in line.keys() - {"member", "wall_seconds"}} for line in of(lines, member)]
 
 
+def curves(lines, chosen):
+    """Member of a whole list -> its lines, without its number in the pack and what depends on its neighbours."""
+    found = {one: [] for one in chosen}
+    for line in lines:
+        own = {name: value for name, value in line.items() if name not in ("wall_seconds", "shared_gradients")}
+        found[chosen[own.pop("member")]].append(own)
+    return found
+
+
 def timeless(lines):
     return [{**line, "wall_seconds": 0} for line in lines]

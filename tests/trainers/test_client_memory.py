@@ -14,6 +14,8 @@ from trainers.engine.rounds.client_memory import ClientMemory, Size, place
 from trainers.errors import SpecError, TooLargeError
 from trainers.trial.document import parse
 
+from .members import timeless
+
 GIB = 1 << 30
 WORK = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 3}
 STATEFUL = [
@@ -45,11 +47,7 @@ def document(method, **changes):
 
 
 def train(given):
-    return stripped(Pack.from_spec(parse(given)).advance())
-
-
-def stripped(lines):
-    return [{name: value for name, value in line.items() if name not in ("wall_seconds", "member")} for line in lines]
+    return timeless(Pack.from_spec(parse(given)).advance())
 
 
 def like(trials=2, parameters=16, dtype=torch.float64):

@@ -139,25 +139,6 @@ def test_the_start_is_torchs_own_and_depends_on_the_seed_only():
         assert torch.equal(view, dict(module.named_parameters())[name])
 
 
-@pytest.mark.parametrize(
-    ("model", "oracle", "dtype"),
-    [(MLP, "stacked", "float32"), (MLP, "stacked", "bfloat16"), (CNN, "by_hand", "bfloat16"), (CNN, "loop", "float32")],
-)
-def test_the_same_bits_alone_and_in_a_restored_pack_beside_a_diverging_trial(model, oracle, dtype):
-    settings = [{"local_steps": 1}, {"client_lr": 100.0, "server_lr": 1e12}, {"local_steps": 4, "client_lr": 0.3}]
-    given = document(model, rounds=6, dtype=dtype)
-    spec = parse({**given, "members": settings})
-    pack = forced(spec, oracle)
-    lines, restored = pack.advance(2), Pack.restore(spec, pack.to_bytes())
-    assert restored.plan == pack.plan
-    lines += restored.advance()
-    assert of(lines, 1)[-1]["diverged"] is True
-    assert of(lines, 1)[-1]["round"] < 6
-    for number in (0, 2):
-        method = {**given["method"], **settings[number]}
-        assert of(lines, number) == of(forced(parse({**given, "method": method}), oracle).advance(), 0)
-
-
 def test_dropout_leaves_out_its_share_and_keeps_the_mean():
     layer = dropout.Dropout(0.3, 0)
     words = torch.from_numpy(randomness.hashed(7, np.arange(40)[:, None], np.arange(100)).view(np.int64).reshape(-1))

@@ -17,10 +17,10 @@ from trainers.trial.document import parse
 from trainers.trial.members import own_document
 
 from . import documents
-from .test_checkpoint import NETWORKS, document, required, stripped
+from .members import curves, timeless
+from .test_checkpoint import DIGITS, NETWORKS, document
 
 ROUNDS, RUNG, WIDTH = 4, 2, 4
-DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
 QUADRATIC = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 5}
 LINEAR = {"name": "linear_regression", "clients": 6, "dimension": 4, "examples": 9}
 MEMBERS = [
@@ -45,14 +45,6 @@ def separate(given, oracle=None, width=WIDTH):
 
 def pack_of(given, members, chosen, plan):
     return Pack.from_spec(parse({**given, "members": [members[one] for one in chosen]}), device="cpu", plan=plan)
-
-
-def curves(lines, chosen):
-    """Member of the whole list -> its lines, without their number in the pack and the time."""
-    found = {one: [] for one in chosen}
-    for line in stripped(lines):
-        found[chosen[line.pop("member")]].append(line)
-    return found
 
 
 def packed_again(given, members, plan, packs, then):
@@ -106,40 +98,15 @@ KINDS = {
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [(kind, dtype) for kind in KINDS for dtype in ("float32", "float64") if "nn" not in kind or dtype == "float32"],
+    [
+        *((kind, "float32") for kind in KINDS),
+        *((kind, "float64") for kind in KINDS if "nn" not in kind),
+        *((kind, "bfloat16") for kind in ("mlp stacked", "cnn by_hand")),
+    ],
 )
 def test_no_bit_changes_for_any_model_and_oracle(kind, dtype, small_examples):
     given, oracle = KINDS[kind]
     law({**given, "dtype": dtype}, MEMBERS, oracle)
-
-
-def members_with(**columns):
-    """MEMBERS with more settings: name -> function of the member's number; None leaves a setting out."""
-    own = [{name.replace("__", "."): value(one) for name, value in columns.items()} for one in range(len(MEMBERS))]
-    return [
-        {**member, **{name: value for name, value in more.items() if value is not None}}
-        for member, more in zip(MEMBERS, own, strict=True)
-    ]
-
-
-THEORY = {"name": "theory_1_over_t", "strong_convexity": 1.0, "smoothness": 3.0}
-PLATEAU = {"name": "plateau", "window": 2, "patience": 1, "cooldown": 0, "min_delta": 0.1}
-SPECIAL = {
-    "plateau": ({"schedule": PLATEAU}, members_with(schedule__window=lambda one: 1 + one % 3)),
-    "theory_1_over_t": ({"schedule": THEORY}, members_with(schedule__smoothness=lambda one: 3.0 + one)),
-    "server adam": ({"server": {"name": "adam"}}, members_with(server__beta2=lambda one: 0.9 + one / 100)),
-    "server momentum": ({}, members_with(server__momentum=lambda one: 0.9 * (one % 2))),
-    "client adam": ({"client": {"name": "adam"}}, members_with(client__beta1=lambda one: one / 10)),
-    "client momentum": ({"client": {"name": "momentum"}}, members_with(client__momentum=lambda one: 0.9 * (one % 2))),
-    "epochs": ({"batching": "epochs"}, members_with(local_steps=lambda one: 3)),
-    "clipping": ({}, members_with(clip_norm=lambda one: 0.5 if one % 2 else None)),
-}
-
-
-@pytest.mark.parametrize("special", SPECIAL)
-def test_no_bit_changes_for_schedules_and_optimizers(special):
-    changes, members = SPECIAL[special]
-    law(fedavg(**changes), members)
 
 
 @pytest.mark.parametrize("method", methods())
@@ -164,7 +131,7 @@ BESIDE_OTHERS = {
         f"{method}, {model}": (document(method), model)
         for method, model in zip(methods(), itertools.cycle(NETWORKS), strict=False)
     },
-    **{f"{role} {name}": (fedavg(**{role: required(optimizers()[name], name)}), "mlp") for role, name in ROLES},
+    **{f"{role} {name}": (fedavg(**{role: {"name": name}}), "mlp") for role, name in ROLES},
 }
 
 
@@ -205,7 +172,7 @@ def test_idle_places_do_no_harm_and_leave_no_trace(method, batch_size):
         assert len(checkpoint.members(again.to_bytes())) == 4
         lines += again.advance()
     # at the same place of a pack as wide, with as many local steps, a member's curve is equal to the bit
-    assert stripped(lines) == [line for line in stripped(whole.advance()) if line["member"] < 4]
+    assert timeless(lines) == [line for line in timeless(whole.advance()) if line["member"] < 4]
 
 
 def test_a_padded_pack_is_done_when_all_its_members_have_diverged():

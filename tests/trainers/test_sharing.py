@@ -17,8 +17,9 @@ from trainers.engine.packs.plan import Plan
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.document import parse
 
-from .methods.trials import same
-from .test_checkpoint import document, required
+from .members import curves, timeless
+from .methods.trials import part, same
+from .test_checkpoint import DIGITS, document
 
 ROUNDS = 14
 CPU = torch.device("cpu")
@@ -50,15 +51,6 @@ def pack_of(trial, chosen=None, width=8):
     return Pack.from_spec(spec, device="cpu", plan=plan)
 
 
-def curves(lines, chosen):
-    """Member of the whole list -> its lines, without what depends on its neighbours."""
-    found = {one: [] for one in chosen}
-    for line in lines:
-        own = {name: value for name, value in line.items() if name not in ("wall_seconds", "shared_gradients")}
-        found[chosen[own.pop("member")]].append(own)
-    return found
-
-
 def totals(lines, column):
     """Member -> last value of a counter."""
     return {line["member"]: line[column] for line in lines}
@@ -78,7 +70,7 @@ def law(trial, stops=(5,)):
         resumed += pack.advance(stop)
         pack = Pack.restore(pack.spec, pack.to_bytes(), device="cpu")
     resumed += pack.advance()
-    assert [{**line, "wall_seconds": 0} for line in resumed] == [{**line, "wall_seconds": 0} for line in whole]
+    assert timeless(resumed) == timeless(whole)
     found = curves(whole, chosen)
     for one in chosen:
         alone = pack_of(trial, [one]).advance()
@@ -95,7 +87,6 @@ def packed_as_alone(trial):
         same([line for line in packed if line["member"] == one], alone)
 
 
-DIGITS = {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}}
 WORK = {
     "steps": {"method": FEDAVG, "task": QUADRATIC},
     "passes": {"method": {**FEDAVG, "local_steps": None, "local_epochs": 1}, "task": DIGITS},
@@ -130,7 +121,7 @@ CASES = [*itertools.product(("cosine", "by_steps"), WORK), *zip(OTHERS, itertool
 
 @pytest.mark.parametrize(("schedule", "work"), CASES)
 def test_a_member_is_the_same_alone_packed_and_shared_under_every_schedule(schedule, work, by_steps):
-    settings = {**required(schedules()[schedule], schedule), **(PLATEAU if schedule == "plateau" else {})}
+    settings = {**part(schedules()[schedule], schedule), **(PLATEAU if schedule == "plateau" else {})}
     settings |= {"local_steps": 3} if schedule == "theory_1_over_t" else {}
     trial = quadratic(APART[schedule], schedule=settings, batch_size=6, rounds=5, dtype="float64", **WORK[work])
     packed_as_alone(trial)
@@ -148,7 +139,7 @@ def test_a_trunk_is_shared_until_the_rates_of_a_step_differ(by_steps):
 @pytest.mark.parametrize("method", methods())
 def test_every_method_takes_rates_of_steps_of_each_member(method, by_steps):
     members = [{"schedule.warmup": 6}, {"schedule.warmup": 1, "schedule.length": 9}]
-    trial = document(method, schedule="constant", rounds=3, members=members, dtype="float64")
+    trial = document(method, rounds=3, members=members, dtype="float64")
     packed_as_alone({**trial, "schedule": {"name": by_steps}})
 
 
@@ -230,7 +221,7 @@ OPTIMIZERS = [  # those that average models have no schedule
 
 @pytest.mark.parametrize(("role", "optimizer"), OPTIMIZERS)
 def test_no_bit_changes_for_any_optimizer(role, optimizer):
-    lines = law(quadratic(MANY, **{role: required(optimizers()[optimizer], optimizer)}), stops=(2, 3))
+    lines = law(quadratic(MANY, **{role: {"name": optimizer}}), stops=(2, 3))
     assert 0 < computed(lines) < sum(totals(lines, "client_gradients").values())
 
 
@@ -257,7 +248,7 @@ settings_of_plateau = st.fixed_dictionaries(
 def test_no_bit_changes_whatever_the_schedules_do(members, method, server, dtype, stops):
     trial = quadratic(
         members,
-        method=required(methods()[method], method) | {"local_steps": 2, "server_lr": 0.3},
+        method=part(methods()[method], method) | {"local_steps": 2, "server_lr": 0.3},
         server={"name": server},
         dtype=dtype,
     )
