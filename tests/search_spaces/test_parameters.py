@@ -121,7 +121,6 @@ def test_contains(parameter, inside, outside):
     [
         ({"float": [1, 1]}, "low must be below high, got float=[1.0, 1.0]"),
         ({"float": [0.1, 0.10000000000000002], "log": True}, "low and high must differ by more than rounding"),
-        ({"float": [1, 1.0000000000000002], "log": True}, "low and high must differ by more than rounding"),
         ({"float": [0.1, 0.10000000000000002]}, "low and high must differ by more than rounding"),
         ({"float": [0, 1e-16], "log": True, "complement": True}, "low and high must differ by more than rounding"),
         ({"int": [2**62, 2**62 + 1]}, "low and high must differ by more than rounding"),

@@ -160,7 +160,6 @@ def test_a_round_that_overflows_has_an_infinite_rate(momentum):
     ("method", "server", "schedule", "words"),
     [
         (METHODS[0], {"name": "adam"}, "constant", 'sgd, momentum, nesterov for a closed form, got "adam"'),
-        (METHODS[0], {"name": "adagrad"}, "constant", "server must be one of sgd"),
         (METHODS[0], {"name": "mine"}, "constant", "server must be one of sgd"),
         (METHODS[0], {"name": "sgd"}, "plateau", "rates must stay constant"),
         ({**METHODS[0], "local_epochs": 2}, {"name": "sgd"}, "constant", "local_epochs must be null"),

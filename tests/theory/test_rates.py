@@ -28,7 +28,7 @@ logs = st.floats(0, 30)
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("log", [0.0, 1e-300, 1e-20, 1e-8, 0.5, 20.0, 299.0, 301.0, 5000.0])
-def test_rate_at_both_ends(server, log):
+def test_rates_are_those_of_table_2(server, log):
     with mpmath.workdps(400):
         u = mpmath.mpf(log)
         exact = {
@@ -37,15 +37,13 @@ def test_rate_at_both_ends(server, log):
             "nesterov": 1 - 2 / mpmath.sqrt(3 * mpmath.exp(u) + 1),
         }[server]
         assert float(rate_from_log(server, log)) == pytest.approx(float(exact), rel=1e-14, abs=0)
+        if 1e-8 < log < 300:
+            assert float(rate(server, np.exp(log))) == pytest.approx(float(exact), rel=1e-12)
 
 
 @given(logs)
-def test_momentum_helps_and_rates_are_those_of_table_2(log):
+def test_momentum_helps(log):
     kappa = np.exp(log)
-    assert float(rate("sgd", kappa)) == pytest.approx((kappa - 1) / (kappa + 1), abs=1e-12)
-    assert float(rate("nesterov", kappa)) == pytest.approx(1 - 2 / np.sqrt(3 * kappa + 1), abs=1e-12)
-    root = np.sqrt(kappa)
-    assert float(rate("heavy_ball", kappa)) == pytest.approx((root - 1) / (root + 1), abs=1e-12)
     assert rate("heavy_ball", kappa) <= rate("nesterov", kappa) <= rate("sgd", kappa)
 
 

@@ -44,7 +44,6 @@ def test_a_long_word_is_compared_in_no_time(word: str) -> None:
 
 
 def test_only_the_beginning_of_a_word_counts() -> None:
-    assert nearest("client_rl", ["client_lr"]) == "client_lr"
     assert nearest("a" * 60 + "b" * 1000, ["a" * 60]) == "a" * 60
     assert hint("zebra", [f"n{number:03}" for number in range(60)]).endswith("n048, n049 and 10 more")
 
@@ -95,7 +94,6 @@ LARGE = [
         ),
     ),
     (with_("seed", 2**63), "seed must be in [0, 9223372036854775807], got seed=9223372036854775808"),
-    (with_("rounds", 10**5000), "rounds must be at most 9223372036854775807, got rounds=a number of about 5001 digits"),
     (digits_with(batch_size=10**10), None),  # shuffled batches of all examples of a client
     (
         digits_with(batch_size=10**10, batching="with_replacement"),
@@ -120,10 +118,6 @@ LARGE = [
     (
         digits_with(model={"name": "mlp", "hidden": [1] * 1001}),
         "task.model.hidden must have at most 1000 numbers, got 1001",
-    ),
-    (
-        digits_with(model={"name": "cnn", "filters": [3] * 8}),
-        "task.model.filters must be at most 3 for images of 8 x 8, which each convolution makes smaller, got 8",
     ),
     (
         quadratic(problem="random", dimension=10**7),
@@ -197,29 +191,19 @@ def test_classes_that_no_table_of_targets_has_room_for(tmp_path: Any) -> None:
     assert len(list(run.run(document))) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"seed": ' + "9" * 5000 + "}", "error: a number must have at most 400 digits, got "),
-        (json.dumps(digits_with(batch_size=10**19)), "error: batch_size must be at most "),
-        (
-            '{"' + "x" * 10**6 + '": 1, "' + "x" * 10**6 + '": 2}',
-            "error: every key must occur once in its object, got ",
-        ),
-    ],
-    ids=range(3),
-)
-def test_the_command_ends_in_one_line(
-    text: str, message: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_ends_in_one_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "trial.json"
-    file.write_text(text)
-    assert run.main([str(file)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(message)
-    assert err.count("\n") == 1
-    assert len(err) < 300
+    long = '"' + "x" * 10**6 + '"'
+    for text, message in (
+        ('{"seed": ' + "9" * 5000 + "}", "error: a number must have at most 400 digits, got "),
+        (f"{{{long}: 1, {long}: 2}}", "error: every key must occur once in its object, got "),
+    ):
+        file.write_text(text)
+        assert run.main([str(file)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(message)
+        assert err.count("\n") == 1
+        assert len(err) < 300
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ import pytest
 from trainers.data import images
 from trainers.data.folder import data_dir
 from trainers.data.partition_choice import FORMS
-from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
 from trainers.problem import Problem
 from trainers.registry import tasks
-from trainers.trial.document import parse as parse_trial
 
 from .datasets import bag, check_shape, needs
 
@@ -137,20 +135,6 @@ def test_the_split_depends_on_the_document_alone(name: str) -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(one.parts, other.parts, strict=True))
 
 
-@pytest.mark.parametrize("name", [PICTURES[0], PICTURES[2]])
-def test_a_trial_learns(name: str) -> None:
-    small = {"writers": 20, "test_writers": 10} if name == "mnist_by_writer" else {"clients": 20}
-    trial = {
-        "task": {"name": name, **small},
-        "method": {"name": "fedavg", "client_lr": 1e-3, "server_lr": 2e-3, "local_steps": 5},
-        "batch_size": 20,
-        "rounds": 10,
-    }
-    lines = Pack.from_spec(parse_trial(trial), device="cpu").advance()
-    assert lines[-1]["test_loss"] < lines[0]["test_loss"] == pytest.approx(np.log(10))
-    assert lines[-1]["test_accuracy"] > 0.2 > lines[0]["test_accuracy"]
-
-
 UNNATURAL = "which has no natural clients"
 WRONG = [
     ("fashion", {"partition": "natural"}, f"must not be natural for fashion, {UNNATURAL}: use {FORMS}"),
@@ -168,7 +152,6 @@ WRONG = [
         {"clients": 40, "writers": 50},
         "task.clients must be left out for the natural partition, which has 50, got clients=40",
     ),
-    ("mnist_by_writer", {"central": {"fraction": 1e-6}}, "task.central.fraction must give the server an example"),
 ]
 
 

@@ -80,7 +80,6 @@ WRONG = [
         "method.gradient_weights must have one weight for each local step, got 3 weights and local_steps=2",
     ),
     ("members", [], "members must be a list of at least one object, got members=[]"),
-    ("members", {}, "members must be a list of at least one object, got members={}"),
     ("members", [3], "members.0 must be an object, got 3"),
     ("members", [{"client_rl": 1}], 'unknown key "client_rl" in members.0: did you mean client_lr?'),
     ("members", [{"server_momentum": 0}], 'unknown key "server_momentum" in members.0: did you mean server.momentum?'),

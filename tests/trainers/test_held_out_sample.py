@@ -9,6 +9,7 @@ from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.trial.document import parse, structure_of
 
+from .datasets import npz_task
 from .documents import wrong
 from .members import contract, timeless
 
@@ -24,18 +25,10 @@ def letters(tmp_path_factory):
     sizes = np.arange(1, CLIENTS + 1)
     inputs, test_inputs = draw.normal(size=(60, 7)), draw.normal(size=(sizes.sum(), 7))
     weight = draw.normal(size=(7, 4))
-    file = tmp_path_factory.mktemp("letters") / "letters.npz"
-    np.savez(
-        file,
-        x=inputs,
-        y=(inputs @ weight).argmax(1),
-        client=np.repeat(np.arange(6), 10),
-        x_test=test_inputs,
-        y_test=(test_inputs @ weight + 2 * draw.normal(size=(len(test_inputs), 4))).argmax(1),
-        client_test=np.repeat(np.arange(CLIENTS), sizes),
-    )
-    test = {"inputs": "x_test", "targets": "y_test", "client": "client_test"}
-    return {"name": "npz", "path": str(file), "test": test}
+    train = inputs, (inputs @ weight).argmax(1), np.repeat(np.arange(6), 10)
+    noisy = test_inputs @ weight + 2 * draw.normal(size=(len(test_inputs), 4))
+    test = test_inputs, noisy.argmax(1), np.repeat(np.arange(CLIENTS), sizes)
+    return npz_task(tmp_path_factory.mktemp("letters") / "letters.npz", train, test)
 
 
 def document(task, clients, **changes):

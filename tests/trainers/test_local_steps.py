@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from trainers import catalogue
 from trainers.engine.local.work import LocalSteps, ServerSteps
 from trainers.errors import SpecError
 from trainers.hyperparameters import describe, withdrawals
@@ -60,12 +59,6 @@ def test_a_withdrawn_setting_is_refused_by_name_with_its_reason(name, setting):
     assert str(error).endswith(reason)
     with pytest.raises(SpecError, match=rf"^members\.1\.{setting} must be left out.*{reason}$"):
         parse({**document, "method": {"name": name, **needed}, "members": [{}, {setting: 1}]})
-
-
-def test_the_page_of_methods_says_what_is_withdrawn():
-    part = catalogue.page().partition("\n### maml\n")[2].partition("\n### ")[0]
-    assert "\nNo `clip_norm`: the adaptation steps are differentiated.\n" in part
-    assert "`clip_norm` |" not in part
 
 
 def test_lookahead_passes_over_its_clients_data_as_reptile_with_one_client():

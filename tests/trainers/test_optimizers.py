@@ -21,27 +21,7 @@ from .methods.trials import document as usual
 
 SERVING = [(role, name) for role in ROLES for name in serving(role)]
 STEPPING = [(role, name) for role, name in SERVING if (role, name) != ("client", "sgd")]  # plain steps have no memory
-ADAM = {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True}
-DEFAULTS = {
-    "sgd": {"momentum": 0.0, "nesterov": False},
-    "momentum": {"momentum": 0.9},
-    "nesterov": {"momentum": 0.9},
-    "adam": ADAM,
-    "adamw": ADAM | {"weight_decay": 0.01},
-    "yogi": {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-5, "initial_accumulator": 0.0, "bias_correction": True},
-    "adagrad": {"beta1": 0.0, "epsilon": 1e-5, "initial_accumulator": 0.0},
-    "rmsprop": {"beta2": 0.99, "epsilon": 1e-5},
-}
-CLIENTS = {
-    "sgd": {},
-    "momentum": {"momentum": 0.9},
-    "nesterov": {"momentum": 0.9},
-    "adam": DEFAULTS["adam"] | {"beta2": 0.999, "epsilon": 1e-8},
-    "adamw": DEFAULTS["adam"] | {"beta2": 0.999, "epsilon": 1e-8},
-    "yogi": DEFAULTS["yogi"] | {"beta2": 0.999, "epsilon": 1e-3},
-    "adagrad": DEFAULTS["adagrad"] | {"beta1": None, "epsilon": 1e-10},
-    "rmsprop": {"beta2": 0.99, "epsilon": 1e-8},
-}
+FORMULAS = ("sgd", "momentum", "nesterov", "adam", "adamw", "yogi", "adagrad", "rmsprop")
 OTHER = {"momentum": 0.6, "beta1": 0.5, "beta2": 0.8, "epsilon": 0.1, "initial_accumulator": 0.2}
 TRIALS, CLIENTS_PER_ROUND, NUMBERS, SIZE = 3, 4, 5, 16
 RATE, STEPS = 0.05, 6
@@ -99,7 +79,7 @@ def walked(optimizer, given):
 
 
 def test_every_optimizer_describes_itself():
-    assert set(DEFAULTS) <= set(optimizers())
+    assert set(FORMULAS) <= set(optimizers())
     for name, module in optimizers().items():
         assert inspect.getdoc(module.Hyper)
         assert "Source:" in module.__doc__
@@ -110,11 +90,10 @@ def test_every_optimizer_describes_itself():
 
 
 def test_every_role_has_its_settings_and_their_defaults():
+    """Which these are is compared with docs/methods.md in test_catalogue.py."""
     for role, name in SERVING:
         declared = {item.name: item.default for item in settings(optimizers()[name], role)}
-        wanted = (CLIENTS if role == "client" else DEFAULTS).get(name, declared)
-        assert declared == wanted, (role, name)
-        assert parse(document(role, name)).optimizers[role].member(0) == wanted, (role, name)
+        assert parse(document(role, name)).optimizers[role].member(0) == declared, (role, name)
 
 
 @pytest.mark.parametrize(("role", "name"), STEPPING)
@@ -195,7 +174,7 @@ def by_definition(name, own, gradient_path):
             yield mean / first / (np.sqrt(square / second) + epsilon)
 
 
-@pytest.mark.parametrize(("role", "name"), [(role, name) for role, name in STEPPING if name in CLIENTS])
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role, name in STEPPING if name in FORMULAS])
 def test_directions_are_those_of_the_formulas(role, name):
     module = optimizers()[name]
     structural = [item.name for item in settings(module, role) if not item.traced]

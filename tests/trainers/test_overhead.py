@@ -174,20 +174,3 @@ def test_counting_operations_does_not_import_torch_s_compiler():
         "{'clients_per_round': 1, 'flops_per_example': 8.0, 'model_bytes': 16}",
         "False",
     ]
-
-
-def test_the_slowest_client_s_examples_are_counted():
-    """Clients with more examples take more steps, or larger full batches; every exchange waits for the last one."""
-    task = {**DIGITS, "partition": {"dirichlet": 0.3}}
-    method = {"name": "fedavg", "client_lr": 0.1, "server_lr": 0.1, "local_epochs": 2}
-    full = {"name": "fedsgd", "server_lr": 0.1, "local_steps": 2}
-    sizes = parse({"task": task, "method": full, "rounds": 1}).task.examples
-    found = [
-        Pack.from_spec(parse({"task": task, "method": chosen, "rounds": 3, "batch_size": size})).advance()[-1]
-        for chosen, size in ((method, 7), (full, None), ({**full, "name": "scaffold", "client_lr": 0.1}, None))
-    ]
-    assert [(line["examples"], line["slowest_examples"]) for line in found] == [
-        (3 * 2 * sizes.sum(), 3 * 2 * sizes.max()),  # two passes, with incomplete last batches
-        (3 * 2 * sizes.sum(), 3 * 2 * sizes.max()),
-        (3 * 3 * sizes.sum(), 3 * 3 * sizes.max()),  # a gradient at the broadcast model, then two steps
-    ]

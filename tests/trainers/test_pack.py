@@ -82,20 +82,6 @@ def test_momentum_that_overshoots_has_not_diverged():
     assert lines[-1]["loss"] < 1e-9 * lines[0]["loss"]
 
 
-def test_advance_can_be_cut_anywhere():
-    given = document(members=[{}, {"local_steps": 1}])
-    whole = train(given)
-    pack = Pack.from_spec(parse(given))
-    pieces = pack.advance(0)
-    assert [line["round"] for line in pieces] == [0, 0]
-    assert pack.round == 0
-    while not pack.done:
-        pieces += pack.advance(max_rounds=2)
-    for member in range(2):
-        assert of(pieces, member) == of(whole, member)
-    assert pack.round == pack.rounds == 5
-
-
 def test_advance_stops_when_time_is_up():
     pack = Pack.from_spec(parse(document(rounds=10_000)))
     assert [line["round"] for line in pack.advance(seconds=0)] == [0, 1]
@@ -110,27 +96,6 @@ def test_evaluations_come_at_the_interval_and_at_both_ends():
     lines = train(document(eval_every=3, rounds=8))
     assert [line["round"] for line in lines if "test_loss" in line] == [0, 3, 6, 8]
     assert [line["round"] for line in lines if "test_accuracy" in line] == [0, 3, 6, 8]
-
-
-def test_train_loss_is_of_the_model_before_the_round():
-    lines = train(document(dtype="float64", loss_data="full", clients_per_round=None, rounds=3))
-    assert lines[1]["train_loss"] == pytest.approx(np.log(10), rel=1e-12)
-    assert lines[2]["train_loss"] < lines[1]["train_loss"]
-    shorter = train(document(dtype="float64", loss_data="full", clients_per_round=None, rounds=1))
-    assert shorter[1]["train_loss"] == lines[1]["train_loss"]
-
-
-def test_train_loss_is_weighted_as_the_update():
-    task = {
-        "name": "quadratic",
-        "hessians": [[[1.0]], [[1.0]]],
-        "centers": [[1.0], [3.0]],
-        "client_weights": [0.25, 0.75],
-    }
-    given = {"task": task, "method": {"name": "fedsgd", "server_lr": 0.5}, "rounds": 1, "report": ["params"]}
-    line = train(given)[-1]
-    assert line["train_loss"] == pytest.approx(0.25 * 0.5 + 0.75 * 4.5)
-    assert line["params"] == [0.5 * (0.25 * 1 + 0.75 * 3)]
 
 
 @pytest.mark.parametrize(("weights", "once"), [(None, True), ([0.2, 0.2, 0.6], False)])
@@ -272,8 +237,3 @@ def test_plans_survive_json_and_unknown_oracles_are_refused():
     assert plan == pack.plan
     with pytest.raises(SpecError, match="oracle must be one of stacked"):
         Pack.from_spec(parse(document()), plan=Plan("magic", 1, 1, "cpu", "float32", 1))
-
-
-def test_a_start_of_the_wrong_length_is_refused():
-    with pytest.raises(SpecError, match="init must have 650 numbers"):
-        Pack.from_spec(parse(document(init=[0.0, 1.0])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -60,19 +59,6 @@ def refusal(folder: Path, word: str, text: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("word", REGISTRIES)
-def test_every_function_has_the_parameters_of_the_contract(word: str) -> None:
-    kind = kind_of(word)
-    for name, plugin in REGISTRIES[word].items():
-        own = {part: value for part, value in vars(type(plugin)).items() if isinstance(value, staticmethod)}
-        assert own, name
-        for part, function in own.items():
-            if getattr(kind, part) is None:  # optional: the contract has no function to compare with
-                continue
-            wanted = list(inspect.signature(getattr(kind, part)).parameters)[1:]
-            assert list(inspect.signature(function).parameters) == wanted, (name, part)
-
-
 def test_facts_are_read_from_the_source_as_from_the_plug_in() -> None:
     for registry, facts in (
         (tasks(), ("QUALITY", "MODEL", "AFFINE")),
@@ -85,29 +71,6 @@ def test_facts_are_read_from_the_source_as_from_the_plug_in() -> None:
                 default = vars(registry._kind)[fact]
                 assert registry.constant(name, fact, default) == getattr(plugin, fact), (name, fact)
         assert [registry.constant(name, facts[0], 5) for name in ("nothing", [])] == [5, 5]
-
-
-def test_what_a_module_leaves_out_has_its_default() -> None:
-    plain, tied = methods()["minibatch_sgd"], methods()["local_sgd"]
-    assert (plain.TIED, plain.CENTRAL, plain.CLIENTS_PER_ROUND) == (False, False, None)
-    assert tasks()["digits"].WEIGHTING == "examples"
-    assert plain.ROLES == {}
-    assert plain.resolve is None
-    assert plain.stored(None) == ()
-    assert plain.complete({"server_lr": 1.0}) == {"server_lr": 1.0}
-    assert tied.TIED is True
-    assert schedules()["constant"].FOLLOWS == {}
-    assert tasks()["digits"].stamp({}) is None
-    assert reports()["drift"].NEEDS == ()
-    assert models()["softmax"].Settings is None
-
-
-def test_functions_of_a_plugin_are_those_of_the_module() -> None:
-    from trainers.methods import fedavg
-
-    assert methods()["fedavg"].train_round is fedavg.train_round
-    assert methods()["fedavg"].Hyper is fedavg.Hyper
-    assert methods()["fedavg"].__doc__ == fedavg.__doc__
 
 
 @pytest.mark.parametrize(

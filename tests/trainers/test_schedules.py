@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trainers.hyperparameters import check
 from trainers.registry import schedules
-from trainers.schedules import constant, plateau, theory_1_over_t
+from trainers.schedules import plateau, theory_1_over_t
 
 MODES = ("paper", "reference")
 
@@ -123,11 +123,6 @@ def test_golden_trace_of_the_base_method(mode: str) -> None:
     assert trace([member], [1, 0.9, 0.9, 0.8, 0.85, 0.7, 0.7])[0][0] == [3, 5, 7]
 
 
-def test_patience_and_cooldown_follow_the_window() -> None:
-    assert (decided()["patience"], decided()["cooldown"]) == (100, 100)
-    assert (decided(window=7, cooldown=0)["patience"], decided(window=7, cooldown=0)["cooldown"]) == (7, 0)
-
-
 @given(
     data=st.data(),
     mode=st.sampled_from(MODES),
@@ -174,14 +169,6 @@ def test_the_smoothed_value_does_not_depend_on_other_windows_to_the_bit(losses: 
         alone_state = plateau.update(hyper_alone, alone_state, value)
         pair_state = plateau.update(hyper_pair, pair_state, value.expand(2))
         assert torch.equal(alone_state["best"], pair_state["best"][:1])
-
-
-def test_constant_keeps_the_rates() -> None:
-    client_lr, server_lr = torch.tensor([0.0, 0.1]), torch.tensor([1.0, 2.0])
-    state = constant.init(constant.Hyper(), client_lr, server_lr)
-    state = constant.update(constant.Hyper(), state, torch.tensor([1.0, math.nan]))
-    assert torch.equal(constant.rates(state)[0], client_lr)
-    assert torch.equal(constant.rates(state)[1], server_lr)
 
 
 def test_theory_rates_at_the_first_rounds() -> None:

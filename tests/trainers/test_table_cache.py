@@ -15,11 +15,9 @@ import pytest
 
 from trainers import disk_cache, own_files
 from trainers.data import archive, table_cache
-from trainers.engine.packs.pack import Pack
 from trainers.errors import SpecError
 from trainers.problem import Problem
 from trainers.tasks import data
-from trainers.trial.document import parse as parse_trial
 
 GENERATOR = np.random.default_rng(0)
 EXAMPLES = 300
@@ -129,25 +127,6 @@ def test_every_key_of_sequences_names_another_table(
     np.testing.assert_array_equal(kept[1].train.inputs, plain.train.inputs)
     np.testing.assert_array_equal(kept[1].train.targets, plain.train.targets)
     assert not np.array_equal(kept[0].train.inputs, plain.train.inputs)
-
-
-def test_trials_on_mapped_examples_are_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = {
-        "task": {"name": "data", "path": "own.npz", "model": "mlp", **SEPARATE},
-        "method": {"name": "fedavg", "client_lr": 0.05, "server_lr": 1.0, "local_steps": 3},
-        "rounds": 3,
-        "clients_per_round": 2,
-        "eval_every": 1,
-    }
-
-    def advanced() -> list[dict[str, Any]]:
-        rows = Pack.from_spec(parse_trial(trial), device="cpu").advance()
-        return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
-
-    rows = advanced()
-    monkeypatch.setenv(disk_cache.VARIABLE, "0")
-    table_cache._load.cache_clear()
-    assert advanced() == rows
 
 
 def test_another_file_and_other_columns_are_other_entries(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers.data import json_text
 from trainers.data.folder import data_dir
-from trainers.data.formats.leaf import read
 from trainers.data.table_task import TableTask
 from trainers.engine.packs.pack import Pack
 from trainers.errors import MissingDataError, SpecError
@@ -140,33 +137,6 @@ def test_whole_numbers_stay_whole_until_a_fraction_comes(folder: Path) -> None:
     users["b"]["x"] = [[0.5]]
     (folder.parent / "ids.json").write_text(leaf(users))
     assert data.build(parsed("ids.json", test_fraction=0), "float64").train.inputs.tolist() == [[2.0**53], [0.5]]
-
-
-@pytest.mark.parametrize("piece", [1, 7, 64])
-def test_pieces_of_any_length_read_the_same(folder: Path, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    users = '{"\\u00e9": {"x": [[1.25e2, -3.5]], "y": [1]}, "b": {"z": [[]], "y":[0], "x": [[2, 3]]}}'
-    text = f'{{"from": [{{"a": [1, "]"]}}], "user_data": {users}, "version": 12.5e-1}}'
-    (folder.parent / "small.json").write_text(f" {text} \n")
-    monkeypatch.setattr(json_text, "_PIECE", piece)
-    monkeypatch.setattr(json_text, "_BLOCK", piece)
-    problem = data.build(parsed("small.json", test_fraction=0), "float64")
-    assert problem.train.inputs.tolist() == [[2, 3], [125, -3.5]]
-
-
-def test_memory_holds_the_columns_and_one_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_text, "_PIECE", 2**13)
-    rows = np.round(np.random.default_rng(0).random((25, 50)), 6).tolist()
-    file = tmp_path / "large.json"
-    file.write_text(leaf({f"u{number}": {"x": rows, "y": [0, 1, 0, 1, 0] * 5} for number in range(50)}))
-    columns = 50 * 25 * 51 * 8
-    tracemalloc.start()
-    try:
-        read(file, ["x", "y"], "task.path")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert file.stat().st_size > columns
-    assert peak < 1.2 * columns + 250_000  # the text of a user, twice, and her numbers
 
 
 def test_a_trial_sees_the_folder_as_it_is_now(folder: Path) -> None:

@@ -50,13 +50,6 @@ def test_parameters_of_transformers(width: int, depth: int, heads: int) -> None:
     assert count == TOKENS * width + depth * (12 * width**2 + 2 * width) + width
 
 
-@pytest.mark.parametrize(("embedding", "width", "depth"), [(5, 12, 1), (8, 256, 2), (3, 7, 3)])
-def test_parameters_of_lstms(embedding: int, width: int, depth: int) -> None:
-    count = network("lstm", embedding=embedding, width=width, depth=depth, projection=0).layout.count
-    layers = 4 * width * (embedding + width + 2) + (depth - 1) * 4 * width * (2 * width + 2)
-    assert count == TOKENS * embedding + layers + TOKENS * (width + 1)
-
-
 @pytest.mark.parametrize(
     ("settings", "classes", "published", "second_biases"),
     [

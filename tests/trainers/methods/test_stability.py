@@ -11,10 +11,8 @@ import pytest
 from trainers.engine.packs.pack import Pack
 from trainers.theory.clients import client_quadratics
 from trainers.theory.rounds.central import central_quadratic
-from trainers.theory.rounds.methods import optimum, round_map
+from trainers.theory.rounds.methods import round_map
 from trainers.trial.document import parse
-
-from .mixed import METHODS
 
 GENERATOR = np.random.default_rng(0)
 
@@ -29,9 +27,6 @@ A, C = curved(0.2, 1.0), curved(0.5, 2.0)
 P, Q = GENERATOR.normal(size=4) * 2, GENERATOR.normal(size=4) * 2
 CLIENTS, CENTRAL = client_quadratics(A[None], P[None]), central_quadratic(C, Q)
 LARGEST = np.linalg.eigvalsh(A + C).max()
-# with weights of 1/2 inside the losses of a trial, the losses themselves are twice as steep
-TASK = {"name": "quadratic", "hessians": [(2 * A).tolist()], "centers": [P.tolist()]}
-TASK |= {"central": {"hessian": (2 * C).tolist(), "center": Q.tolist()}}
 
 
 def rate(name, step, local_steps, **more):
@@ -71,23 +66,6 @@ def test_largest_stable_step(name, steps, stable, rounding):
 @pytest.mark.filterwarnings("ignore::trainers.theory.warning.TheoryWarning")
 def test_largest_stable_step_of_two_way_transfer_that_merges_by_the_mean():
     assert limit("two_way_transfer", 1, 10.0, merge_by="mean") == pytest.approx(2.0, abs=1e-9)
-
-
-@pytest.mark.filterwarnings("ignore::trainers.theory.warning.TheoryWarning")
-@pytest.mark.parametrize("name", METHODS)
-def test_trials_diverge_where_the_theory_says(name):
-    members, edges = [], []
-    for steps in (2, 16):
-        for share in (0.8, 1.25):
-            client_lr = share * limit(name, steps, 60.0) / (steps * LARGEST)
-            members.append({"client_lr": client_lr, "server_lr": client_lr, "local_steps": steps})
-            edges.append(share < 1)
-    document = {"task": TASK, "method": {"name": name, **members[0]}, "members": members, "rounds": 60}
-    lines = Pack.from_spec(parse({**document, "init": [5.0] * 4, "report": ["params"]})).advance()
-    for number, stable in enumerate(edges):
-        held = [line["params"] for line in lines if line["member"] == number and line["params"] is not None]
-        away = [np.linalg.norm(np.array(params, float) - optimum({"name": name}, CLIENTS, CENTRAL)) for params in held]
-        assert (max(away[-8:]) < max(away[:8])) == stable, number
 
 
 STEPS = (2, 5, 10)
