@@ -39,14 +39,13 @@ class _Batches:
         return list(self._parts)
 
     def array(self, name: str, place: str) -> NDArray[Any]:
-        """A column."""
         return np.concatenate(self._parts[name])
 
     def add(self, file: Path) -> None:
         """Adds a file.
 
         Raises:
-            ValueError: it is damaged, or another pickle.
+            ValueError: the file is damaged, or another pickle.
         """
         batch = load(file.read_bytes())
         if not isinstance(batch, dict):
@@ -66,7 +65,7 @@ class _Batches:
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a file of CIFAR's names that begins as a pickle, or a folder of them."""
+    """Whether a path is a file with one of CIFAR's names that begins like a pickle, or a folder of such files."""
     first = next(iter(sides(path, _belongs)[""]), None)
     if first is None or not _belongs(first):
         return False

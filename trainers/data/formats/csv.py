@@ -51,9 +51,9 @@ def _is_number(text: str) -> bool:
 
 
 class _Rows:
-    """The text after the header, whose line is empty here. No piece that is read ends between CR and LF.
+    """The text of a file with an empty line in place of its header, in pieces that never end between CR and LF.
 
-    Arrow takes an LF that begins a piece for the end of the line that the piece before ended, even in quotes.
+    Arrow takes an LF at the beginning of a piece for part of the previous line's end, even in quotes.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -63,7 +63,7 @@ class _Rows:
         self.closed = False
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; a size is at least 2."""
+        """Up to `size` bytes, where `size` is at least 2."""
         piece = self._ahead + self._file.read(size - len(self._ahead))
         self._ahead = b""
         if len(piece) > 1 and piece.endswith(b"\r"):
@@ -99,7 +99,7 @@ def _conversion(names: Sequence[str], types: Types | None) -> Any:
 
 
 def _types(path: Path, names: Sequence[str], block: int) -> Types:
-    """The types of all blocks together. Each is written anew: the reader tells a block's rows, but not its text."""
+    """The types that fit all blocks. Each block is written anew: the reader gives its rows, but not its text."""
     import pyarrow as pa
     import pyarrow.csv as arrow
 
@@ -111,7 +111,7 @@ def _types(path: Path, names: Sequence[str], block: int) -> Types:
         for name, column in zip(names, batch.columns, strict=True):
             try:
                 columns[name] = column.cast(pa.string())
-            except pa.ArrowInvalid:  # no UTF-8
+            except pa.ArrowInvalid:  # not UTF-8
                 types[name] = pa.binary()
         if not columns:
             break
@@ -134,7 +134,7 @@ def _ladder() -> Sequence[Any]:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """The first of Arrow's types that may take the values of two."""
+    """The first of Arrow's types that may hold the values of both types."""
     import pyarrow as pa
 
     second, second_utc, nano, nano_utc = _ladder()[5:9]
@@ -155,7 +155,7 @@ def _both(one: Any, other: Any) -> Any:
 
 
 def _looser(path: Path, types: Types, error: str) -> Types | None:
-    """The types, with the next one that Arrow would try for the column that an error names; None if there is none."""
+    """The types, with the next type that Arrow would try for the column in an error; None if there is none."""
     import pyarrow as pa
 
     match = re.match(r"In CSV column #(\d+):", error)

@@ -1,8 +1,8 @@
 """TensorFlow Federated's HDF5 (.h5, .hdf5): examples/CLIENT/COLUMN, as fed_emnist_train.h5 and fed_emnist_test.h5.
 
 The data are a file, or a folder with files of training and of test examples. The columns are those of the clients
-(EMNIST: pixels and label; CIFAR-100: image, label and coarse_label; Shakespeare: snippets) and `client`. Images of
-bytes with the channels last get them first.
+(EMNIST: pixels and label; CIFAR-100: image, label and coarse_label; Shakespeare: snippets) and `client`. Channels
+that come last in images of bytes are moved to the front.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENDINGS = (".h5", ".hdf5")
 _ROOT = "examples"
 _CLIENT = "client"
 _IMAGES, _CHANNELS = 4, (1, 3)  # axes; channels of images
-_MOST = 2000  # bytes that one stored byte can become
+_MOST = 2000  # bytes to which one stored byte can decompress
 
 
 class _Hdf5Columns:
@@ -45,7 +45,6 @@ class _Hdf5Columns:
         self._arrays = {**arrays, _CLIENT: clients}
 
     def array(self, name: str, place: str) -> NDArray[Any]:
-        """A column."""
         values = self._arrays[name]
         if values.dtype.kind != "O":
             return values
@@ -63,7 +62,7 @@ class _Hdf5Columns:
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a file with the ending .h5 or .hdf5, or a folder of them."""
+    """Whether a path is a file with the ending .h5 or .hdf5, or a folder of such files."""
     return _belongs(path) if path.is_file() else bool(files(path))
 
 
@@ -155,7 +154,7 @@ def _columns(clients: Any, selected: Collection[str]) -> _Hdf5Columns:
 
 
 def _require_own(part: Any, whole: Any, name: str, *, elsewhere: bool = False) -> None:
-    """Refuses a part that a link finds in another file: of whoever reads, not of whoever wrote this one."""
+    """Refuses a link to another file: that file would be the reader's, not the writer's."""
     if elsewhere or part.file != whole.file:
         raise ValueError(f"{name} must be in the file itself, not in another one")
 

@@ -25,7 +25,7 @@ FOLDERS = True
 _NAME = re.compile(r"(images|labels)[-.]idx\d-[a-z]+(\.gz)?$")
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _KEYS = {"image": "images", "label": "labels"}
-_PIECE = 2**20  # bytes read at once: a damaged header may promise more than there is
+_PIECE = 2**20  # bytes read at once: a damaged header may promise more than the file holds
 _IMAGES = 3  # axes
 
 
@@ -43,7 +43,6 @@ class _IdxColumns:
         self._files, self._path = files, path
 
     def array(self, name: str, place: str) -> NDArray[Any]:
-        """A column."""
         file = self._files[name]
         with reading(title(file, self._path), place):
             array = _read(file)
@@ -51,7 +50,7 @@ class _IdxColumns:
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a file named as MNIST's, or a folder of them."""
+    """Whether a path is a file with a name like MNIST's, or a folder of such files."""
     return _belongs(path) if path.is_file() else bool(sides(path, _belongs)[""])
 
 
@@ -74,7 +73,7 @@ def names(path: Path, place: str) -> Sequence[str]:
 
 
 def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
-    """The columns of a folder, or of a file and the one beside it."""
+    """The columns of a folder, or of a file and its pair beside it."""
     side_files = sides(path, _belongs)
     require_files(path, side_files, "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz", place)
     columns: dict[str, Columns] = {}
@@ -89,7 +88,7 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
 
 
 def _pair(side: Sequence[Path], path: Path) -> Mapping[str, Path]:
-    """Column -> file, if there is exactly one."""
+    """Column -> file, for columns with exactly one file."""
     candidates = list(side)
     if path.is_file():
         match = _NAME.search(path.name)

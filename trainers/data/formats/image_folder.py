@@ -1,7 +1,7 @@
 """Folders of images: CLASS/image.png or CLIENT/CLASS/image.png, in the folder itself or in its train and test.
 
-The columns are `image`, (examples, channels, height, width), `label`, the name of the folder, and `client`, that of
-the folder around it. All images have one size.
+The columns are `image`, (examples, channels, height, width), `label`, the name of the folder, and `client`, the name
+of the folder around it. All images have one size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class _ImageColumns:
         self.names = ("image", "label", "client") if by_client else ("image", "label")
 
     def array(self, name: str, place: str) -> NDArray[Any]:
-        """A column."""
         if name == "image":
             with reading(self._root.name, place):
                 return decoded([(str(file.relative_to(self._root)), file) for file in self._files])
@@ -49,13 +48,13 @@ class _ImageColumns:
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a folder with images in its folders."""
+    """Whether a path is a folder with images in its subfolders."""
     below = chain.from_iterable(path.glob(depth) for depth in ("*/*", "*/*/*", "*/*/*/*"))
     return path.is_dir() and any(_belongs(file) for file in islice(below, _LOOKED_AT))
 
 
 def files(path: Path) -> Sequence[Path]:
-    """All images, by their names."""
+    """All images, sorted by name."""
     return [file for side in _sides(path).values() for file in side]
 
 

@@ -47,7 +47,7 @@ def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> 
 
 
 def _types(path: Path, names: Sequence[str], block: int) -> Types:
-    """The types of all blocks together."""
+    """The types that fit all blocks."""
     types: dict[str, Any] = {}
     for first, lines in _blocks(path, block):
         schema = _parsed(first, lines, None).schema
@@ -84,7 +84,7 @@ def _parsed(first: int, lines: bytes, types: Types | None) -> Any:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """The type that takes the values of two; the first if there is none, so that an error names the value."""
+    """The type that holds the values of both; `one` if there is none, so that a later error names the value."""
     import pyarrow as pa
 
     if pa.types.is_list(one) and pa.types.is_list(other):

@@ -1,8 +1,8 @@
 """LEAF's JSON (Caldas et al. 2018): the examples of each user, {"users": [..], "num_samples": [..], "user_data": {..}}.
 
-A user's data are lists, {"x": [..], "y": [..]}. The columns are their names and `client`, the user. The data are one
-file, or all files of a folder; or the folders `train` and `test` of one, as LEAF's scripts write them. The columns of
-`test` are then x_test, y_test and client_test. Files end in .json or .json.gz.
+A user's data are lists, {"x": [..], "y": [..]}. The columns are the names of these lists and `client`, the user.
+The data are one file, or all files of a folder; or of its folders `train` and `test`, as LEAF's scripts write them. The
+columns of `test` are then x_test, y_test and client_test. Files end in .json or .json.gz.
 
 Files are read block by block: large columns are in files, and memory holds the text of a row.
 """
@@ -35,7 +35,7 @@ class _Users:
     """The users of one side, and their examples.
 
     Args:
-        wanted: names of the columns to keep.
+        selected: names of the columns to keep.
     """
 
     def __init__(self, selected: Collection[str]) -> None:
@@ -51,7 +51,6 @@ class _Users:
         return (*self._names, _CLIENT)
 
     def array(self, name: str, place: str) -> NDArray[Any]:
-        """A column."""
         if name == _CLIENT:
             return self._clients()
         return self.columns[name].array()
@@ -60,7 +59,7 @@ class _Users:
         """Adds the users of a file.
 
         Raises:
-            ValueError: it is damaged or not LEAF's.
+            ValueError: the file is damaged or not LEAF's.
         """
         counts: dict[str, int] = {}
         facts: dict[str, Any] = {}
@@ -95,7 +94,7 @@ class _Users:
         return clients
 
     def _add(self, user: str, document: JsonText, title: str) -> int:
-        """The number of a user's examples, which come next in the document and are added to the columns."""
+        """Adds a user's examples, which come next in the document, to the columns, and returns their number."""
         if user in self.files:
             raise ValueError(f"must be in one place, is in {self.files[user]} already")
         if document.begins() != "{":
@@ -124,7 +123,7 @@ class _Users:
         return size
 
     def _extend(self, name: str, document: JsonText) -> int:
-        """The number of rows that come next in the document and are added to a column."""
+        """Adds the rows that come next in the document to a column, and returns their number."""
         if document.begins() != "[":
             raise ValueError(f"{name} must be a list, got {shown(document.value())}")
         size = 0
@@ -138,12 +137,12 @@ class _Users:
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a file with the ending .json or .json.gz, or a folder of them."""
+    """Whether a path is a file with the ending .json or .json.gz, or a folder of such files."""
     return _belongs(path) if path.is_file() else bool(files(path))
 
 
 def files(path: Path) -> Sequence[Path]:
-    """The file; or the files of `train` and `test`, or of the folder without them."""
+    """The file; or the files of a folder, or of its folders train and test."""
     return [file for side in sides(path, _belongs).values() for file in side]
 
 
@@ -176,7 +175,7 @@ def _belongs(file: Path) -> bool:
 
 
 def _require_counts(facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-    """Raises a ValueError if a file's lists of users and sizes, which it need not have, differ from its data."""
+    """Raises a ValueError if the lists of users and sizes, which a file may lack, differ from its data."""
     users, sizes = facts.get("users", list(counts)), facts.get("num_samples", list(counts.values()))
     if not isinstance(users, list) or not isinstance(sizes, list) or len(users) != len(sizes):
         raise ValueError('"users" and "num_samples" must be lists of one length')
