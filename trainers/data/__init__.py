@@ -5,21 +5,21 @@
     client_shares          shares of the examples that clients get
     table_task             the task of a user's data in any format; notes on them are in `table_notes`
     table_split            which examples train and which test
-    table_validation       which are to choose by: named by a document, or a share that `validation_split` draws
+    table_validation       which examples are for validation: as a document says, or drawn by `validation_split`
     episodes               few-shot tasks; `table_episodes` makes them from a user's data
     data_source, formats/  where the data are; one module for each format
     format_contract        what a format is: columns of a file or folder
-    columns, table         columns of a format, checked; the examples in them; `column_choice` says which
-    column_advice          what columns look like where nobody said it: logs of items, texts
+    columns, table         columns of a format, checked; the examples in them; `column_choice` chooses columns
+    column_advice          recognises logs of items and texts in columns that no key describes
     table_cache            large tables, converted once and mapped
     remote                 data at a URL, copied into the cache; on a service by `web_files`
     url_prefixes           which URLs a service reads
     named_files            the files and URLs that a document names
-    features, scaling      several columns together, categories one-hot; scales fitted to training clients
+    features, scaling      several columns as features, categories one-hot; scales fitted to training clients
     embeddings             categories that a model learns vectors for
     table_targets          the targets of a user's data: classes, numbers, tags or tokens
     words, histories       texts of any length as sentences or bags of words; logs of items as next items
-    table_sequences        the keys of a document that say so
+    table_sequences        the keys of a document for texts and logs
     class_labels, tags     class numbers for labels of any kind; any number of labels an example
     vocabulary             numbers in place of strings
     sides, damage          files of training and test examples; errors of damaged files

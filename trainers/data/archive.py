@@ -50,7 +50,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def read(path: Path, name: str) -> NDArray[Any]:
-    """One array of an archive, read-only, without decompressing the others; a large one becomes a file, not memory.
+    """One array of an archive, read-only, without decompressing the others; a large one is mapped from a file.
 
     Args:
         path: an .npz file.
@@ -70,7 +70,7 @@ def read(path: Path, name: str) -> NDArray[Any]:
 
 
 def _mapped(archive: zipfile.ZipFile, name: str) -> NDArray[Any] | None:
-    """A large array, decompressed into a file without a name; None of a small one, or where there is no such file."""
+    """A large array, decompressed into an unnamed file; None for a small array, or where nothing can be cached."""
     if name not in archive.namelist() or archive.getinfo(name).file_size < _LARGE:
         return None
     file = disk_cache.unnamed()

@@ -16,7 +16,7 @@ from trainers.errors import SpecError
 from trainers.values import shown
 
 LONGEST = 256
-"""Characters of strings of different lengths: a shorter one takes as much memory as the longest."""
+"""Most characters of strings of different lengths: each takes as much memory as the longest."""
 
 _SHORT = 32  # bits of days, and of times in seconds
 _ROWS = 2**14  # of texts as Python objects at once
@@ -81,7 +81,7 @@ def array_of(chunk: Any) -> NDArray[Any]:
 
 
 def texts_of(chunks: Iterable[Any], what: str, key_path: str) -> Iterator[str | Sequence[str]]:
-    """The texts of `pyarrow.Array`s of which `is_text` holds, one after the other.
+    """The texts of `pyarrow.Array`s for whose type `is_text` holds.
 
     Args:
         chunks: the arrays.
@@ -89,7 +89,7 @@ def texts_of(chunks: Iterable[Any], what: str, key_path: str) -> Iterator[str | 
         key_path: dotted path of the setting that names it, for errors.
 
     Raises:
-        SpecError: there is none in a row.
+        SpecError: a row has no text.
     """
     row = 0
     for chunk in chunks:
@@ -105,7 +105,7 @@ def texts_of(chunks: Iterable[Any], what: str, key_path: str) -> Iterator[str | 
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type of Arrow is that of strings, or of lists of them."""
+    """Whether an Arrow type is strings, or lists of strings."""
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) or _is_list(kind) else kind
@@ -113,7 +113,7 @@ def is_text(kind: Any) -> bool:
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether a type of Arrow is that of numbers, or of lists of them."""
+    """Whether an Arrow type is numbers or booleans, or lists of them."""
     import pyarrow as pa
 
     while _is_list(kind):
@@ -122,7 +122,7 @@ def is_numeric(kind: Any) -> bool:
 
 
 def together(tables: Sequence[Any]) -> Any:
-    """One table of the rows of all; whole numbers become fractions where a table has these.
+    """Concatenates tables; whole numbers become floats where another table has floats.
 
     Args:
         tables: at least one `pyarrow.Table`, with the same columns.
@@ -133,10 +133,10 @@ def together(tables: Sequence[Any]) -> Any:
 
 
 def require_names(names: Sequence[str]) -> Sequence[str]:
-    """The names of columns, which are different and not empty.
+    """The names of columns, checked to be different and not empty.
 
     Raises:
-        ValueError: they are not.
+        ValueError: a name is empty or occurs twice.
     """
     for number, name in enumerate(names):
         if not name.strip():
@@ -179,7 +179,7 @@ def _array(column: Any) -> NDArray[Any]:
 
 
 def _require_values(column: Any) -> None:
-    """Raises a ValueError with the rule if a column has no values, or has none in a row."""
+    """Raises a ValueError with the rule if a column is empty or a row has no value."""
     import pyarrow.compute as pc
 
     if not len(column):
@@ -204,9 +204,9 @@ def _strings(column: Any) -> NDArray[Any]:
 
 
 def _filled(column: Any, dtype: np.dtype[Any], values: Callable[[Any], Any]) -> NDArray[Any]:
-    """(rows,) the values of a column, which are converted piece by piece."""
+    """(rows,) the values of a column, converted piece by piece."""
     if column.num_chunks == 1 and dtype.kind in "iuf":
-        return np.asarray(values(column.chunk(0)))  # its own memory
+        return np.asarray(values(column.chunk(0)))  # a view of Arrow's memory
     result = disk_cache.array((len(column),), dtype)
     row = 0
     for chunk in column.chunks:

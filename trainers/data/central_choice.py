@@ -30,10 +30,10 @@ _FRACTION, _CLASSES, _CLIENTS = "fraction", "classes", "clients"
 
 
 def regulariser(value: Any, model: str, path: str) -> Regulariser | None:
-    """The server's loss without data in a document, {"spreadout": 0.001}, by the name that the model gives it.
+    """The server's loss without data in a document, {"spreadout": 0.001}, named as in the model's `REGULARISERS`.
 
     Args:
-        value: of the document.
+        value: the value in the document.
         model: name of an existing model.
         path: dotted path of the value.
 
@@ -41,7 +41,7 @@ def regulariser(value: Any, model: str, path: str) -> Regulariser | None:
         None if the value is for data.
 
     Raises:
-        SpecError: the weight is no positive number.
+        SpecError: the weight is not a positive number.
     """
     regularisers = models()[model].REGULARISERS
     if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in regularisers:
@@ -57,8 +57,8 @@ def checked(value: Any, path: str) -> dict[str, Any] | None:
     """What a document says about the server's examples; None if the server has none.
 
     Args:
-        value: of the document.
-        path: dotted path of it.
+        value: the value in the document.
+        path: dotted path of the value.
 
     Raises:
         SpecError: unknown keys, or wrong types or ranges.
@@ -97,13 +97,13 @@ def taken(
     path: str,
     people: Sequence[Any] | None = None,
 ) -> NDArray[np.bool_]:
-    """(examples,) True for the examples of the server, of those for training.
+    """(examples for training,) True for examples of the server.
 
     Args:
         central: from `checked`.
         examples: number of examples for training.
         labels: (examples,) their classes; None without classes.
-        owners: (examples,) their natural clients; None without these.
+        owners: (examples,) their natural clients; None without natural clients.
         natural: whether natural clients train.
         names: labels in the order of their classes; None if the class numbers are the labels.
         seed: of the draw.
@@ -111,7 +111,7 @@ def taken(
         people: names of the natural clients, by their numbers; None if the numbers are the names.
 
     Raises:
-        SpecError: the server or the clients would have none, or there are no such classes or clients.
+        SpecError: the server or the clients would have no example, or a class or client does not exist.
     """
     (key, choice), key_path = next(iter(central.items())), join(path, next(iter(central)))
     if key == _CLASSES:
@@ -162,7 +162,7 @@ def _numbers(chosen: Sequence[Any], labels: Rows, names: Sequence[Any] | None, k
 
 
 def class_numbers(document: Mapping[str, Any]) -> tuple[int, ...]:
-    """The class numbers that are the server's alone in a checked document of a task; none without such classes."""
+    """The class numbers that only the server has, from a task's checked document; () without such classes."""
     chosen = (document.get("central") or {}).get(_CLASSES, ())
     names = document.get("labels")
     return tuple(label if names is None else list(names).index(label) for label in chosen)

@@ -15,7 +15,7 @@ from trainers.hyperparameters import join
 from trainers.values import shown
 
 _ROWS = 2**16  # at once
-_PER_VALUE = 4  # counts for each value, at most
+_PER_VALUE = 4  # entries of a table for each value, at most
 Labels = tuple[str, ...] | tuple[int, ...]
 
 
@@ -42,7 +42,7 @@ def checked(value: Any, path: str) -> Labels | None:
 
 
 def different(values: NDArray[Any]) -> NDArray[Any]:
-    """The different values, in order; whole numbers from 0 on are marked, in less memory and time than sorting takes.
+    """The distinct values, ascending; dense whole numbers from 0 on are marked in a table, cheaper than sorting.
 
     Examples:
         >>> different(np.array([3, 0, 3]))
@@ -77,17 +77,17 @@ def numbered(
 ) -> tuple[list[Rows], Labels | None]:
     """(class numbers of each part, labels in the order of their numbers or None if the labels are the numbers).
 
-    Whole numbers 0, 1, 2 ... without gaps are class numbers, and with `classes` all whole numbers below it. All other
-    labels get their places in ascending order.
+    Declared labels are numbered as declared. Otherwise, whole numbers 0, 1, 2 ... without gaps are the class numbers,
+    and with `classes` all whole numbers below it are; other labels are numbered in ascending order.
 
     Args:
         parts: (examples,) labels, strings or whole numbers.
         declared: labels that the document declares; None finds them.
-        classes: number of classes, which may exceed that of the labels; None does not say.
+        classes: number of classes, which may exceed that of the labels; None if unknown.
         path: dotted path of the task.
 
     Raises:
-        SpecError: a label is not among the declared ones, or there are more labels than classes.
+        SpecError: a label is not among the declared ones.
 
     Examples:
         >>> numbered([np.array(["no", "yes", "no"])], None, None, "task")

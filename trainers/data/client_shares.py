@@ -60,7 +60,7 @@ def apportioned(total: int, shares: Shares) -> NDArray[np.int64]:
 
 
 def cut(rows: NDArray[Any], clients: int, shares: Shares | None) -> list[NDArray[Any]]:
-    """The rows, cut for clients in these proportions; None is equally, up to one row."""
+    """Cuts the rows among clients in these proportions; None cuts equally, up to one row."""
     if shares is None:
         return np.array_split(rows, clients)
     return np.split(rows, np.cumsum(apportioned(len(rows), shares))[:-1])

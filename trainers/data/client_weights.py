@@ -47,7 +47,7 @@ def client_weights(value: Any, clients: int, path: str) -> NDArray[np.float64]:
 
 
 def weights_under(weighting: str, sizes: NDArray[np.int64] | None, clients: int) -> NDArray[np.float64]:
-    """(clients,) weights with sum 1 of a task that brings none.
+    """(clients,) weights with sum 1, for a task without weights of its own.
 
     Args:
         weighting: "examples" weights clients by their numbers of examples, "uniform" equally.

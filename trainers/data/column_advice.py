@@ -1,4 +1,4 @@
-"""What the columns of a user's data look like where nobody said it: logs of items, or texts; and keys for them."""
+"""Recognises logs of items and texts in columns that a document does not describe, and gives keys for them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import join
 
 CLIENTS = 10
-"""Clients of data without a client column."""
+"""Number of clients of data without a client column."""
 
 _PEOPLE = (CLIENT, "user", "userid", "person", "customer", "customerid", "visitor", "visitorid", "session", "sessionid")
 _ITEMS = ("item", "movie", "film", "product", "book", "song", "track", "artist", "article", "video", "game", "page")
 _TIMES = ("timestamp", "time", "date", "datetime", "at", "order")
 _CONTEXT = {"pairs": 10, "tokens": 20}
-_WORDS, _FEWEST = 10_000, 100  # known
+_WORDS, _FEWEST = 10_000, 100  # words of the vocabulary, at most and, for bags, at least
 _BAGS = 2**30  # bytes of bags of words, at most
-_TEXT = 4  # mean words from which strings are texts
-_LONG_TEXT = 6  # beside columns of another kind: names and addresses are shorter
+_TEXT = 4  # mean number of words from which on strings are texts
+_LONG_TEXT = 6  # mean number of words beside columns of other kinds: names and addresses are shorter
 _HELD_OUT = 0.2  # of the people of a log
 _LSTM = {"name": "lstm", "embedding": 32, "width": 64, "depth": 1}
 
@@ -33,9 +33,9 @@ _LSTM = {"name": "lstm", "embedding": 32, "width": 64, "depth": 1}
 def advised(source: DataSource, document: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Keys of a task for data that look like a log of items or like texts; {} for others.
 
-    A log has a column of people and one of items, by their names, and none of labels. Texts are strings of at least
-    four words in the mean, or six beside columns that hold none and are no clients or labels; without a column of
-    labels, each word is to be predicted from those before it.
+    A log has a column named like people, one named like items, and no labels. Texts are strings of at least four words
+    in the mean, or six if other columns than clients and labels hold no texts. Without a column of labels, the task is
+    to predict each word from the words before it.
 
     Args:
         source: the data.
@@ -80,7 +80,7 @@ def words_of(columns: Columns, name: str, key_path: str) -> tuple[float, int] | 
 
 
 def _log(columns: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of a log of items; {} if the names of its columns do not say so."""
+    """Keys of a log of items; {} if the names of the columns do not suggest one."""
     person = document.get("client") or _first(columns, _PEOPLE)
     inputs = document.get("inputs")
     inputs = inputs[0] if isinstance(inputs, list) and len(inputs) == 1 else inputs
@@ -106,7 +106,7 @@ def _log(columns: Sequence[str], document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _held_out(source: DataSource, person: str, path: str) -> dict[str, Any]:
-    """People to test on; {} if there are too few, so that items of each are drawn."""
+    """Holds people out for testing; {} if there are too few, so that items of each person are held out."""
     people = source.format.read(source.path, [person], join(path, "path")).array(person, join(path, "client"))
     return {"test": {"clients": _HELD_OUT}} if round(_HELD_OUT * len(np.unique(people))) else {}
 
@@ -114,7 +114,7 @@ def _held_out(source: DataSource, person: str, path: str) -> dict[str, Any]:
 def _texts(
     source: DataSource, columns: Sequence[str], named: Sequence[str] | None, target: str | None, client: str, path: str
 ) -> dict[str, Any]:
-    """Keys of texts, of the column with the most words an example; {} without any."""
+    """Keys for the column of texts with the most words an example; {} without texts."""
     key_path = join(path, "inputs")
     texts: dict[str, tuple[float, int]] = {}
     names = [name for name in named or columns if name not in (target, client)]
@@ -147,6 +147,6 @@ def _texts(
 
 
 def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The first column of these names, which are compared by their letters in lower case."""
+    """The column for the first of these names that one has, compared by letters alone and in lower case."""
     plain = {re.sub(r"[^a-z]", "", name.lower()): name for name in reversed(columns)}
     return next((plain[name] for name in names if name in plain), None)

@@ -62,15 +62,14 @@ class _TestClassesKeys:
 
 
 def choose_columns(values: dict[str, Any], columns: Sequence[str], marks: Sequence[Any], path: str) -> None:
-    """Sets `inputs` and `targets` of a task that are None.
+    """Sets `inputs` and `targets` of a task where they are None.
 
-    Targets are the first of `TARGETS` that there is; inputs the first of `INPUTS`, or all columns that are nothing
-    else.
+    Targets are the first column in `TARGETS`; inputs the first in `INPUTS`, or else all columns without another role.
 
     Args:
         values: the task's keys; inputs and targets are overwritten.
         columns: names of the columns; () if they are not known, which stands for x and y.
-        marks: what may be columns that mark examples for testing or validation.
+        marks: values that may be names of columns which mark examples for testing or validation.
         path: dotted path of the task.
 
     Raises:
@@ -93,19 +92,19 @@ def choose_columns(values: dict[str, Any], columns: Sequence[str], marks: Sequen
 
 
 def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple[Names, Names | None]:
-    """(names of the columns, names of those for testing); only some partitions require a client column.
+    """(names of the columns, names of the test columns or None); only some partitions require a client column.
 
     Args:
-        values: the task's keys; inputs, targets and test are overwritten with what they stand for.
+        values: the task's keys; inputs, targets and test are overwritten with their resolved values.
         source: the data.
         path: dotted path of the task.
 
     Raises:
-        SpecError: a key is no name of columns, or columns are not chosen.
+        SpecError: a key does not name columns, or columns cannot be chosen.
     """
     test, key_path = values["test"], join(path, "test")
     columns = source.names(path)
-    same = values["kind"] in NEXT  # whose targets are inputs too
+    same = values["kind"] in NEXT  # kinds whose targets are taken from the inputs
     if not same and (values["inputs"] is None or values["targets"] is None):
         choose_columns(values, columns, (test, values["validation"]), path)
     inputs = _listed(values["inputs"], join(path, "inputs"))
@@ -153,7 +152,7 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
 def with_embeddings(
     values: dict[str, Any], model: str, names: Names, test: Names | None, path: str
 ) -> tuple[Names, Names | None]:
-    """The names, with the widths of the columns that are embedded.
+    """Adds the widths of embedded columns to the names.
 
     Args:
         values: the task's keys; `embeddings` is removed if it is None.
@@ -163,7 +162,7 @@ def with_embeddings(
         path: dotted path of the task.
 
     Raises:
-        SpecError: the widths are invalid, or no columns of inputs, or the model or the inputs take none.
+        SpecError: the widths are invalid or not of columns of inputs, or the model or the inputs take none.
     """
     key_path = join(path, "embeddings")
     if values["embeddings"] is None:
@@ -182,7 +181,7 @@ def with_embeddings(
 def other_names(
     values: Mapping[str, Any], source: DataSource, names: Names, test: Names | None, path: str
 ) -> SideNames:
-    """Names of the columns of all other sides; those of the server's and the validation file are those of the data.
+    """Names of the columns of all other sides; the server's and the validation file have the columns of the data.
 
     Args:
         values: the task's keys.
@@ -192,7 +191,7 @@ def other_names(
         path: dotted path of the task.
 
     Raises:
-        SpecError: a server has histories, whose items are those of clients.
+        SpecError: the server has a file for pairs, but histories are of clients.
     """
     sides = [] if test is None else [("test", test)]
     if isinstance(values["central"], Mapping) and "path" in values["central"]:
@@ -208,7 +207,7 @@ def other_names(
 
 
 def _of_side(names: Names, ending: str) -> Names:
-    """The names of the same columns of another file."""
+    """The names of the same columns in another file, with its ending."""
     order = None if names.order is None else _ended(names.order, ending)
     client = None if names.client is None else _ended(names.client, ending)
     return Names(
@@ -217,7 +216,7 @@ def _of_side(names: Names, ending: str) -> Names:
 
 
 def _listed(inputs: Any, key_path: str) -> str | tuple[str, ...]:
-    """The name of a column, or several."""
+    """The name of a column, or several names."""
     if isinstance(inputs, str):
         return inputs
     several = isinstance(inputs, Sequence) and all(isinstance(name, str) for name in inputs)
@@ -229,5 +228,5 @@ def _listed(inputs: Any, key_path: str) -> str | tuple[str, ...]:
 
 
 def _ended(name: Any, ending: str = TEST) -> Any:
-    """The name of the column of another side, or names."""
+    """The name of a column with the ending of another side, or several names."""
     return f"{name}{ending}" if isinstance(name, str) else type(name)(f"{column}{ending}" for column in name)

@@ -37,10 +37,10 @@ class Names:
         mask: column that marks test examples; None without such a column.
         validation: column that marks examples for validation; None without such a column.
         groups: column with the group of each example's class; None without such a column.
-        sequences: what becomes of inputs of text, or of items of histories; None if they are neither. Of sentences and
-            histories, the targets are the next words or items.
+        sequences: settings of inputs that are texts or items of histories; None if they are neither. The targets of
+            sentences and histories are the next words or items.
         order: column that orders the rows of a client; None without one.
-        embeddings: widths of columns of categories whose numbers are features; None makes all one-hot.
+        embeddings: widths of the columns of categories that are embedded; None makes all one-hot.
     """
 
     inputs: str | tuple[str, ...]
@@ -292,7 +292,7 @@ class ColumnReader:
 
 
 def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
-    """(different values in order, place of each value among them). Values in order take the memory of one result."""
+    """(distinct values in order, place of each value among them); little memory if the values are in order."""
     if len(values) == 0 or not (values[1:] >= values[:-1]).all():
         ordered = different(values)
         return ordered, places(values, ordered)

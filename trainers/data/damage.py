@@ -22,7 +22,7 @@ class OtherBytes(ValueError):
 
 @contextmanager
 def reading(title: str, key_path: str, *more: type[Exception]) -> Iterator[None]:
-    """Turns an error from reading a file into one that names it.
+    """Turns an error from reading a file into one that names the file.
 
     Args:
         title: name of the file.

@@ -22,7 +22,7 @@ from trainers.registry import Registry
 from trainers.values import shown
 
 AUTO = "auto"
-"""The format that recognises the data."""
+"""Stands for the first format that recognises the data."""
 
 
 @cache
@@ -38,7 +38,7 @@ class DataSource:
     Args:
         path: absolute, of a file or folder.
         name: name of the format.
-        test: absolute path of the test examples, of the same format; None if they are at `path`, if there are any.
+        test: absolute path of the test examples, of the same format; None if there are none or they are at `path`.
         server: absolute path of the server's examples, of the same format; None without a file of its own.
         validation: absolute path of the examples for validation, of the same format; None without a file of its own.
     """
@@ -100,7 +100,7 @@ class DataSource:
         return sum(file.stat().st_size for file in self._files)
 
     def digest(self) -> str:
-        """The SHA-256 of the file; of a folder, that of its files' names and SHA-256s; of two, that of both."""
+        """The SHA-256 of the file; for a folder, of its files' names and SHA-256s; for several, of their SHA-256s."""
         digests = [digest(path) if path.is_file() else self._folder_digest(path) for path in self._paths]
         return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 

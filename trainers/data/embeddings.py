@@ -4,7 +4,7 @@
     "embeddings": {"city": 8, "job": 4}    of these columns; other columns of strings stay one-hot
 
 A feature then holds the number of the example's category, from 1 on; the model has a table of vectors. Categories are
-those of the training examples: any other one is 0, whose vector is zero.
+those of the training examples; any other category has the number 0, whose vector is zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_EMBEDDED = 2**20
 """Categories of a column; single precision holds their numbers exactly."""
 
 Widths = int | tuple[tuple[str, int], ...] | None
-"""Numbers of a vector: of all columns of strings, or by column; None embeds none."""
+"""Length of a vector: one for all columns of strings, or one for each column; None embeds no column."""
 
 _WIDEST = 8192
 
@@ -38,9 +38,9 @@ class Embedding:
     """A feature that is the number of a category.
 
     Args:
-        feature: its place among the features.
-        categories: how many there are.
-        width: numbers of a category's vector.
+        feature: index of the feature.
+        categories: number of categories.
+        width: length of a category's vector.
     """
 
     feature: int
@@ -52,12 +52,12 @@ def checked(value: Any, model: str, path: str) -> Widths:
     """The widths that a document asks for.
 
     Args:
-        value: of the document.
+        value: the value in the document.
         model: name of the model.
         path: dotted path of the value.
 
     Raises:
-        SpecError: it is no width and no object of widths, or the model takes no categories.
+        SpecError: the value is neither a width nor an object of widths, or the model takes no categories.
     """
     if value is None:
         return None
@@ -74,7 +74,7 @@ def checked(value: Any, model: str, path: str) -> Widths:
 
 
 def require_columns(widths: Widths, inputs: Sequence[str], path: str) -> None:
-    """Raises a SpecError if a column with a width is no column of inputs."""
+    """Raises a SpecError if a column with a width is not among the inputs."""
     for name, _ in widths if isinstance(widths, tuple) else ():
         if name not in inputs:
             raise SpecError(f"{path} must name columns of inputs, got {shown(name)}: {hint(name, inputs)}", path)
@@ -98,12 +98,12 @@ def width_of(widths: Widths, name: str, column: NDArray[Any], key_path: str) -> 
 
 
 class UnseenCategories:
-    """Makes categories that no example for training has 0.
+    """Replaces the numbers of categories that no training example has by 0.
 
     Args:
         embedded: features that are numbers of categories.
         inputs: (examples, features).
-        rows: of all examples for training.
+        rows: rows of all training examples.
     """
 
     def __init__(self, embedded: Sequence[Embedding], inputs: NDArray[Any], rows: Rows) -> None:
@@ -119,14 +119,14 @@ class UnseenCategories:
 
     @property
     def digest(self) -> str:
-        """Tells them from others."""
+        """A hash that identifies the replaced categories."""
         sha256 = hashlib.sha256()
         for feature, seen in self._seen.items():
             sha256.update(f"{feature} {np.flatnonzero(seen).tolist()}".encode())
         return sha256.hexdigest()
 
     def without(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """The inputs (examples, features), changed in place."""
+        """Replaces numbers in inputs (examples, features) in place, and returns the inputs."""
         for feature, seen in self._seen.items():
             inputs[:, feature] *= seen[inputs[:, feature].astype(np.int64)]
         return inputs

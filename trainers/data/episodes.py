@@ -27,7 +27,7 @@ from trainers.problem import MOST_CLIENTS, Examples
 from trainers.values import shown
 
 CLIENTS = 1000
-"""Training clients unless the document gives their number."""
+"""Number of training clients by default."""
 
 _MOST = 2**32  # numbers of all examples of a population
 
@@ -79,7 +79,7 @@ def draw(labels: Rows, rows: Rows, few_shot: Episodes, clients: int, seed: Seque
         rows: the examples to draw from; classes with fewer than shots + queries of these are left out.
         few_shot: what a task is made of.
         clients: number of tasks.
-        seed: whole numbers from 0; other ones give other tasks.
+        seed: whole numbers, at least 0.
         path: dotted path of the episodes.
 
     Raises:
@@ -113,11 +113,11 @@ def left_out(labels: Rows, rows: Rows, few_shot: Episodes) -> int:
 
 def seeds(split_seed: int) -> tuple[list[int], list[int]]:
     """Seeds of the training and of the test clients."""
-    return [split_seed, 20], [split_seed, 21]  # other numbers than those of trainers/data/partitions.py
+    return [split_seed, 20], [split_seed, 21]  # numbers that trainers/data/partitions.py does not use
 
 
 def require_room(few_shot: Episodes, clients: int, shape: Sequence[int], path: str) -> None:
-    """Raises a SpecError if a population is too large, each task having its own copy of its examples.
+    """Raises a SpecError if a population is too large: each task has its own copy of its examples.
 
     Args:
         few_shot: what a task is made of.

@@ -9,15 +9,15 @@ from trainers.errors import MissingDataError
 
 
 def library(module: str, what: str, key_path: str = "") -> Any:
-    """A library.
+    """Imports a library.
 
     Args:
         module: dotted name, such as "PIL.Image".
-        what: what needs it.
+        what: what needs the library, for the error.
         key_path: dotted path of the setting that names the data.
 
     Raises:
-        MissingDataError: it is not installed.
+        MissingDataError: the library is not installed.
     """
     try:
         return importlib.import_module(module)

@@ -95,15 +95,15 @@ def joined(
 
 
 def _numbers(categories: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each category, from 1 on; 0 of others."""
-    if np.result_type(categories, column).kind == "f":  # with and without a sign, which floats would round
+    """The number of each value's category, from 1 on; 0 for values that are no category."""
+    if np.result_type(categories, column).kind == "f":  # signed and unsigned, which floats would round
         categories, column = categories.astype(np.object_), column.astype(np.object_)
     places = np.searchsorted(categories, column).clip(max=len(categories) - 1)
     return np.where(categories[places] == column, places + 1, 0)
 
 
 def _categories(columns: Sequence[NDArray[Any]], name: str, key_path: str, embedded: bool) -> NDArray[Any] | None:
-    """The categories of a column, those of the training examples alone if they are embedded; None of numbers."""
+    """The categories of a column, of the training examples alone if embedded; None for a column of numbers."""
     kinds = {column.dtype.kind == "U" for column in columns}
     if len(kinds) > 1:
         raise SpecError(

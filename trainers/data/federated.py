@@ -56,16 +56,16 @@ class Federated:
         shape: shape of the inputs of one example; None if unknown.
         outputs: number of classes or tags, or of numbers to predict for one example.
         whole: whether the inputs are whole numbers, such as word ids.
-        tokens: tokens to predict of an example; 0 for other targets.
+        tokens: number of tokens to predict for an example; 0 for other targets.
         kind: what the targets are.
-        notes: what is probably not meant about the data, one line each, beginning with the dotted path.
-        apart: whether each test client is of the server's population; () if they do not tell populations apart.
-        aside: rows for validation, of each client that has some, that the document names and no client of `parts` has;
-            None draws its share.
+        notes: probable mistakes in the data, one line each, beginning with the dotted path.
+        apart: whether each test client is of the server's population; () if populations are not told apart.
+        aside: validation rows that the document names, for each client that has some; no client of `parts` has them.
+            None draws the share that the document gives.
 
     Attributes:
-        validation: rows for validation, of each client that has some, which `document` asks for and no client of
-            `parts` keeps; None if it does not.
+        validation: validation rows of each client that has some; no client of `parts` keeps them. None if `document`
+            asks for none.
     """
 
     document: Mapping[str, Any]
@@ -103,7 +103,7 @@ class Federated:
 
     @cached_property
     def central_classes(self) -> tuple[int, ...]:
-        """Class numbers of the server alone."""
+        """Class numbers that only the server has."""
         return central_choice.class_numbers(self.document)
 
     @property
@@ -137,7 +137,7 @@ class Pool:
             recorded".
         names: labels in the order of their class numbers; None if the numbers are the labels.
         people: names of the natural clients, by their numbers; None if the numbers are the names.
-        server: rows of the server, which are elsewhere; None lets the document choose from `rows`.
+        server: rows of the server that are not among `rows`; None lets the document choose from `rows`.
     """
 
     labels: Rows | None
@@ -242,7 +242,7 @@ def _trained(value: Any, name: str, path: str) -> list[str]:
     """The patterns of the parameters that are trained, such as ["head.*"]; none if all are.
 
     Raises:
-        SpecError: they are no patterns, or the model has no parameters with names.
+        SpecError: the value is not a list of patterns, or the model has no named parameters.
     """
     if value is None:
         return []
@@ -286,7 +286,7 @@ def examples(
         inputs: maps rows to a new array of their inputs.
         targets: (all examples, ...).
         kind: what the targets are, as in `Examples`.
-        central_classes: class numbers of the server alone, of test examples; none if nobody has any alone.
+        central_classes: class numbers that only the server has, which mark test examples of its population.
     """
     parts = ClientRows.of(parts)
     client_targets = taken(targets, parts.rows)
@@ -300,7 +300,7 @@ def held_out(
     targets: NDArray[Any],
     kind: Kind | None = None,
 ) -> Examples | None:
-    """The test examples of a split task, then those for validation; None if there are none.
+    """The test examples of a split task, then its validation examples; None without test examples.
 
     Args:
         settings: the split task.

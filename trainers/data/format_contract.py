@@ -19,7 +19,7 @@ class Columns(Protocol):
     @property
     @abstractmethod
     def names(self) -> Collection[str]:
-        """Columns that there are."""
+        """Names of the columns."""
 
     @abstractmethod
     def array(self, name: str, place: str) -> NDArray[Any]:
@@ -111,7 +111,7 @@ class Format(Protocol):
         """
 
     def names(self, path: Path, place: str) -> Sequence[str]:
-        """Names of the columns of the training examples, without reading these; () if that would take long.
+        """Names of the columns of the training examples, found without reading the data; () if that would take long.
 
         Raises:
             SpecError: the file is damaged or has another format.

@@ -1,4 +1,4 @@
-"""A column of unknown length, read block by block into one piece of memory, or of a file if it is large."""
+"""A column of unknown length, read block by block into one buffer, or into a file if it is large."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class GrowingColumn:
 
     def __init__(self) -> None:
         self._memory = bytearray()
-        self._file: IO[bytes] | None = None  # in place of the memory
+        self._file: IO[bytes] | None = None  # instead of `_memory`
         self._length = 0  # bytes of the file
         self._rows = 0
-        self._room = True  # for a file
+        self._room = True  # whether the disk has room for a file
         self._type: np.dtype[Any] = np.dtype(np.bool_)
         self._shape: tuple[int, ...] | None = None
 
@@ -33,7 +33,7 @@ class GrowingColumn:
         """Adds rows: whole numbers, numbers, booleans or strings, or nested lists of them of equal shape.
 
         Raises:
-            ValueError: the rows have another type or shape than those before, or several; the error is a rule.
+            ValueError: the type or shape is not that of earlier rows, or differs between rows; the error is a rule.
         """
         rows = _array(values)
         if self._shape is None:
@@ -100,7 +100,7 @@ def _array(values: list[Any]) -> NDArray[Any]:
             raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
         return array
     narrow = array.dtype.kind in "bif"
-    if array.dtype.kind == "f" and (array >= 2.0**63).any():  # beside others, NumPy takes such whole numbers as floats
+    if array.dtype.kind == "f" and (array >= 2.0**63).any():  # NumPy turns such whole numbers into floats beside others
         narrow = not any(isinstance(leaf, int) and leaf >= 2**63 for leaf in _leaves(values, array.ndim))
     if not narrow:
         raise ValueError("must hold numbers of 64 bits or strings, got missing values, objects or larger numbers")

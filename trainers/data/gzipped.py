@@ -8,5 +8,5 @@ from typing import IO, cast
 
 
 def opened(path: Path) -> IO[bytes]:
-    """The bytes of a file; if its name ends in .gz, decompressed."""
+    """Opens a file to read its bytes, decompressed if its name ends in .gz."""
     return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")

@@ -16,7 +16,7 @@ from trainers.errors import SpecError
 from trainers.hyperparameters import join
 from trainers.values import shown
 
-_MOST = 2**32  # bytes of items before
+_MOST = 2**32  # bytes of `NextItems.before`
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _UNSORTED = re.compile(
     r"(?<![\d./-])(\d{1,2}[-./]\d{1,2}[-./]\d\d|\d{1,2}[-/]\d{4}(?!\d))|\d ?[ap]\.?m(?![a-z])|"
@@ -24,7 +24,7 @@ _UNSORTED = re.compile(
     r"nov(ember)?|dec(ember)?)(?![a-z])",
     re.I,
 )
-"""Times whose strings do not sort as they do: the year last, names of months, and halves of days."""
+"""Times whose strings do not sort in the order of time: with the year last, names of months, or am and pm."""
 _FINER = re.compile(r"(?<=[.,]\d{6})\d+")
 """Digits of a fraction of a second below a microsecond, which `datetime` drops."""
 
@@ -34,7 +34,7 @@ class Histories:
     """What a document says about its histories.
 
     Args:
-        context: items before the next one, the latest.
+        context: how many of the latest items before the next one are kept.
     """
 
     context: int
@@ -57,12 +57,12 @@ class Log:
 
 @dataclass(frozen=True, eq=False)
 class NextItems:
-    """Examples: an item and those before it.
+    """Examples: an item and the items before it.
 
     Args:
         before: (examples, context) numbers of items from 1 on, the latest last; 0 where there is none.
         items: (examples,) numbers of items, from 0 on.
-        rows: (examples,) row of the log that each is about.
+        rows: (examples,) row of the log that holds the item.
     """
 
     before: NDArray[np.int32]
@@ -97,7 +97,7 @@ def numbered(logs: Sequence[Log], settings: Histories, path: str) -> tuple[list[
             key_path,
         )
     items = [log.items for log in logs]
-    if np.result_type(*items).kind == "f":  # whole numbers with and without a sign, which floats would round
+    if np.result_type(*items).kind == "f":  # signed and unsigned whole numbers, which floats would round
         items = [log_items.astype(np.object_) for log_items in items]
     names = np.unique(np.concatenate([np.unique(log_items) for log_items in items]))
     examples = [
@@ -112,18 +112,18 @@ def numbered(logs: Sequence[Log], settings: Histories, path: str) -> tuple[list[
 
 
 def sortable(order: NDArray[Any], what: str, key_path: str) -> NDArray[Any]:
-    """Numbers in place of dates, and strings as they are if they sort as what they say does.
+    """Values that sort as meant: numbers, numbers in place of dates, and strings whose order is that of their meaning.
 
-    The strings 9 and 10 do not, nor do 01/05/2024, 01-May-2024 or 09:00 PM.
+    The strings 9 and 10 do not sort as meant, nor do 01/05/2024, 01-May-2024 or 09:00 PM.
 
     Args:
-        order: (rows,) numbers, dates, or strings; those that begin as dates of ISO 8601 are dates, with or without a
-            time, its fractions and an offset from UTC.
+        order: (rows,) numbers, dates, or strings; strings that begin like dates of ISO 8601 are dates, with or
+            without a time, its fractions and an offset from UTC.
         what: the column, for errors.
         key_path: dotted path of the setting that names it, for errors.
 
     Raises:
-        SpecError: strings do not sort, or dates are invalid or have an offset in some rows only.
+        SpecError: strings do not sort as meant, or dates are missing, invalid or have an offset in some rows only.
 
     Examples:
         >>> sortable(np.array(["2024-05-01T10:00:00+02:00", "2024-05-01T09:00:00Z"]), "order", "task.order").argsort()
@@ -147,7 +147,7 @@ def sortable(order: NDArray[Any], what: str, key_path: str) -> NDArray[Any]:
 
 
 def _instants(texts: NDArray[np.str_], what: str, key_path: str) -> NDArray[np.int64]:
-    """(rows,) places of the instants among all different ones, in order."""
+    """(rows,) rank of each instant among the distinct instants."""
     different, places = np.unique(texts, return_inverse=True)
     instants = []
     for text in different.tolist():

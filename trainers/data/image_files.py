@@ -1,4 +1,4 @@
-"""Decodes images with Pillow: all of one size, grey or red, green and blue."""
+"""Decodes images of one size with Pillow, to greyscale or RGB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainers.data.extra import library
 from trainers.errors import SpecError
 
 _GREY = ("1", "L")
-_SIDE = 4096  # pixels: a larger image is no input of a model, and a damaged header may say so
+_SIDE = 4096  # pixels: no model takes a larger image, but a damaged header may claim one
 
 
 def decoded(sources: Sequence[tuple[str, Path | bytes]]) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ from trainers.data.damage import OtherBytes
 _DECODER = json.JSONDecoder()
 _PIECE = 2**20  # characters
 _BLOCK = 2**18  # characters of a list to decode at once; numbers take up to ten times as many bytes
-_MARGIN = 32  # an error this close to the end of a piece may be that of a value which goes on in the next
+_MARGIN = 32  # characters: an error this near to the end of a piece may come from a value that continues in the next
 _SPACES = re.compile(r"[ \t\r\n]*")
 
 
@@ -128,7 +128,7 @@ class JsonText:
         return character
 
     def begins(self) -> str:
-        """The next character that is no space, with which a value begins; "" at the end of the document."""
+        """The next character that is not white space, where a value begins; "" at the end of the document."""
         while True:
             self._at = _after_spaces(self._text, self._at)
             if self._at < len(self._text):
@@ -137,9 +137,9 @@ class JsonText:
                 return ""
 
     def _run(self, limit: int) -> list[Any]:
-        """Elements of a list that the text holds whole, up to a limit, each with the comma behind it.
+        """The elements of a list that are complete in the text, up to a limit, each with the comma after it.
 
-        The element after them is the last one, goes on in the next piece, or is damaged.
+        The element after them is the last one, continues in the next piece, or is damaged.
         """
         text, values = self._text, []
         with suppress(ValueError, IndexError):
@@ -153,7 +153,7 @@ class JsonText:
         return values
 
     def _read(self) -> bool:
-        """Reads on, twice as far each time, so that decoding a long value again costs as much as decoding it once."""
+        """Reads at least as much again as is unread, so that decoding a long value piece by piece takes linear time."""
         unread = self._text[self._at :]
         try:
             piece = self._file.read(max(_PIECE, len(unread)))
@@ -165,7 +165,7 @@ class JsonText:
 
 
 def _after_spaces(text: str, at: int) -> int:
-    """The first place from here on that is no space."""
+    """The first position from `at` on that is not white space."""
     if at < len(text) and text[at] > " ":
         return at
     match = _SPACES.match(text, at)

@@ -16,7 +16,7 @@ def files_of(task: Any, key_path: str = "task", is_file: bool = False) -> list[t
     Args:
         task: A task's document, or a part of it; not checked yet.
         key_path: Its dotted path in the study.
-        is_file: Whether it is under such a key.
+        is_file: Whether `task` is under such a key.
     """
     files: list[tuple[str, str]] = []
     if isinstance(task, Mapping):

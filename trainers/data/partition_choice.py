@@ -25,10 +25,10 @@ _LEVELS = 2
 
 
 def checked(value: Any, labels: Rows | None, natural: bool, unnatural: str, path: str) -> Any:
-    """The partition, a name or an object, with whole numbers and fractions as such and without defaults.
+    """The partition, a name or an object, with numbers as int or float and without defaults.
 
     Args:
-        value: of a document.
+        value: the value in the document.
         labels: (examples,) class of every example; None without classes.
         natural: whether there are natural clients.
         unnatural: why there are none, as in "data without a client column".
@@ -73,7 +73,7 @@ def checked(value: Any, labels: Rows | None, natural: bool, unnatural: str, path
 
 
 def group_column(value: Any) -> str | None:
-    """The column that a partition, unchecked yet, names for the groups of its classes; None without one."""
+    """The column that an unchecked partition names for the groups of its classes; None without one."""
     groups = value.get("groups") if isinstance(value, Mapping) else None
     return groups if isinstance(groups, str) else None
 
@@ -110,8 +110,8 @@ def spread(partition: Any, labels: Rows, clients: int, seed: int) -> Sequence[Ro
     Args:
         partition: from `checked`, not natural.
         labels: (examples,) class of every example.
-        clients: their number.
-        seed: of everything drawn.
+        clients: number of clients.
+        seed: seed of everything drawn.
 
     Raises:
         ValueError: the partition is impossible for these examples; the error is a rule that begins with a key.

@@ -22,7 +22,7 @@ _EVERY_ROW: WeakValueDictionary[int, Rows] = WeakValueDictionary()
 
 
 class ClientRows(Sequence[Rows]):
-    """The rows of each client: one array for all, because a million small ones take more room than their numbers.
+    """The rows of each client, in one array: a million small arrays would take more memory than their rows.
 
     Args:
         rows: (examples,) rows of the clients, one client after another.
@@ -35,14 +35,14 @@ class ClientRows(Sequence[Rows]):
 
     @classmethod
     def of(cls, parts: Sequence[Rows]) -> ClientRows:
-        """The same rows, from an array for each client."""
+        """Joins one array of rows per client."""
         if isinstance(parts, cls):
             return parts
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         return cls(np.concatenate([np.empty(0, np.int64), *parts]), sizes)
 
     def within(self, rows: Rows) -> ClientRows:
-        """These parts of a choice of rows, instead of all rows."""
+        """The same parts, with positions in `rows` replaced by the rows there."""
         return ClientRows(taken(rows, self.rows), self.sizes)
 
     def __len__(self) -> int:
@@ -148,7 +148,7 @@ def classes_per_client(labels: Rows, clients: int, classes: int, seed: int, shar
                 f"clients must be few enough that every label has an example for each of its holders, "
                 f"got clients={clients} with {len(rows)} examples of label {label} for {len(holding)} clients"
             )
-        # The clients that get one example more are drawn, so that no client gets all of them.
+        # In random order, so that it is not always the same clients that get one example more.
         order = generator.permutation(holding)
         pieces = cut(rows, len(holding), None if shares is None else shares[order])
         for client, piece in zip(order, pieces, strict=True):
@@ -210,7 +210,7 @@ def dirichlet(
 def dirichlet_of_labels(labels: Rows, clients: int, concentration: float, seed: int) -> list[Rows]:
     """Each label is spread over the clients by a draw from a symmetric Dirichlet distribution: sizes differ, too.
 
-    A client without an example gets one of the largest client.
+    A client without an example takes one from the largest client.
 
     Args:
         labels: (examples,) class numbers.
@@ -253,7 +253,7 @@ def _one_level(mixture: Shares) -> Mixture:
 def _two_levels(
     generator: np.random.Generator, concentration: float, inner: float, groups: Sequence[Rows], present: Rows
 ) -> Mixture:
-    """Within a group, labels that have run out are replaced by its others; only an empty group by other groups."""
+    """Replaces labels that have run out by others of their group, and a group by other groups only if it is empty."""
     places = [np.searchsorted(present, np.intersect1d(group, present)) for group in groups]
     places = [group for group in places if len(group)]
     outer = drawn_mixture(generator, concentration, len(places))
@@ -273,7 +273,7 @@ def _two_levels(
 
 
 def _draw(generator: np.random.Generator, mixture: Mixture, left: Rows, size: int) -> Rows:
-    """Examples to take of each label: `size` draws from the mixture, at most what is left; the rest from one label."""
+    """How many examples to take of each label: `size` draws from the mixture; once it runs out, one other label."""
     counts = np.zeros_like(left)
     while (missing := size - int(counts.sum())) > 0:
         room = left - counts
@@ -319,7 +319,7 @@ def natural(clients: Rows) -> ClientRows:
 
 
 def every_row(count: int) -> Rows:
-    """The rows 0 .. count - 1, not to be written: all who hold them share one array."""
+    """The rows 0 .. count - 1, in one shared, read-only array."""
     rows = _EVERY_ROW.get(count)
     if rows is None:
         rows = _EVERY_ROW[count] = np.arange(count)

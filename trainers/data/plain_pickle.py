@@ -90,16 +90,16 @@ def load(content: bytes) -> Any:
         content: of the whole file.
 
     Raises:
-        DAMAGE: it is damaged, or names anything but arrays.
+        DAMAGE: the pickle is damaged, or names anything but arrays.
     """
-    for code, argument, _ in pickletools.genops(content):  # a damaged number of a memo place would fill the memory
+    for code, argument, _ in pickletools.genops(content):  # a damaged memo index would fill the memory
         if code.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= int(argument or 0) <= len(content):
             raise pickle.UnpicklingError("a place is out of range")
     return _plain(_Unpickler(io.BytesIO(content), encoding="bytes").load())
 
 
 def _plain(value: Any) -> Any:
-    """Arrays in place of what stands for them, at the top or in a mapping."""
+    """The value with arrays in place of their stand-ins, at the top or in a mapping."""
     if isinstance(value, dict):
         return {key: item.content if isinstance(item, _Array) else item for key, item in value.items()}
     return value.content if isinstance(value, _Array) else value

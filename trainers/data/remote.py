@@ -1,7 +1,7 @@
 """Data at an fsspec URL, such as s3://bucket/data.csv: copied into the cache once, and read there.
 
 This and `web_files` are the only places where trainers reach a network, and only for a URL that a document names. On a
-computer of one's own any URL is read; on a service, within `reading_only`, those that its operator allows.
+user's own computer any URL is read; on a service, within `reading_only`, only URLs that its operator allows.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from trainers.errors import ChangedDataError, MissingDataError, SpecError
 from trainers.values import shown
 
 _PIECE = 2**20
-_COPY = "copy"  # a folder of its own in the entry, beside the cache's file there
-_VERSION = ("size", "ETag", "Last-Modified")  # facts of a file, as fsspec names them: some file systems have no other
+_COPY = "copy"  # folder of the copy in a cache entry, beside the cache's own file
+_VERSION = ("size", "ETag", "Last-Modified")  # facts of a file by fsspec's names; some file systems have only these
 _allowed: ContextVar[tuple[str, ...] | None] = ContextVar("allowed_urls", default=None)
 
 
 @contextmanager
 def reading_only(prefixes: Sequence[str] | None) -> Iterator[None]:
-    """Within the block, no other URLs are read than those that begin with a prefix, see `url_prefixes`.
+    """Within the block, only URLs that begin with one of the prefixes are read, compared by `url_prefixes`.
 
     Args:
-        prefixes: none of them reads no URL; None changes nothing.
+        prefixes: an empty sequence allows no URL; None changes nothing.
     """
     token = _allowed.set(_allowed.get() if prefixes is None else tuple(prefixes))
     try:
@@ -43,12 +43,12 @@ def reading_only(prefixes: Sequence[str] | None) -> Iterator[None]:
 
 
 def local_copy(url: str, key_path: str, *, fresh: bool = False) -> Path:
-    """A copy of the file or folder at a URL; a process looks for another version of it once.
+    """A copy of the file or folder at a URL; a process looks for a new version once.
 
     Args:
         url: of any file system that fsspec and its packages know.
         key_path: dotted path of the setting, for errors.
-        fresh: looks for another version in any case.
+        fresh: looks for a new version in any case.
 
     Raises:
         SpecError: the URL has a password in it.
@@ -72,7 +72,7 @@ def local_copy(url: str, key_path: str, *, fresh: bool = False) -> Path:
         if path is not None and not path.exists():  # removed from the cache
             _copied.cache_clear()
             path = _copied(url, prefixes)
-    except Exception as error:  # of any kind, from the package of a file system
+    except Exception as error:  # a file system's package may raise any kind
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise MissingDataError(
             f"{key_path}: cannot read {shown(url)} ({reason}): download it, and give its path", key_path
@@ -87,12 +87,12 @@ def local_copy(url: str, key_path: str, *, fresh: bool = False) -> Path:
 
 
 def changed(key_path: str, expected: str, got: str) -> ChangedDataError:
-    """The error of data at a URL with another SHA-256 than the document says.
+    """The error for data at a URL whose SHA-256 is not the one in the document.
 
     Args:
         key_path: dotted path of the setting that names the URL.
-        expected: what the document says.
-        got: what was read.
+        expected: the SHA-256 in the document.
+        got: the SHA-256 of the data.
     """
     advice = "they have changed, restore them or begin a new study"
     return ChangedDataError(
@@ -123,7 +123,7 @@ def _of_web(url: str, file: WebFile) -> Path | None:
     temporary = disk_cache.unnamed()
     if temporary is None:
         return None
-    with temporary:  # the content says which version it is
+    with temporary:  # without a version, the hash of the content stands for it
         content = hashlib.sha256()
         for piece in pieces:
             content.update(piece)

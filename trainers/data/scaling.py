@@ -1,4 +1,4 @@
-"""Scales inputs by what the training examples of the clients show."""
+"""Scales inputs by statistics of the clients' training examples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InputScale:
 
     @property
     def digest(self) -> str:
-        """Tells it from other scales."""
+        """A hash that identifies the scale."""
         return hashlib.sha256(repr((self.shift.tolist(), self.spread.tolist())).encode()).hexdigest()
 
     def scaled(self, inputs: NDArray[Any], rows: Rows, dtype: str) -> NDArray[Any]:
@@ -53,8 +53,8 @@ class InputScale:
 def fit(kind: str, inputs: NDArray[Any], rows: Rows, kept: NDArray[np.bool_] | None = None) -> InputScale | None:
     """The scale of inputs; None if they stay as they are.
 
-    Vectors are scaled feature by feature, images (examples, channels, height, width) channel by channel, all others
-    as one. A feature that never changes is shifted only.
+    Vectors are scaled feature by feature, images (examples, channels, height, width) channel by channel, other
+    inputs as a whole. A feature that never changes is shifted only.
 
     Args:
         kind: one of `SCALES`. `unit` divides bytes by 255, and maps other inputs from their range to [0, 1];
@@ -84,7 +84,7 @@ def fit(kind: str, inputs: NDArray[Any], rows: Rows, kept: NDArray[np.bool_] | N
         shift = sum(chunk.sum(axes, keepdims=True) for chunk in _chunks(inputs, rows))[0] / count
         squares = sum(((chunk - shift) ** 2).sum(axes, keepdims=True) for chunk in _chunks(inputs, rows))
         spread = np.sqrt(squares[0] / count)
-    tiny = np.finfo(np.float64).eps * np.abs(shift)  # rounding alone
+    tiny = np.finfo(np.float64).eps * np.abs(shift)  # spreads that are rounding errors
     spread = np.where(spread > tiny, spread, 1.0)
     if kept is not None:
         shift, spread = np.where(kept, 0.0, shift), np.where(kept, 1.0, spread)

@@ -64,10 +64,10 @@ class SideColumns:
 
 
 def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:
-    """The files of a file or folder.
+    """The files of training and of test examples.
 
-    Those of the folders `train` and `test`; without them, the files of the folder: those with "test" (or "t10k") in
-    their names are test examples, those with "train" or, without such names, all others training examples.
+    In a folder, these are the files of its folders `train` and `test`. Without such folders, files with "test" or
+    "t10k" in their names are test examples; files with "train", or all others if there are none, training examples.
 
     Args:
         path: of the file or folder.
@@ -101,7 +101,7 @@ def require_files(path: Path, files: Sides, rule: str, key_path: str) -> None:
 
 
 def title(file: Path, path: Path) -> str:
-    """A file's name in errors: below the folder of the data, if it is one."""
+    """A file's name for errors, relative to the folder of the data if `path` is one."""
     return file.name if file == path else str(file.relative_to(path))
 
 

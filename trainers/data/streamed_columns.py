@@ -1,4 +1,4 @@
-"""Columns of large files of tables, read chunk by chunk into a file in memory's place."""
+"""Columns of large files of tables, read chunk by chunk into a file instead of memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Chunks = Callable[[Path, str], Iterator[Any]]
 class StreamedColumns:
     """The columns of several files: numbers, and lists of them, never in memory as a whole.
 
-    A column of another type, that differs from file to file or is invalid is read whole, which also says what is wrong.
+    A column that has another type, differs between files or is invalid is read whole, which also reports the error.
 
     Args:
         files: in order.
         names: all columns.
         chunks: reads a column of a file.
-        whole: maps a column to columns that hold it, read whole.
+        whole: reads a column whole.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ class Table:
     key: str | None = None
 
     def side(self, name: str) -> TablePart:
-        """The examples of a side that there is: "main", "test", "server" or "validation"."""
+        """The examples of a side that exists: "main", "test", "server" or "validation"."""
         sides = {"main": self.main, "test": self.test, "server": self.server, "validation": self.validation}
         part = sides[name]
         assert part is not None
@@ -121,7 +121,7 @@ def read(source: DataSource, names: Names, sides: SideNames, labelling: Labellin
     Args:
         source: the data.
         names: names of the columns.
-        sides: names of separate columns, or of those of other files.
+        sides: names of the columns of other sides, in separate columns or other files.
         labelling: what the targets are.
         path: dotted path of the task.
 
@@ -224,7 +224,7 @@ def _require_alike(main: ColumnPart, test: ColumnPart, path: str, key_path: str)
 
 
 def _in_words(parts: list[ColumnPart], settings: words.Words, path: str) -> tuple[list[ColumnPart], int]:
-    """(the parts with numbers in place of texts, number of different tokens; 0 of bags)."""
+    """(the parts with numbers in place of texts, number of different tokens; 0 for bags)."""
     texts = [column for part in parts for column in part.features if isinstance(column, Sentences)]
     encoded_parts = words.numbered(texts, settings, path)
     numbers = [
@@ -256,7 +256,7 @@ def _in_histories(
 
 
 def _mask_of(mask: NDArray[np.bool_], key_path: str) -> NDArray[np.bool_]:
-    """The mask of examples of histories."""
+    """The mask of examples of histories, checked to mark some of them and not all."""
     if mask.all() or not mask.any():
         what = "all" if mask.all() else "none"
         raise SpecError(
@@ -268,7 +268,7 @@ def _mask_of(mask: NDArray[np.bool_], key_path: str) -> NDArray[np.bool_]:
 def _inputs(
     parts: list[ColumnPart], names: Names, key_path: str
 ) -> tuple[list[NDArray[Any]], int, NDArray[np.bool_] | None, tuple[Embedding, ...]]:
-    """(inputs of each part, number of different tokens of strings, `kept` of `Table`, its `embedded`)."""
+    """(inputs of each part, number of different tokens of strings, `kept` and `embedded` of `Table`)."""
     features = [tuple(column for column in part.features if isinstance(column, np.ndarray)) for part in parts]
     if not isinstance(names.inputs, str):
         joined_features = joined(features, names.features, key_path, names.embeddings)

@@ -1,7 +1,7 @@
 """Large tables, converted once: their arrays are files of the cache, which every process maps into its memory.
 
-A table is kept by the checksum of its data, the columns and the code that reads them; its inputs in the order of the
-clients also by the rows, unless they are all rows as they are.
+The key of a table is made of the checksum of its data, the columns and the code that reads them. Its inputs in the
+order of the clients are an entry of their own, whose key has the rows, unless these are all rows in order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainers.data.embeddings import Embedding
 from trainers.data.partitions import Rows, all_in_order
 from trainers.data.table import Labelling, SideNames, Table, TablePart, read
 
-_KEPT = 32 * 2**20  # bytes of files from which a table is kept
+_KEPT = 32 * 2**20  # bytes of the data's files from which on a table is cached
 _HELD = 64 * 2**20  # bytes of inputs that stay in memory beside the model
 _ROWS = 2**16  # at once
 _FACTS = "table.json"
@@ -37,12 +37,12 @@ _ARRAYS = ("inputs", "targets", "clients", "people")
 
 
 def load(source: DataSource, names: Names, sides: SideNames, labelling: Labelling, path: str) -> Table:
-    """As `table.read`, cached while the files of the data do not change."""
+    """The checked examples of a data set, cached until a file of the data changes."""
     return _load(source, source.stamp(), names, sides, labelling, path)
 
 
 def forget(table: Table) -> None:
-    """Ends the caching in memory of large tables, whose examples a model now holds in its own form.
+    """Drops large tables from the cache in memory: the model now holds their examples in its own form.
 
     Args:
         table: from `load`.
@@ -73,14 +73,14 @@ def _load(
 def in_order(
     table: Table, side: str, rows: Rows, inputs_of: Callable[[Rows], NDArray[Any]], facts: Any
 ) -> NDArray[Any]:
-    """`inputs_of(rows)`; of a table that is kept, from the cache.
+    """`inputs_of(rows)`, from the cache if the table is in it.
 
     Args:
         table: the table.
         side: "main", "test", "server" or "validation".
         rows: of this side.
         inputs_of: maps rows to their inputs, row by row.
-        facts: JSON-compatible, that tell `inputs_of` from other functions; None if it changes nothing.
+        facts: JSON-compatible facts that identify `inputs_of`; None if it returns the inputs unchanged.
     """
     part = table.side(side)
     if table.key is None or len(rows) <= _ROWS:
@@ -133,7 +133,7 @@ def _read(folder: Path) -> Table:
 
 
 def _mapped(path: Path) -> Any:
-    """An array of a file, mapped; None without one."""
+    """The array in a file, memory-mapped; None without a file."""
     if not path.exists():
         return None
     array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -142,7 +142,7 @@ def _mapped(path: Path) -> Any:
 
 @once
 def _code(format_file: str | None) -> str:
-    """A hash of the code that makes tables, `format_file` included, and of the versions of what it reads with."""
+    """A hash of the code that makes tables, with `format_file`, and of the versions of the libraries it reads with."""
     files = sorted([*Path(__file__).parent.rglob("*.py"), *([Path(format_file)] if format_file else [])])
     content = [file.read_bytes() for file in files]
     for name in _LIBRARIES:

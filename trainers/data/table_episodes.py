@@ -1,4 +1,4 @@
-"""Few-shot tasks from a user's data: which keys go with them, which classes are held out, and what is left out."""
+"""Few-shot tasks from a user's data: their keys, the held-out classes, and the classes left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def asked(values: dict[str, Any], document: Mapping[str, Any], kind: str, path: 
     """The episodes that a document asks for, with the keys that they determine filled in; None without them.
 
     Raises:
-        SpecError: they are invalid, or do not go with other keys.
+        SpecError: the episodes are invalid, or another key conflicts with them.
     """
     key_path = join(path, "episodes")
     if values["episodes"] is None:
@@ -47,7 +47,7 @@ def split(values: dict[str, Any], table: Table, few_shot: Episodes, path: str) -
     """(rows of each training task, rows of each test task), of different classes.
 
     Args:
-        values: checked values of the document; test_fraction and test are overwritten with their resolved values.
+        values: checked values of the document; test_fraction is overwritten with its resolved value.
         table: the examples.
         few_shot: what a task is made of.
         path: dotted path of the task.
@@ -79,7 +79,7 @@ def split(values: dict[str, Any], table: Table, few_shot: Episodes, path: str) -
 
 
 def notes(table: Table, few_shot: Episodes, path: str) -> Iterator[str]:
-    """Classes that have too few examples."""
+    """Notes on classes that have too few examples for a task."""
     sides = [("targets", table.main), *([] if table.test is None else [("test", table.test)])]
     for key, part in sides:
         if few := episodes.left_out(part.targets, np.arange(len(part.targets)), few_shot):
@@ -90,7 +90,7 @@ def notes(table: Table, few_shot: Episodes, path: str) -> Iterator[str]:
 
 
 def _classes(values: dict[str, Any], table: Table, path: str) -> Rows:
-    """The class numbers that are held out of one set of examples."""
+    """The class numbers to hold out, where one set holds all examples."""
     present = np.unique(table.main.targets)
     test, key_path = values["test"], join(path, "test")
     if test is not None:

@@ -35,11 +35,11 @@ class TableFiles:
         self.endings, self._header, self._table, self._chunks = endings, header, table, chunks
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a file with such an ending, or a folder of them."""
+        """Whether a path is a file with one of the endings, or a folder of such files."""
         return self._belongs(path) if path.is_file() else bool(self.files(path))
 
     def files(self, path: Path) -> Sequence[Path]:
-        """The file; or the files of the folder, or of its train and test."""
+        """The file; or the files of a folder, or of its folders train and test."""
         return [file for side in sides(path, self._belongs).values() for file in side]
 
     def has_test(self, path: Path) -> bool:
@@ -69,7 +69,7 @@ class TableFiles:
     def _streamed(
         self, side: Sequence[Path], names: Sequence[str], path: Path, key_path: str, chunks: Chunks
     ) -> StreamedColumns:
-        _arrow()  # sets its allocator
+        _arrow()  # sets pyarrow's allocator
         return StreamedColumns(side, names, chunks, lambda name: self._whole(side, names, path, key_path, [name]))
 
     def _whole(
@@ -96,7 +96,7 @@ class TableFiles:
 
 
 def _arrow() -> Any:
-    """The library, allocating as NumPy does: its own allocator takes 1 GiB at once of what a service's check may take.
+    """Pyarrow with the system's allocator: its own takes 1 GiB at once of the memory that a service's check may use.
 
     tests/trainers/test_data_formats.py::test_a_small_table_takes_little_memory holds this.
     """

@@ -1,4 +1,4 @@
-"""Notes on a user's data: what is probably not meant."""
+"""Notes on a user's data: what is probably a mistake."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from trainers.registry import models
 _IMAGE_AXES = 4  # axes
 _SHOWN = 5  # classes in a note
 _HALF_BYTE, _BYTE = 128, 255
-_SMALL = 10  # images of whole numbers up to this, such as one-hot planes, are scaled
+_SMALL = 10  # images of whole numbers up to this, such as one-hot planes, count as scaled
 _LOOKED_AT = 1000  # examples
 
 
 def class_notes(table: Table, classes: int, rows: Rows, test: Sequence[Rows], path: str) -> Iterator[str]:
-    """What is probably not meant about the classes: some have no example, or none to learn from."""
+    """Notes on the order of labels, on classes without examples, and on classes that are tested and never trained."""
     if table.labels is not None:
         order = [*map(str, table.labels[:_SHOWN]), *(["..."] if len(table.labels) > _SHOWN else [])]
         yield f"{join(path, 'labels')}: class numbers are in the order of the labels {', '.join(order)}"
@@ -49,9 +49,9 @@ def _listed(first: Rows, count: int) -> str:
 
 
 def input_notes(table: Table, model: str, key_path: str) -> Iterator[str]:
-    """A note on inputs that a model of Driftline takes as numbers of another size or kind than it expects."""
+    """A note if a built-in model computes with the numbers of strings, or if images or bytes are not scaled."""
     inputs = table.main.inputs
-    by_id = ("any", "tokens", "pairs")  # what models learn that may look numbers up instead of computing with them
+    by_id = ("any", "tokens", "pairs")  # targets of models that may look numbers up instead of computing with them
     built_in = models().built_in(model) and models()[model].TARGETS not in by_id
     if table.tokens:
         if built_in:

@@ -1,4 +1,4 @@
-"""Inputs of text and of histories in a user's data: the keys of a document that say what becomes of them."""
+"""The keys of a document for inputs that are texts or logs of items."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ KEYS_OF_SEQUENCES = ("words", "context", "order")
 MOST_WORDS = 2**20
 LONGEST = 2**16
 NEXT = {"tokens": "the words of inputs", "pairs": "the next items of inputs"}
-"""Kinds of targets that are inputs too, and what they are."""
+"""Kinds of targets that are taken from the inputs, and what these targets are."""
 
 _EXAMPLES = {"words": "10000", "context": "20"}
 
 
 def sequences_of(values: Mapping[str, Any], kind: str, path: str) -> Words | Histories | None:
-    """What becomes of inputs of text or of items; None if the document does not say that they are.
+    """The settings of inputs that are texts or items; None if the document does not say that they are.
 
     Args:
         values: checked values of the document.

@@ -1,4 +1,4 @@
-"""Which of a user's examples are for training, and which test clients have the others."""
+"""Splits a user's examples into training examples and the examples of each test client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def held_out_clients(
         path: dotted path of the task.
 
     Raises:
-        SpecError: nothing would be left for training or for testing, or there are no such clients.
+        SpecError: no example would be left for training or for testing, or a named client does not exist.
     """
     owners, everything = table.main.clients, partitions.every_row(len(table.main.targets))
     if table.marked is not None:
@@ -75,7 +75,7 @@ def held_out_clients(
 
 
 def server_rows(values: Mapping[str, Any], table: Table, classified: bool, path: str) -> tuple[Rows, Rows | None]:
-    """(rows of the server's own file that train, those that test or None).
+    """(rows of the server's own file for training, rows for testing or None).
 
     The share for testing is test_fraction, by default 0.2.
 
@@ -103,12 +103,12 @@ def server_rows(values: Mapping[str, Any], table: Table, classified: bool, path:
 def server_population(
     central: Mapping[str, Any] | None, table: Table, rows: Rows | None, test: Sequence[Rows]
 ) -> tuple[bool, ...]:
-    """Whether each test client is one of those whose examples are the server's; () if that tells nothing apart.
+    """Whether the server has the training examples of each test client; () if unknown, or the same for all of them.
 
     Args:
         central: the checked value of the document.
         table: the examples.
-        rows: of the server.
+        rows: rows of the server.
         test: rows of each test client.
     """
     tested = table.main if table.test is None else table.test
@@ -122,17 +122,17 @@ def server_population(
 
 
 def chosen_clients(value: Any, part: TablePart, people: Rows, seed: int, key_path: str) -> Rows:
-    """Client ids that a document sets aside: a share of people, drawn, or names.
+    """Client ids that a document sets aside: a random share, or clients by name.
 
     Args:
-        value: of the document.
+        value: the value in the document.
         part: the examples.
         people: client ids to choose from.
         seed: of the draw.
         key_path: dotted path of the value.
 
     Raises:
-        SpecError: there are no clients, or not these, or none or all are set aside.
+        SpecError: there is no client column, a named client does not exist, or none or all clients are set aside.
     """
     if part.clients is None:
         raise SpecError(
@@ -158,10 +158,10 @@ def chosen_clients(value: Any, part: TablePart, people: Rows, seed: int, key_pat
 
 
 def grouped(rows: Rows, owners: Rows | None) -> Sequence[Rows]:
-    """The rows of each client; of one, if nobody owns examples.
+    """The rows of each client; of a single client without a client column.
 
     Args:
-        rows: of the data.
+        rows: rows of the data.
         owners: (examples of the data,) client id of each; None without a client column.
     """
     if owners is None:

@@ -61,7 +61,7 @@ from trainers.problem import WHOLE, Examples, Problem, Regulariser
 from trainers.target_kinds import KINDS
 from trainers.values import shown
 
-_NOT_OF_WORDS = ("test_bits_per_byte",)  # words that are not known have no bytes
+_NOT_OF_WORDS = ("test_bits_per_byte",)  # unknown words have no length in bytes
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,15 @@ class TableTask(Federated):
     Args:
         source: the data.
         names: names of the columns.
-        sides: names of separate columns, and of those of other files.
+        sides: names of the columns of other sides, in separate columns or other files.
         classes: number of classes; None for other targets.
         given: what the document says about the classes or tags; None for a regression.
         scale: how inputs are scaled.
         sha256: hash of the data.
         path: dotted path of the task.
         episodes: how classes become clients; None without few-shot tasks.
-        regulariser: the server's loss without data; None without one. `central` is one row then, which counts nowhere.
-        server_test: rows of this file that test; None without any.
+        regulariser: the server's loss without data; None without one. `central` is then one unused row.
+        server_test: rows of the server's own file for testing; None without any.
     """
 
     source: DataSource
@@ -208,7 +208,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         del values["episodes"]
     hidden = [key for key in KEYS_OF_TAGS if kind != "tags" and (kind, key) != ("pairs", "at")]
     hidden += KEYS_OF_SEQUENCES if sequences is None else ()
-    values = {key: value for key, value in values.items() if key not in hidden}  # documents of other targets
+    values = {key: value for key, value in values.items() if key not in hidden}  # keys of other targets
     if table.tokens and values["scale"] != "none":
         key_path = join(path, "scale")
         raise SpecError(f"{key_path} must be none for strings, got scale={shown(values['scale'])}", key_path)
@@ -241,7 +241,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         document={"name": document["name"], **values},
         model=model,
         model_settings={
-            **({"vocabulary": table.tokens + (kind == "pairs")} if table.tokens else {}),  # 0 is no item
+            **({"vocabulary": table.tokens + (kind == "pairs")} if table.tokens else {}),  # 0 stands for no item
             **({"first_word": OTHERS} if sentences else {}),
             **({"at": values["at"]} if "at" in values else {}),
             **({"embedded": table.embedded} if table.embedded else {}),
@@ -360,7 +360,7 @@ def _clients(
 ) -> tuple[ClientRows, Sequence[Rows], Rows | None, Sequence[Rows] | None]:
     """(rows of each client, of each test client, of the server or None, of each client for validation or None).
 
-    If what the server has is elsewhere, in a formula or a file of its own, these are one row.
+    If the server has a formula or a file of its own (`elsewhere`), its rows are one unused row.
     """
     if few_shot is not None:
         return *table_episodes.split(values, table, few_shot, path), None, None
@@ -382,7 +382,7 @@ def _outputs(table: Table, classes: int | None, few_shot: Episodes | None, kind:
 
 
 def _format(document: Mapping[str, Any]) -> Any:
-    """The name of the format: that of the task, or the key, or `AUTO`."""
+    """The name of the format: the task's name, else the key `format`, else `AUTO`."""
     return document["name"] if document["name"] in formats() else document.get("format", AUTO)
 
 

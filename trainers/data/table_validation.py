@@ -40,11 +40,11 @@ def checked(value: Any, path: str) -> Any:
     """The value of a document, with its form checked.
 
     Args:
-        value: of the document.
-        path: dotted path of it.
+        value: the value in the document.
+        path: dotted path of the value.
 
     Raises:
-        SpecError: it is none of the forms.
+        SpecError: the value has none of the forms.
     """
     if value is None or isinstance(value, str):
         return value
@@ -57,21 +57,21 @@ def checked(value: Any, path: str) -> Any:
 
 
 def column_of(value: Any) -> str | None:
-    """The column that marks examples; None without one."""
+    """The column that marks examples for validation; None without one."""
     return value if isinstance(value, str) else None
 
 
 def set_apart(values: Mapping[str, Any], table: Table, rows: Rows, path: str) -> tuple[Rows, Sequence[Rows] | None]:
-    """(rows that train, rows of each client for validation); None if a share is drawn later, or nothing is.
+    """(rows for training, validation rows of each client, or None if a share is drawn later or there are none).
 
     Args:
         values: checked values of the document.
         table: the examples.
-        rows: of `table.main`, that neither test nor are marked for validation.
+        rows: rows of `table.main` that are neither for testing nor marked for validation.
         path: dotted path of the task.
 
     Raises:
-        SpecError: there are no such clients, or nobody is left to train.
+        SpecError: a named client does not exist, or nothing is left to train on.
     """
     value, owners, key_path = values["validation"], table.main.clients, join(path, "validation")
     if table.validation is not None:

@@ -25,7 +25,7 @@ class TagLists:
     Args:
         values: tags of all examples, one example after the other, strings or whole numbers.
         counts: (examples,) number of tags of each.
-        width: number of tags if they are the columns of a matrix; None if their names are the values.
+        width: number of tags if they are the columns of a matrix; None if the values are their names.
     """
 
     values: NDArray[Any]
@@ -75,10 +75,10 @@ class Tags:
 
 
 def numbered(parts: Sequence[TagLists], settings: Tags, path: str) -> tuple[list[NDArray[np.bool_]], Labels | None]:
-    """(examples, tags) True for tags of the example, of each part, and the tags in the order of their numbers.
+    """((examples, tags) of each part, True for tags of the example; the tags in the order of their numbers).
 
-    These are None if the tags are the columns of a matrix. Of names, the order is ascending. With `most`, the most
-    frequent tags of the first part are kept; of equally frequent ones, the first. All other tags are left out.
+    The tags are None if they are the columns of a matrix. Without given labels, they are in ascending order, and `most`
+    keeps the most frequent tags of the first part, ties in ascending order. With `most`, other tags are left out.
 
     Args:
         parts: training, then test examples.

@@ -59,7 +59,7 @@ class TextPlace:
         """The texts, sorted by name; roles in the order in which they first speak.
 
         Raises:
-            SpecError: a file is too large, empty or no text.
+            SpecError: the texts are too large, or a file is empty or not UTF-8 text.
         """
         if self.roles:
             return _roles(self.path)

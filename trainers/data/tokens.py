@@ -27,9 +27,9 @@ class EncodedTexts:
         numbers: (tokens,) of the shortest type that holds the vocabulary.
         offsets: (sources + 1,) first token of each source, then the number of tokens.
         lengths: (vocabulary,) bytes of each token.
-        names: of the sources.
-        sha256: of the vocabulary and the tokens.
-        server: number of the first source of the server's own texts, which come last; of all sources without any.
+        names: names of the sources.
+        sha256: hash of the vocabulary and the tokens.
+        server: index of the first of the server's own sources, which come last; the number of sources without any.
     """
 
     numbers: NDArray[Any]
@@ -42,13 +42,13 @@ class EncodedTexts:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Windows of `context` tokens and the token after each of them, next to one another within a source.
+    """Adjacent windows of `context` tokens within each source; the target of a token is the token after it.
 
     Args:
-        starts: (windows,) first token of each.
-        owners: (windows,) number of its source.
-        held_out: (windows,) True for the last windows of each source, which test.
-        context: targets of a window.
+        starts: (windows,) index of the first token.
+        owners: (windows,) index of the source.
+        held_out: (windows,) True for the last windows of each source, which are for testing.
+        context: number of targets in a window.
     """
 
     starts: Rows
@@ -58,12 +58,12 @@ class Windows:
 
     @staticmethod
     def of(offsets: Rows, context: int, test_fraction: float) -> Windows:
-        """The windows of all sources; a source without a whole window has none, one with a window trains on one.
+        """The windows of all sources. A source too short for a window has none; any other trains on at least one.
 
         Args:
             offsets: (sources + 1,) as in `EncodedTexts`.
-            context: targets of a window.
-            test_fraction: share of each source's windows that test, rounded down.
+            context: number of targets in a window.
+            test_fraction: share of each source's windows for testing, rounded down.
         """
         counts = np.maximum(np.diff(offsets) - 1, 0) // context
         owners = np.repeat(np.arange(len(counts)), counts)
@@ -83,13 +83,13 @@ class Windows:
 def load(
     texts: TextPlace, server: TextPlace | None, vocabulary: str, size: int | None, trained_on: float, path: str
 ) -> EncodedTexts:
-    """The tokens of texts; the latest are cached while the texts do not change.
+    """Encodes texts. The two latest results are kept in memory until the texts change.
 
     Args:
-        texts: where they are.
-        server: where the server's own are; None if it has none.
+        texts: where the texts are.
+        server: where the server's own texts are; None if it has none.
         vocabulary: one of `VOCABULARIES`.
-        size: tokens of a byte-pair vocabulary; None for the others.
+        size: number of tokens of a byte-pair vocabulary; None for other vocabularies.
         trained_on: share of each text, from its beginning, that a byte-pair vocabulary is trained on.
         path: dotted path of the task.
 

@@ -1,7 +1,7 @@
-"""Text files of tables, written block by block as Arrow tables: neither their text nor their values are in memory.
+"""Writes text files of tables block by block as Arrow tables, to hold neither text nor values in memory.
 
-The types of the columns are those of the first block. If a later block does not fit, those of all blocks are found
-first, and the file is read again, so that they depend on the values alone.
+The first block decides the types of the columns. If a later block does not fit, the types that fit all blocks are
+found, and the file is read again with them, so that types depend on the values alone.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Types = Mapping[str, Any]
 Read = Callable[[int, Types | None], Iterator[Any]]
 """(size of a block in bytes, types or None for those of the first block) -> a `pyarrow.Schema`, then its batches."""
 Find = Callable[[int], Types]
-"""Size of a block in bytes -> the types of all blocks together."""
+"""Size of a block in bytes -> the types that fit all blocks."""
 Loosen = Callable[[Types, str], Types | None]
 """(types, error about a value that does not fit one) -> wider types; None if there are none."""
 
 _FIRST, _LARGEST = 2**18, 2**20  # bytes to parse at once, in which a row must fit; Arrow reads 32 times as far ahead
-_STRADDLES = "straddling"  # in the error about a row that does not
-_OF_ANOTHER_TYPE = ("conversion error", "Failed to convert", "changed from")  # in those about a value
+_STRADDLES = "straddling"  # in Arrow's error about a row that does not fit
+_OF_ANOTHER_TYPE = ("conversion error", "Failed to convert", "changed from")  # in Arrow's errors about a value
 _SMALL = 2**20  # bytes of a file whose table is held in memory
 
 
@@ -34,8 +34,8 @@ def transcribed(path: Path, read: Read, find: Find, loosen: Loosen = lambda type
 
     Args:
         path: of the file.
-        read: reads it.
-        find: finds its types.
+        read: reads the file.
+        find: finds the types that fit the whole file.
         loosen: widens types that `find` found too narrow.
 
     Raises:
@@ -93,7 +93,7 @@ def _written(path: Path, read: Iterator[Any], cached: bool) -> Any:
             file.flush()
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     finally:
-        with suppress(OSError):  # what a full disk does not take
+        with suppress(OSError):  # a full disk may not take the last bytes
             file.close()
     return pa.ipc.open_stream(pa.py_buffer(content)).read_all()
 

@@ -1,7 +1,7 @@
 """Which URLs may be read: those below prefixes that an operator allows, compared part by part.
 
-A prefix is the URL of a folder, `https://data.example.org/public/`, or of one file. A URL that could be read in two
-ways, by this code and by a server, is refused. `private:` before a prefix says that its host is in the operator's own
+A prefix is the URL of a folder, `https://data.example.org/public/`, or of one file. A URL that this code and a
+server could parse differently is refused. `private:` before a prefix says that its host is in the operator's own
 network.
 """
 
@@ -27,22 +27,22 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _ESCAPE = re.compile("%(.{0,2})")
 _LEADING = re.compile(r"[\x00-\x1f\x7f/\\%.;]")
-_HERE = ("file", "local")  # on the machine that reads
+_HERE = ("file", "local")  # protocols of files on this machine
 _RESERVED = ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")
-"""Networks that older versions of Python take for public ones, and clouds answer on for their own machines."""
+"""Networks that older versions of Python count as public, and on which clouds serve their own machines."""
 
 
 def is_url(name: str) -> bool:
-    """Whether a path is the URL of data elsewhere."""
+    """Whether a path is a URL."""
     return MARK in name
 
 
 @dataclass(frozen=True)
 class UrlPrefix:
-    """What the URLs that are allowed begin with.
+    """A prefix of allowed URLs.
 
     Args:
-        text: as it was given.
+        text: the prefix as given.
         scheme: in lower case.
         host: in lower case for the web; a bucket, or "", for others.
         port: of a web server; None for others.
@@ -62,7 +62,7 @@ class UrlPrefix:
         """The prefix in a setting.
 
         Raises:
-            ValueError: it is not the URL of a folder or file elsewhere; says what it must be.
+            ValueError: the text is not the URL of a folder or file elsewhere; the message says what it must be.
         """
         private = text.startswith(_PRIVATE)
         parts = _parts(text.removeprefix(_PRIVATE))
@@ -75,7 +75,7 @@ class UrlPrefix:
         return cls(text, parts.scheme, *_host(parts), parts.path, private)
 
     def covers(self, url: str) -> bool:
-        """Whether a URL begins with it, and its path goes on at a slash.
+        """Whether a URL begins with this prefix, and its path ends there or continues at a slash.
 
         Examples:
             >>> prefix = UrlPrefix.of("https://example.org/public")
@@ -83,7 +83,7 @@ class UrlPrefix:
             [True, False]
 
         Raises:
-            ValueError: the URL could be read in two ways; says what it must not have.
+            ValueError: the URL could be parsed in two ways; the message says what it must not have.
         """
         parts = _parts(url)
         if (parts.scheme, *_host(parts)) != (self.scheme, self.host, self.port):
@@ -93,10 +93,10 @@ class UrlPrefix:
 
 
 def allowing(url: str, prefixes: Sequence[str]) -> UrlPrefix:
-    """The first prefix that a URL begins with; one that allows private addresses before others.
+    """The first prefix that covers a URL; prefixes that allow private addresses come before others.
 
     Raises:
-        ValueError: none of them does, or the URL could be read in two ways; says what it must be.
+        ValueError: no prefix covers the URL, or it could be parsed in two ways; the message says what it must be.
     """
     covering = [prefix for prefix in map(UrlPrefix.of, prefixes) if prefix.covers(url)]
     if not covering:
@@ -109,7 +109,7 @@ def refuse_address(address: str) -> None:
     """Refuses an address that is not public: of this machine, of a private network, of a cloud's metadata, ...
 
     Raises:
-        ValueError: it is none of the public ones.
+        ValueError: the address is not public.
     """
     ip = ipaddress.ip_address(address)
     meant = ip
@@ -118,14 +118,14 @@ def refuse_address(address: str) -> None:
         meant = ipaddress.IPv4Address(ip.packed[-4:]) if inside else ip
     reserved = isinstance(meant, ipaddress.IPv4Address) and any(meant in ipaddress.ip_network(n) for n in _RESERVED)
     public = meant.is_global and not meant.is_multicast and not reserved
-    if isinstance(meant, ipaddress.IPv6Address):  # without addresses that hold one of IPv4: ::/96, 6to4
+    if isinstance(meant, ipaddress.IPv6Address):  # excludes addresses that embed an IPv4 address: ::/96, 6to4
         public = public and meant in ipaddress.ip_network("2000::/3") and meant.sixtofour is None
     if not public:
         raise ValueError(f"must have a public address, got {address}")
 
 
 def _parts(url: str) -> SplitResult:
-    """The parts of a URL, unless it could be read in two ways."""
+    """The parts of a URL; refuses a URL that could be parsed in two ways."""
     scheme, mark, rest = url.partition(MARK)
     account, at, _ = re.split(r"[/?#\\]", rest, maxsplit=1)[0].rpartition("@")
     if at:
@@ -147,7 +147,7 @@ def _parts(url: str) -> SplitResult:
         if not re.fullmatch("[0-9A-Fa-f]{2}", escape) or _LEADING.search(unquote(f"%{escape}")):
             raise ValueError(f"must escape with % no character that may lead elsewhere, {came}")
     try:
-        unquote(parts.path, errors="strict")  # of other bytes, some servers make a dot or a slash
+        unquote(parts.path, errors="strict")  # some servers decode other bytes to a dot or a slash
     except UnicodeError:
         raise ValueError(f"must escape with % the bytes of UTF-8, {came}") from None
     _, *segments = parts.path.split("/")
@@ -157,10 +157,10 @@ def _parts(url: str) -> SplitResult:
 
 
 def _host(parts: SplitResult) -> tuple[str, int | None]:
-    """(host, port) of a URL, with the port of its protocol if it names none.
+    """(host, port) of a URL; the default port of http and https if it names none.
 
     Raises:
-        ValueError: a URL of the web has no host, or no port can be read.
+        ValueError: an http or https URL has no valid host, or no valid port.
     """
     if parts.scheme not in WEB:
         return parts.netloc, None

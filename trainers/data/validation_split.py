@@ -1,4 +1,4 @@
-"""Examples for validation: a share of each client's, by which configurations are chosen, while others report."""
+"""Examples for validation, a share of each client's, to choose configurations by; test examples are for reports."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def set_aside(parts: Sequence[Rows], document: Mapping[str, Any]) -> tuple[Clien
 
 
 def of_populations(test: Examples, apart: Sequence[bool]) -> Examples:
-    """Test examples that know whose population they are of; `apart` says it of each client, () leaves them alone."""
+    """Test examples marked by population: `apart` is True for clients of the server's population; () marks none."""
     return replace(test, central=np.repeat(np.array(apart, bool), test.sizes)) if apart else test
 
 
 def followed(test: Examples, validation: Examples | None) -> Examples:
-    """Test examples, and those for validation after them, if there are any: these are of the clients' population."""
+    """Test examples, then validation examples if there are any, which are of the clients' population."""
     if validation is None:
         return test
     return replace(joined(test, replace(validation, central=None)), tests=test.clients, people=test.people)
 
 
 def joined(first: Examples, second: Examples) -> Examples:
-    """The clients of both. Where only one knows populations, the others' examples are of the clients'."""
+    """The clients of both. If only one marks populations, the other's examples are of the clients' population."""
     has_central = first.central is not None or second.central is not None
     masks = [np.zeros(len(part.targets), bool) if part.central is None else part.central for part in (first, second)]
     return Examples(

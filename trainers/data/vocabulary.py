@@ -14,7 +14,7 @@ _CODES = 0x110000  # code points of Unicode
 
 
 def numbered(parts: Sequence[NDArray[Any]], key_path: str) -> tuple[list[NDArray[Any]], int]:
-    """(tokens as numbers from 0 on, number of different tokens), in the smallest type that holds them.
+    """(tokens as numbers from 0 on, in the smallest type that holds them; number of different tokens).
 
     Args:
         parts: arrays of strings, with one vocabulary for all. Arrays (examples,) are sequences of characters and get

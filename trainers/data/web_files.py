@@ -1,8 +1,8 @@
-"""Files of web servers for a process that may read some URLs only, and be told by anybody to read them.
+"""Reads files of web servers in a process that anybody may give URLs, and that may read only some of them.
 
 Every redirect is compared with the prefixes again. The addresses of a host are looked up once, checked, and connected
 to, so that a name cannot mean another machine in between. Certificates are checked; no proxy, cookie or password is
-used. A silent server, a slow one and one that sends too much are left.
+used. The connection to a server that is silent, slow or sends too much is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SILENT_S = 60.0
 """Seconds that a server may send nothing."""
 
 WHOLE_S = 3600.0
-"""Seconds for a file."""
+"""Seconds within which a server must send a whole file."""
 
 REDIRECTS = 5
 
@@ -37,7 +37,7 @@ class WebFile:
 
     Args:
         response: the answer.
-        late: set when its time is over.
+        late: set when the time for the file is over.
     """
 
     def __init__(self, response: http.client.HTTPResponse, late: threading.Event) -> None:
@@ -45,15 +45,15 @@ class WebFile:
 
     @property
     def version(self) -> list[str | None] | None:
-        """What differs between two versions of the file; None if the server does not say it."""
+        """Headers that differ between versions of the file; None if the server sends no tag and no date."""
         tag, changed, size = (self._response.headers.get(name) for name in ("ETag", "Last-Modified", "Content-Length"))
         return None if tag is None and changed is None else [tag, changed, size]
 
     def pieces(self, most_bytes: float) -> Iterator[bytes]:
-        """The content.
+        """The content, piece by piece.
 
         Raises:
-            OSError: it is compressed for the way, too large or too slow, or it was cut.
+            OSError: the content is encoded for transfer, too large, too slow, or cut short.
         """
         coding = self._response.headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":
@@ -74,7 +74,7 @@ def require_size(size: float, most_bytes: float) -> None:
     """Refuses data that are too large.
 
     Raises:
-        OSError: they are.
+        OSError: the data are too large.
     """
     if size > most_bytes:
         raise OSError(f"must have at most {most_bytes / 2**30:.3g} GiB, what the cache keeps, got more")
@@ -86,7 +86,7 @@ def opened(url: str, prefixes: Sequence[str]) -> Iterator[WebFile]:
 
     Args:
         url: of a file.
-        prefixes: what it, and every URL to which it redirects, must begin with.
+        prefixes: the URL, and every URL to which it redirects, must begin with one of them.
 
     Raises:
         ValueError: a URL may not be read.
@@ -143,7 +143,7 @@ def _answer(
 
 
 def _connected(host: str, port: int, private: bool) -> socket.socket:
-    """A connection to one of the host's addresses, all of which are checked before."""
+    """A connection to one of the host's addresses, all of which must be public unless `private`."""
     resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(where[0]) for _, _, _, _, where in resolved))
     for address in () if private else addresses:
@@ -161,7 +161,7 @@ def _connected(host: str, port: int, private: bool) -> socket.socket:
 
 
 def _cut(connection: socket.socket, late: threading.Event) -> None:
-    """Ends what another thread waits for."""
+    """Shuts a connection down, which ends another thread's wait for data."""
     late.set()
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -15,7 +15,7 @@ from trainers.hyperparameters import join
 from trainers.problem import PADDING
 
 OTHERS = 4
-"""Tokens before the words: padding 0, the beginning 1, the end 2 of a sentence, and 3 for all words not known."""
+"""Tokens before the words: padding 0, the beginning 1, the end 2 of a sentence, and 3 for unknown words."""
 
 _BEGIN, _END, _UNKNOWN = 1, 2, 3
 _MOST = 2**32  # bytes of bags, or of sentences
@@ -26,7 +26,7 @@ class Words:
     """What a document says about its texts.
 
     Args:
-        count: how many words to know, the most frequent.
+        count: size of the vocabulary, the most frequent words.
         context: words of a sentence to predict; None makes bags of words.
     """
 
@@ -41,7 +41,7 @@ class Sentences:
     Args:
         numbers: (words of all texts,) places in `known`.
         counts: (texts,) words of each.
-        known: the different words, as they first occur.
+        known: the distinct words, in the order in which they first occur.
     """
 
     numbers: NDArray[np.int32]
@@ -63,7 +63,7 @@ class Sentences:
 
     @classmethod
     def of(cls, texts: Iterable[str | Sequence[str]]) -> Sentences:
-        """The words of texts: what white space separates, as written; or of lists of words, but for empty ones."""
+        """The words of texts, split at white space and otherwise as written; or of lists, without empty words."""
         places: dict[str, int] = {}
         numbers, counts = array("i"), array("q")
         for text in texts:
@@ -79,7 +79,7 @@ class Numbered:
 
     Args:
         inputs: (examples, context) tokens, or (examples, words) shares of each text's words.
-        targets: (examples, context) the next tokens, `PADDING` behind the end; None for bags.
+        targets: (examples, context) the next tokens, `PADDING` after the end; None for bags.
     """
 
     inputs: NDArray[np.int16 | np.int32 | np.float32]
@@ -89,9 +89,9 @@ class Numbered:
 def numbered(parts: Sequence[Sentences], settings: Words, path: str) -> list[Numbered]:
     """The examples of each part.
 
-    The words known are the most frequent ones of the first part, in that order; equally frequent ones in theirs. A
-    sentence begins with a token of its own, and ends with one if it has fewer than `context` words; further words are
-    left out. A bag's shares are of all words of the text, known or not.
+    The vocabulary is the most frequent words of the first part, ties in the order in which they first occur. A
+    sentence begins with a begin token, and ends with an end token if it has fewer than `context` words; words beyond
+    `context` are left out. The shares in a bag are of all words of the text, known or unknown.
 
     Args:
         parts: training, then test examples.
