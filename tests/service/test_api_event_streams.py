@@ -25,7 +25,7 @@ from service.store.schema import TOKENS
 from service.store.store import Store
 from tests.waiting import until
 
-from .api_setup import Service, running
+from .api_setup import Service, problem, running
 from .conftest import Clock, new_trials
 from .store_setup import make
 
@@ -63,15 +63,12 @@ def status(service: Service, study: str, token: str = "all") -> int:
 
 def test_a_token_may_have_some_streams_open(sqlite_store: Store) -> None:
     study = make(sqlite_store)
-    with running(sqlite_store, streams=StreamLimits(per_token=2)) as service, ExitStack() as stack:
-        for _ in range(2):
-            stack.enter_context(stream(service, study))
+    with running(sqlite_store, streams=StreamLimits(per_token=2)) as service, many(service, study, 2):
         with stream(service, study) as refused:
-            body = json.loads(refused.read())
-            assert refused.status_code == 429
-            assert refused.headers["content-type"] == "application/problem+json"
+            refused.read()
+            told = problem(refused, 429, "rate-limited")["detail"]
+            assert told == "this token has 2 open event streams, the most allowed: close one first"
             assert int(refused.headers["retry-after"]) >= 1
-            assert body["detail"] == "this token has 2 open event streams, the most allowed: close one first"
         with service.client(patience_s=0.0) as client, pytest.raises(RateLimited, match="2 open event streams"):
             list(client.events(study))
         assert status(service, study, "reader") == 200  # another token
@@ -79,13 +76,14 @@ def test_a_token_may_have_some_streams_open(sqlite_store: Store) -> None:
 
 def test_a_process_may_have_some_streams_open(sqlite_store: Store) -> None:
     study = make(sqlite_store)
-    with running(sqlite_store, streams=StreamLimits(per_process=2)) as service, ExitStack() as stack:
-        for token in ("all", "reader"):
-            stack.enter_context(stream(service, study, token))
-        with stream(service, study, "writer") as refused:
-            assert refused.status_code == 503
-            assert int(refused.headers["retry-after"]) == 5
-            assert "2 open event streams" in json.loads(refused.read())["detail"]
+    with (
+        running(sqlite_store, streams=StreamLimits(per_process=2)) as service,
+        many(service, study, 2),
+        stream(service, study, "reader") as refused,
+    ):
+        refused.read()
+        assert "2 open event streams" in problem(refused, 503, "unavailable")["detail"]
+        assert int(refused.headers["retry-after"]) == 5
 
 
 def end_by_study(service: Service, study: str, _response: httpx.Response) -> None:
