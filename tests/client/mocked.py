@@ -6,14 +6,9 @@ from typing import Any
 import httpx
 
 from tests.clients import EveryClient
+from tests.wire.made_records import study_record
 
-STUDY = {
-    "id": "s1",
-    "name": "small",
-    "spec": {},
-    "created_at": "2026-01-01T00:00:00Z",
-    "updated_at": "2026-01-01T00:00:00Z",
-}
+STUDY = study_record(id="s1").model_dump(mode="json")
 
 Handler = Callable[[httpx.Request], httpx.Response]
 

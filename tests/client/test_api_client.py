@@ -12,6 +12,7 @@ from driftline.errors import (
     Unavailable,
     problem,
 )
+from tests.wire.made_records import trial_record
 
 from .mocked import STUDY, client, failing, refused, timed_out
 
@@ -88,11 +89,7 @@ def test_it_walks_all_pages() -> None:
         token = request.url.params.get("page_token")
         assert request.url.params["label"] == "a"
         number = {None: 0, "t1": 1, "t2": 2}[token]
-        trial = {
-            "id": f"s1.a.s0000{number}", "study_id": "s1", "label": "a", "phase": "search", "number": number, "seed": 0,
-            "configuration": number,
-            "hyperparameters": {}, "created_at": STUDY["created_at"], "updated_at": STUDY["updated_at"],
-        }  # fmt: skip
+        trial = trial_record(number).model_dump(mode="json")
         following = {0: "t1", 1: "t2", 2: None}[number]
         return httpx.Response(200, json={"trials": [trial], "next_page_token": following})
 

@@ -138,9 +138,11 @@ def test_a_process_that_does_not_start_is_no_fault_of_the_study(stand_in: Any) -
         checks(POINTS)
 
 
+ANSWER = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
+
+
 def test_a_process_that_died_is_replaced(stand_in: Any, tmp_path: Path) -> None:
-    answer = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
-    checks = stand_in(f"read line; echo ready; read line; echo '{answer}'")  # and ends
+    checks = stand_in(f"read line; echo ready; read line; echo '{ANSWER}'")  # and ends
     for _ in range(3):
         assert checks(POINTS).fingerprint == "f"
         running = [process._running for process in checks._processes if process._running is not None]
@@ -149,8 +151,7 @@ def test_a_process_that_died_is_replaced(stand_in: Any, tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_as_a_study_arrives_costs_the_study_nothing(stand_in: Any, tmp_path: Path) -> None:
-    answer = '{"checked": {"spec": {}, "fingerprint": "f", "remarks": []}}'
     first = f"[ $(wc -l < {tmp_path}/pids) = 1 ]"
-    checks = stand_in(f"read line; echo ready; read line; {first} && exit 0; echo '{answer}'")
+    checks = stand_in(f"read line; echo ready; read line; {first} && exit 0; echo '{ANSWER}'")
     assert checks(POINTS).fingerprint == "f"
     assert len((tmp_path / "pids").read_text().split()) == 2

@@ -9,7 +9,7 @@ import pytest
 from driftline.errors import NotFound
 from driftline.results.study_result import study_result
 from driftline.wire.curve_codec import encode
-from driftline.wire.driver_messages import NewTrial, Report, TrialResult
+from driftline.wire.driver_messages import Report, TrialResult
 from driftline.wire.records import Values
 from service.api.computed_results import computed_frontier, computed_page
 from service.api.response_cache import Body
@@ -19,7 +19,7 @@ from service.child_process import ChildProcess
 from service.store.store import Store
 
 from .api_setup import running
-from .conftest import SPEC
+from .conftest import SPEC, new_trials
 from .store_setup import reach
 
 ROUNDS = 600  # three segments
@@ -34,16 +34,9 @@ def stored(store: Store, seed: int, quality: str = "test_accuracy") -> str:
     store.leases.acquire(study, "h/1")
     for label in ("fedavg", "fedprox"):
         new = [
-            NewTrial(
-                label=label,
-                phase=phase,
-                number=number,
-                seed=number % 3,
-                configuration=number,
-                hyperparameters={"client_lr": 0.1},
-            )
+            trial.model_copy(update={"phase": phase, "seed": trial.number % 3})
             for phase in ("search", "confirmation")
-            for number in range(6)
+            for trial in new_trials(label, 6)
         ]
         ids = [trial.id for trial in store.trials.create(study, 1, new)]
         store.trials.start_pack(study, 1, label, ids)
