@@ -35,6 +35,21 @@ def test_classes_have_names_of_their_own() -> None:
     assert len(places) > 300
 
 
+def test_local_names_say_what_they_hold() -> None:
+    empty = {"asked", "each", "found", "here", "known", "ours", "place", "wanted", "whose"}
+    named: Counter[tuple[str, str]] = Counter()
+    for package in PACKAGES:
+        for file in sorted((TESTS.parent / package).rglob("*.py")):
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+            for node in {inner for function in functions for inner in ast.walk(function)}:
+                bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                name = node.arg if isinstance(node, ast.arg) else node.id if bound else ""
+                if name in empty:
+                    named[str(file.relative_to(TESTS.parent)), name] += 1
+    assert named == {("service/web/issuer_sign_in.py", "wanted"): 1}  # of a URL
+
+
 def test_processes_import_nothing_from_the_working_directory() -> None:
     """Every Python that Driftline starts has the option -P, but for programs of people's own."""
     started = [

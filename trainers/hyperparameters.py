@@ -268,14 +268,14 @@ def describe(cls: type) -> tuple[Hyperparameter, ...]:
     return tuple(described)
 
 
-def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[str] = ()) -> dict[str, Any]:
+def check(cls: type, mapping: Mapping[str, Any], path: str, *, other_keys: Sequence[str] = ()) -> dict[str, Any]:
     """The checked values of all hyperparameters of a Hyper dataclass, with defaults filled in.
 
     Args:
         cls: a dataclass with fields declared by `tunable`.
         mapping: the given values by name.
         path: dotted path of the mapping in its document, such as "method".
-        known: further keys that the caller handles; they are skipped here, but suggested for misspelt ones.
+        other_keys: further keys, which the caller handles; skipped here, but suggested for misspelt ones.
 
     Returns:
         name -> value, in the order of the fields.
@@ -283,15 +283,15 @@ def check(cls: type, mapping: Mapping[str, Any], path: str, *, known: Sequence[s
     Raises:
         SpecError: an unknown key, a missing one, a wrong type, or a value outside its range.
     """
-    return check_described(describe(cls), mapping, path, known=known)
+    return check_described(describe(cls), mapping, path, other_keys=other_keys)
 
 
 def check_described(
-    described: Sequence[Hyperparameter], mapping: Mapping[str, Any], path: str, *, known: Sequence[str] = ()
+    described: Sequence[Hyperparameter], mapping: Mapping[str, Any], path: str, *, other_keys: Sequence[str] = ()
 ) -> dict[str, Any]:
     """As `check`, for hyperparameters that `describe` has returned."""
     names = [item.name for item in described]
-    refuse_unknown(mapping, [*names, *known], path)
+    refuse_unknown(mapping, [*names, *other_keys], path)
     values: dict[str, Any] = {}
     for item in described:
         key_path = join(path, item.name)

@@ -66,12 +66,12 @@ def _slip(word: str, candidate: str) -> bool:
     return row[-1] <= max(_LEAST_SLIP, len(word) // 3)
 
 
-def hint(word: object, known: Iterable[str]) -> str:
+def hint(word: object, candidates: Iterable[str]) -> str:
     """The end of an error message about an unknown word: the nearest known word, else all known words.
 
     Args:
         word: the given word.
-        known: the valid words.
+        candidates: the valid words.
 
     Examples:
         >>> hint("client_rl", ["client_lr", "server_lr"])
@@ -81,7 +81,7 @@ def hint(word: object, known: Iterable[str]) -> str:
         >>> hint("zebra", [])
         'none is known here'
     """
-    words = list(known)
+    words = list(candidates)
     guess = nearest(step(word), words)
     if guess is not None:
         return f"did you mean {step(guess)}?"

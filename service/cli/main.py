@@ -52,8 +52,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         from importlib.metadata import version
 
         echo(f"driftline {version('driftline')}")

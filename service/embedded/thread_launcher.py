@@ -73,9 +73,9 @@ class ThreadLauncher(Launcher):
         if study_id in self._running:
             self._running[study_id][1].set()
 
-    def collect(self, known: Collection[str]) -> None:
+    def collect(self, study_ids: Collection[str]) -> None:
         """Stops drivers of studies that no longer exist."""
-        for study_id in set(self._running) - set(known):
+        for study_id in set(self._running) - set(study_ids):
             self.stop(study_id)
 
     def close(self) -> None:

@@ -108,11 +108,11 @@ class Launcher(Protocol):
         """
 
     @abstractmethod
-    def collect(self, known: Collection[str]) -> None:
+    def collect(self, study_ids: Collection[str]) -> None:
         """Ends the drivers, and frees the resources, of studies that no longer exist or were cancelled.
 
         Args:
-            known: Ids of all other studies.
+            study_ids: Ids of all other studies.
         """
 
     def forget(self, study_id: str) -> None:

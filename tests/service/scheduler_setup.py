@@ -53,8 +53,8 @@ class FakeLauncher:
         if not self.undying:
             self.running.pop(study_id, None)
 
-    def collect(self, known: Collection[str]) -> None:
-        self.known = known
+    def collect(self, study_ids: Collection[str]) -> None:
+        self.known = study_ids
 
     def forget(self, study_id: str) -> None:
         self.forgotten.append(study_id)

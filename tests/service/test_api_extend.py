@@ -113,7 +113,7 @@ def test_a_schedulers_looks_are_counted(service: Service) -> None:
     class Nothing:
         """A launcher that has nothing to do."""
 
-        def collect(self, known: object) -> None:
+        def collect(self, study_ids: object) -> None:
             pass
 
     scheduler = Scheduler(service.store, Nothing(), service.tokens.driver)  # type: ignore[arg-type]

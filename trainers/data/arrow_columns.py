@@ -33,23 +33,23 @@ class ArrowColumns:
     def __init__(self, table: Any, names: Sequence[str]) -> None:
         self.table, self.names = table, names
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         """A column."""
         try:
             array = _array(self.table.column(name))
         except DAMAGE as error:
-            raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
+            raise SpecError(f"{key_path}: column {shown(name)} {error}", key_path) from error
         array.setflags(write=False)
         return array
 
-    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+    def lists(self, name: str, key_path: str, separator: str | None) -> TagLists | None:
         """A column of lists, or of text with a separator between its parts; None for other columns."""
         try:
             return _tag_lists(self.table.column(name), separator)
         except DAMAGE as error:
-            raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
+            raise SpecError(f"{key_path}: column {shown(name)} {error}", key_path) from error
 
-    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+    def dates(self, name: str, key_path: str) -> NDArray[np.int64] | None:
         """A column of dates or times, as whole numbers of its own unit; None for other columns."""
         import pyarrow as pa
 
@@ -60,13 +60,13 @@ class ArrowColumns:
             _require_values(column)
             whole = column.cast(pa.int32() if column.type.bit_width == _SHORT else pa.int64())
         except (*DAMAGE, pa.ArrowException) as error:
-            raise SpecError(f"{place}: column {shown(name)} {error}", place) from error
+            raise SpecError(f"{key_path}: column {shown(name)} {error}", key_path) from error
         return np.asarray(whole.to_numpy(), np.int64)
 
-    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+    def texts(self, name: str, key_path: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings, or of lists of them; None for other columns."""
         column = self.table.column(name)
-        return texts_of(column.chunks, f"{place}: column {shown(name)}", place) if is_text(column.type) else None
+        return texts_of(column.chunks, f"{key_path}: column {shown(name)}", key_path) if is_text(column.type) else None
 
 
 def array_of(chunk: Any) -> NDArray[Any]:

@@ -228,7 +228,7 @@ def choose_model(value: Any, path: str, targets: Sequence[Kind] = ("classes",)) 
     if module.parse is not None:
         settings = module.parse(keys, path)
     elif module.Settings is not None:
-        settings = check(module.Settings, keys, path, known=("name",))
+        settings = check(module.Settings, keys, path, other_keys=("name",))
         settings = {key: list(item) if isinstance(item, tuple) else item for key, item in settings.items()}
     elif keys:
         raise SpecError(f"{path} must be the name alone: {name} has no settings, got {step(next(iter(keys)))}", path)

@@ -22,12 +22,12 @@ class Columns(Protocol):
         """Names of the columns."""
 
     @abstractmethod
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         """A column as it is stored, read-only.
 
         Args:
             name: one of `names`.
-            place: dotted path of the setting that names it, for errors.
+            key_path: dotted path of the setting that names it, for errors.
 
         Raises:
             SpecError: it cannot be read.
@@ -38,12 +38,12 @@ class Columns(Protocol):
 class HasLists(Protocol):
     """Columns that may be lists of different lengths, or text that is cut into lists."""
 
-    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+    def lists(self, name: str, key_path: str, separator: str | None) -> TagLists | None:
         """A column of lists, or of text with a separator between its parts; None for other columns.
 
         Args:
             name: one of `Columns.names`.
-            place: dotted path of the setting that names it, for errors.
+            key_path: dotted path of the setting that names it, for errors.
             separator: between the parts of a text; None leaves text to `array`.
 
         Raises:
@@ -55,12 +55,12 @@ class HasLists(Protocol):
 class HasTexts(Protocol):
     """Columns that may be strings of any length."""
 
-    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+    def texts(self, name: str, key_path: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings, or of lists of strings, one after the other; None for other columns.
 
         Args:
             name: one of `Columns.names`.
-            place: dotted path of the setting that names it, for errors.
+            key_path: dotted path of the setting that names it, for errors.
 
         Raises:
             SpecError: it cannot be read.
@@ -71,12 +71,12 @@ class HasTexts(Protocol):
 class HasDates(Protocol):
     """Columns that may be dates or times."""
 
-    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+    def dates(self, name: str, key_path: str) -> NDArray[np.int64] | None:
         """(examples,) dates or times as whole numbers of one unit; None for other columns.
 
         Args:
             name: one of `Columns.names`.
-            place: dotted path of the setting that names it, for errors.
+            key_path: dotted path of the setting that names it, for errors.
 
         Raises:
             SpecError: it cannot be read.
@@ -98,19 +98,19 @@ class Format(Protocol):
         """Whether a file or folder seems to have this format, by its name or its first bytes."""
 
     @abstractmethod
-    def read(self, path: Path, wanted: Sequence[str], place: str) -> Columns:
+    def read(self, path: Path, column_names: Sequence[str], key_path: str) -> Columns:
         """The columns of a file or folder.
 
         Args:
             path: absolute.
-            wanted: columns that are read next, if they exist; others need not be available.
-            place: dotted path of the setting that names the file, for errors.
+            column_names: columns that are read next, if they exist; others need not be available.
+            key_path: dotted path of the setting that names the file, for errors.
 
         Raises:
             SpecError: the file is damaged or has another format.
         """
 
-    def names(self, path: Path, place: str) -> Sequence[str]:
+    def names(self, path: Path, key_path: str) -> Sequence[str]:
         """Names of the columns of the training examples, found without reading the data; () if that would take long.
 
         Raises:

@@ -42,25 +42,25 @@ class SideColumns:
         }
         self.names = list(self._columns)
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         """A column of either side."""
         columns, plain = self._columns[name]
-        return columns.array(plain, place)
+        return columns.array(plain, key_path)
 
-    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+    def lists(self, name: str, key_path: str, separator: str | None) -> TagLists | None:
         """A column of lists, or of text with a separator; None for other columns."""
         columns, plain = self._columns[name]
-        return columns.lists(plain, place, separator) if isinstance(columns, HasLists) else None
+        return columns.lists(plain, key_path, separator) if isinstance(columns, HasLists) else None
 
-    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+    def dates(self, name: str, key_path: str) -> NDArray[np.int64] | None:
         """A column of dates or times of either side, as whole numbers; None for other columns."""
         columns, plain = self._columns[name]
-        return columns.dates(plain, place) if isinstance(columns, HasDates) else None
+        return columns.dates(plain, key_path) if isinstance(columns, HasDates) else None
 
-    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+    def texts(self, name: str, key_path: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings of either side, or of lists of them; None for other columns."""
         columns, plain = self._columns[name]
-        return columns.texts(plain, place) if isinstance(columns, HasTexts) else None
+        return columns.texts(plain, key_path) if isinstance(columns, HasTexts) else None
 
 
 def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:

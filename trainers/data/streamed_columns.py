@@ -38,7 +38,7 @@ class StreamedColumns:
         self.names = names
         self._files, self._chunks, self._whole = files, chunks, whole
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         """A column."""
         import pyarrow as pa
 
@@ -51,23 +51,23 @@ class StreamedColumns:
                     streamed = None
             if streamed is not None:
                 return streamed
-        return self._whole(name).array(name, place)
+        return self._whole(name).array(name, key_path)
 
-    def lists(self, name: str, place: str, separator: str | None) -> TagLists | None:
+    def lists(self, name: str, key_path: str, separator: str | None) -> TagLists | None:
         """A column of lists, or of text with a separator between its parts; None for other columns."""
-        return self._whole(name).lists(name, place, separator)
+        return self._whole(name).lists(name, key_path, separator)
 
-    def dates(self, name: str, place: str) -> NDArray[np.int64] | None:
+    def dates(self, name: str, key_path: str) -> NDArray[np.int64] | None:
         """A column of dates or times, as whole numbers; None for other columns."""
-        return self._whole(name).dates(name, place)
+        return self._whole(name).dates(name, key_path)
 
-    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+    def texts(self, name: str, key_path: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings, or of lists of them, chunk by chunk; None for other columns."""
-        chunks = self._each(name, place)
+        chunks = self._each(name, key_path)
         first = next(chunks, None)
         if first is None or not is_text(first.type):
             return None
-        return texts_of(chain([first], chunks), f"{place}: column {shown(name)}", place)
+        return texts_of(chain([first], chunks), f"{key_path}: column {shown(name)}", key_path)
 
     def _each(self, name: str, key_path: str) -> Iterator[Any]:
         import pyarrow as pa

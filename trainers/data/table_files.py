@@ -46,24 +46,24 @@ class TableFiles:
         """Whether a folder has files of test examples."""
         return TEST in sides(path, self._belongs)
 
-    def names(self, path: Path, place: str) -> Sequence[str]:
+    def names(self, path: Path, key_path: str) -> Sequence[str]:
         """Names of the columns of the training examples."""
         side_files = sides(path, self._belongs)
-        self._require(path, side_files, place)
-        return self._names(side_files[""][0], path, place)
+        self._require(path, side_files, key_path)
+        return self._names(side_files[""][0], path, key_path)
 
-    def read(self, path: Path, wanted: Sequence[str], place: str) -> Columns:
+    def read(self, path: Path, column_names: Sequence[str], key_path: str) -> Columns:
         """The columns of a file or folder."""
         side_files = sides(path, self._belongs)
-        self._require(path, side_files, place)
+        self._require(path, side_files, key_path)
         columns: dict[str, Columns] = {}
         for ending, side in side_files.items():
-            plain = [name.removesuffix(ending) for name in wanted if name.endswith(ending)]
-            names = self._names(side[0], path, place)
+            plain = [name.removesuffix(ending) for name in column_names if name.endswith(ending)]
+            names = self._names(side[0], path, key_path)
             if self._chunks is not None and sum(file.stat().st_size for file in side) >= _LARGE:
-                columns[ending] = self._streamed(side, names, path, place, self._chunks)
+                columns[ending] = self._streamed(side, names, path, key_path, self._chunks)
             else:
-                columns[ending] = self._whole(side, names, path, place, [name for name in names if name in plain])
+                columns[ending] = self._whole(side, names, path, key_path, [name for name in names if name in plain])
         return SideColumns(columns)
 
     def _streamed(

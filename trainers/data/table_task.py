@@ -176,7 +176,7 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         MissingDataError: there is no such file.
     """
     without_name = {key: value for key, value in document.items() if key != "name"}
-    values = check(keys, without_name, path, known=("name",))
+    values = check(keys, without_name, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), TABLE_KINDS)
     kind = values["kind"] = kind_of(values["kind"], model, join(path, "kind"))
     classified = kind == "classes"

@@ -134,7 +134,9 @@ def parse(document: dict[str, Any], path: str) -> dict[str, Any]:
     if preset is not None and (not isinstance(preset, str) or preset not in _PRESETS):
         key_path = join(path, "preset")
         raise SpecError(f"{key_path}: no preset {shown(preset)}: {hint(str(preset), _PRESETS)}", key_path)
-    values = check(Settings, _listed({**_PRESETS.get(preset or "", {}), **document}), path, known=("name", "preset"))
+    values = check(
+        Settings, _listed({**_PRESETS.get(preset or "", {}), **document}), path, other_keys=("name", "preset")
+    )
     settings = Settings(**values)
     if len(settings.drops) != len(settings.hidden) + 1:
         key_path = join(path, "dropout")

@@ -61,7 +61,9 @@ def parse(document: dict[str, Any], path: str) -> dict[str, Any]:
         SpecError: there is no such function, or it does not take the arguments.
         MissingDataError: there is no such file.
     """
-    settings = check(_ModuleKeys, {key: value for key, value in document.items() if key in _OWN}, path, known=("name",))
+    settings = check(
+        _ModuleKeys, {key: value for key, value in document.items() if key in _OWN}, path, other_keys=("name",)
+    )
     key_path = join(path, "module")
     settings["module"] = beside(settings["module"], Path.cwd())
     source = source_of(settings["module"], key_path)

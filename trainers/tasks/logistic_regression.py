@@ -70,7 +70,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
     keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_LogisticKeys, keys, path, known=("name",))
+    values = check(_LogisticKeys, keys, path, other_keys=("name",))
     if values["iid"]:
         if keys.get("input_spread"):
             key_path = join(path, "input_spread")

@@ -61,7 +61,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
     keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_SinusoidKeys, keys, path, known=("name",))
+    values = check(_SinusoidKeys, keys, path, other_keys=("name",))
     for key in _SIDES:
         if values[key] * values["examples"] > MOST_DRAWN:
             raise SpecError(

@@ -108,7 +108,7 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         MissingDataError: the texts are not there.
     """
     keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_TextKeys, keys, path, known=("name",))
+    values = check(_TextKeys, keys, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("tokens",))
     _fill_size(values, path)
     with readable(path):

@@ -154,7 +154,7 @@ class KubernetesLauncher(Launcher):
             self._killed[study_id] = (time.monotonic(), pods)
         self.stop(study_id)
 
-    def collect(self, known: Collection[str]) -> None:
+    def collect(self, study_ids: Collection[str]) -> None:
         """Deletes RayJobs of studies that no longer exist.
 
         Raises:
@@ -162,7 +162,7 @@ class KubernetesLauncher(Launcher):
         """
         for job in self._spaces.ask("rayjobs"):
             age = time.time() - moment(job["metadata"]["creationTimestamp"])
-            if study_of(job) not in known and age >= self._config.orphan_seconds:
+            if study_of(job) not in study_ids and age >= self._config.orphan_seconds:
                 _LOG.warning("RayJob %s belongs to no known study: deleted", job["metadata"]["name"])
                 self._spaces.of(job).api.delete("rayjobs", job)
 

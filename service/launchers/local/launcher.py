@@ -237,10 +237,10 @@ class LocalLauncher(Launcher):
         """Kills the study's driver with all its processes; returns at once."""
         self._kill(study_id)
 
-    def collect(self, known: Collection[str]) -> None:
+    def collect(self, study_ids: Collection[str]) -> None:
         """Stops drivers of studies that no longer exist."""
         for lock in self._logs.glob("*.lock"):
-            if lock.stem not in known:
+            if lock.stem not in study_ids:
                 self.stop(lock.stem)
                 if self._pid(lock.stem) is None:
                     lock.unlink(missing_ok=True)

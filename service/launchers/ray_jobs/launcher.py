@@ -199,11 +199,11 @@ class RayJobsLauncher(Launcher):
                     _LOG.warning("Ray job %s neither ends nor can be deleted: %s", job.id, error)
                 self._killed[job.id] = time.monotonic()
 
-    def collect(self, known: Collection[str]) -> None:
+    def collect(self, study_ids: Collection[str]) -> None:
         """Stops drivers of studies that no longer exist; jobs that others submitted are left alone."""
         for job in self._ray.jobs():
             study = _study(job)
-            if job.alive and study is not None and study not in known and job.metadata.get("service") == self._url:
+            if job.alive and study is not None and study not in study_ids and job.metadata.get("service") == self._url:
                 _LOG.info("Ray job %s is stopped: its study no longer exists", job.id)
                 self._ray.stop(job.id)
 

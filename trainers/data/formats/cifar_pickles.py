@@ -38,7 +38,7 @@ class _Batches:
         """Names of the columns."""
         return list(self._parts)
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         return np.concatenate(self._parts[name])
 
     def add(self, file: Path) -> None:
@@ -83,25 +83,25 @@ def has_test(path: Path) -> bool:
     return TEST in sides(path, _belongs)
 
 
-def names(path: Path, place: str) -> Sequence[str]:
+def names(path: Path, key_path: str) -> Sequence[str]:
     """Names of the columns."""
     with_fine = any(file.name == "train" for file in files(path)) or path.name in ("train", "test")
     return ("image", "fine_label", "coarse_label") if with_fine else ("image", "label")
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a file or folder.
 
     Raises:
         SpecError: a file is damaged, or names something that is no array.
     """
     side_files = sides(path, _belongs)
-    require_files(path, side_files, "a folder of CIFAR's batches for Python, such as data_batch_1", place)
+    require_files(path, side_files, "a folder of CIFAR's batches for Python, such as data_batch_1", key_path)
     columns: dict[str, Columns] = {}
     for ending, side in side_files.items():
         columns[ending] = batches = _Batches()
         for file in side:
-            with reading(title(file, path), place):
+            with reading(title(file, path), key_path):
                 batches.add(file)
     return SideColumns(columns)
 

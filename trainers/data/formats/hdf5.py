@@ -44,7 +44,7 @@ class _Hdf5Columns:
         self.names = (*names, _CLIENT)
         self._arrays = {**arrays, _CLIENT: clients}
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         values = self._arrays[name]
         if values.dtype.kind != "O":
             return values
@@ -52,10 +52,10 @@ class _Hdf5Columns:
         longest, shortest = max(map(len, strings), default=0), min(map(len, strings), default=0)
         if shortest < longest > LONGEST:
             rule = f"must hold strings of one length, or of at most {LONGEST} characters"
-            raise SpecError(f"{place}: column {shown(name)} {rule}", place)
+            raise SpecError(f"{key_path}: column {shown(name)} {rule}", key_path)
         return values.astype(np.str_)
 
-    def texts(self, name: str, place: str) -> Iterable[str | Sequence[str]] | None:
+    def texts(self, name: str, key_path: str) -> Iterable[str | Sequence[str]] | None:
         """A column of strings; None for other columns."""
         values = self._arrays[name]
         return values.tolist() if values.dtype.kind == "O" and values.ndim == 1 else None
@@ -76,14 +76,14 @@ def has_test(path: Path) -> bool:
     return TEST in sides(path, _belongs)
 
 
-def names(path: Path, place: str) -> Sequence[str]:
+def names(path: Path, key_path: str) -> Sequence[str]:
     """Names of the columns of the first client, and `client`."""
-    file = _sides(path, place)[""][0]
-    with reading(title(file, path), place), _opened(file, place) as clients:
+    file = _sides(path, key_path)[""][0]
+    with reading(title(file, path), key_path), _opened(file, key_path) as clients:
         return (*clients[next(iter(clients))], _CLIENT)
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a file or folder.
 
     Raises:
@@ -91,9 +91,9 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
         MissingDataError: h5py is not installed.
     """
     columns: dict[str, Columns] = {}
-    for ending, side in _sides(path, place).items():
-        plain = {name.removesuffix(ending) for name in wanted if name.endswith(ending)}
-        with reading(title(side[0], path), place), _opened(side[0], place) as clients:
+    for ending, side in _sides(path, key_path).items():
+        plain = {name.removesuffix(ending) for name in column_names if name.endswith(ending)}
+        with reading(title(side[0], path), key_path), _opened(side[0], key_path) as clients:
             columns[ending] = _columns(clients, plain)
     return SideColumns(columns)
 

@@ -42,9 +42,9 @@ class _IdxColumns:
     def __init__(self, files: Mapping[str, Path], path: Path) -> None:
         self._files, self._path = files, path
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         file = self._files[name]
-        with reading(title(file, self._path), place):
+        with reading(title(file, self._path), key_path):
             array = _read(file)
             return array[:, None] if name == "image" and array.ndim == _IMAGES else array
 
@@ -67,19 +67,19 @@ def has_test(path: Path) -> bool:
     return TEST in sides(path, _belongs)
 
 
-def names(path: Path, place: str) -> Sequence[str]:
+def names(path: Path, key_path: str) -> Sequence[str]:
     """Names of the columns."""
     return _IdxColumns.names
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a folder, or of a file and its pair beside it."""
     side_files = sides(path, _belongs)
-    require_files(path, side_files, "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz", place)
+    require_files(path, side_files, "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz", key_path)
     columns: dict[str, Columns] = {}
     for ending, side in side_files.items():
         pair = _pair(side, path)
-        with reading(path.name, place):
+        with reading(path.name, key_path):
             for key, word in _KEYS.items():
                 if not pair.get(key, Path()).is_file():
                     raise ValueError(f"must have one file of {word} beside {side[0].name}, such as {word}-idx")

@@ -39,9 +39,9 @@ class _ImageColumns:
         self._root, self._files = root, files
         self.names = ("image", "label", "client") if by_client else ("image", "label")
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         if name == "image":
-            with reading(self._root.name, place):
+            with reading(self._root.name, key_path):
                 return decoded([(str(file.relative_to(self._root)), file) for file in self._files])
         part = -2 if name == "label" else -3
         return np.array([file.parts[part] for file in self._files], dtype=np.str_)
@@ -63,23 +63,25 @@ def has_test(path: Path) -> bool:
     return TEST in _sides(path)
 
 
-def names(path: Path, place: str) -> Sequence[str]:
+def names(path: Path, key_path: str) -> Sequence[str]:
     """Names of the columns."""
-    return [name for name in read(path, (), place).names if not name.endswith(TEST)]
+    return [name for name in read(path, (), key_path).names if not name.endswith(TEST)]
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a folder.
 
     Raises:
         SpecError: images are not in folders of classes, or not all in folders of clients.
     """
     side_files = _sides(path)
-    require_files(path, side_files, "a folder of folders of images, CLASS/image.png or CLIENT/CLASS/image.png", place)
+    require_files(
+        path, side_files, "a folder of folders of images, CLASS/image.png or CLIENT/CLASS/image.png", key_path
+    )
     columns: dict[str, Columns] = {}
     for ending, side in side_files.items():
         root = _roots(path)[ending]
-        with reading(path.name, place):
+        with reading(path.name, key_path):
             depths = Counter(len(file.relative_to(root).parts) for file in side)
             if len(depths) > 1 or not {_BY_CLASS, _BY_CLIENT} & set(depths):
                 rarest = min(depths, key=lambda depth: (depth in (_BY_CLASS, _BY_CLIENT), depths[depth]))

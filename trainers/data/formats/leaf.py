@@ -50,7 +50,7 @@ class _Users:
         """Names of the columns."""
         return (*self._names, _CLIENT)
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         if name == _CLIENT:
             return self._clients()
         return self.columns[name].array()
@@ -151,7 +151,7 @@ def has_test(path: Path) -> bool:
     return TEST in sides(path, _belongs)
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
+def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a file or folder.
 
     Raises:
@@ -159,13 +159,13 @@ def read(path: Path, wanted: Sequence[str], place: str) -> Columns:
     """
     side_files = sides(path, _belongs)
     rule = "a folder of LEAF's .json or .json.gz files, in the folder itself or in its train and test"
-    require_files(path, side_files, rule, place)
+    require_files(path, side_files, rule, key_path)
     columns: dict[str, _Users] = {}
     for ending, side in side_files.items():
-        endless = [name for name in wanted if TEST not in side_files or name.endswith(TEST) == (ending == TEST)]
+        endless = [name for name in column_names if TEST not in side_files or name.endswith(TEST) == (ending == TEST)]
         users = columns[ending] = _Users({name.removesuffix(ending) for name in endless})
         for file in side:
-            with reading(title(file, path), place):
+            with reading(title(file, path), key_path):
                 users.read(file, title(file, path))
     return SideColumns(columns)
 

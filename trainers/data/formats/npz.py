@@ -24,18 +24,18 @@ class _Arrays:
     def __init__(self, file: Path, names: Sequence[str]) -> None:
         self.file, self.names = file, names
 
-    def array(self, name: str, place: str) -> NDArray[Any]:
+    def array(self, name: str, key_path: str) -> NDArray[Any]:
         try:
             return archive.read(self.file, name)
         except archive.DAMAGE as error:
             if "allow_pickle" in str(error):
                 raise SpecError(
-                    f"{place}: array {shown(name)} must hold numbers or strings, got pickled objects, which are never "
-                    "read: save it again with a dtype (strings of pandas: column.to_numpy(dtype=str))",
-                    place,
+                    f"{key_path}: array {shown(name)} must hold numbers or strings, got pickled objects, which are "
+                    "never read: save it again with a dtype (strings of pandas: column.to_numpy(dtype=str))",
+                    key_path,
                 ) from error
             raise SpecError(
-                f"{place}: array {shown(name)} must be readable, got {type(error).__name__}: save it again", place
+                f"{key_path}: array {shown(name)} must be readable, got {type(error).__name__}: save it again", key_path
             ) from error
 
 
@@ -44,7 +44,7 @@ def recognises(path: Path) -> bool:
     return path.suffix == ".npz"
 
 
-def read(path: Path, wanted: Sequence[str], place: str) -> _Arrays:
+def read(path: Path, column_names: Sequence[str], key_path: str) -> _Arrays:
     """The arrays of a file.
 
     Raises:
@@ -56,5 +56,7 @@ def read(path: Path, wanted: Sequence[str], place: str) -> _Arrays:
             if not any(name.endswith(".npy") for name in opened.zip.namelist()):
                 raise ValueError("another kind of archive")
     except archive.DAMAGE as error:
-        raise SpecError(f"{place} must be an .npz file, as numpy.savez writes it, got {path.name}", place) from error
+        raise SpecError(
+            f"{key_path} must be an .npz file, as numpy.savez writes it, got {path.name}", key_path
+        ) from error
     return _Arrays(path, names)
