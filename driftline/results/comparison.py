@@ -37,7 +37,7 @@ MOST_LABELS = 20
 """With more labels, a headline names no pair."""
 
 GIVEN = {"start": "starting points", "prior": "a prior"}
-"""What searches of a label may share, by its key in an entry; they are then no independent searches of the method."""
+"""What the searches of a label may share, by key of its entry; such searches are not independent of each other."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class _Claim:
 
     Attributes:
         name: Its key in the result.
-        pair: What is paired, and the key of its number.
-        plural: Several of these.
-        source: Several of these, with the key of a study that gives more.
+        pair: What is paired; also the key of its number.
+        plural: The plural of `pair`.
+        source: `plural`, with the key of a study that increases their number.
     """
 
     name: str
@@ -216,7 +216,7 @@ def ranges(result: Json, a: str, b: str, family: Family) -> tuple[str | None, li
 
 
 def _apart(row: Json) -> Array:
-    """The difference along the cost."""
+    """The difference of a pair of two labels along the cost."""
     difference: Array = np.subtract(*row["along"])
     return difference
 

@@ -11,7 +11,7 @@ from driftline.results.runs import Runs, axis_of_runs, runs_of_all
 from driftline.results.scale import Axis
 
 MOST_COSTS = 2000
-"""Most costs at which configurations are compared. Of more, this number is taken, evenly on a logarithmic axis."""
+"""Most costs at which configurations are compared; more are thinned evenly on a logarithmic axis."""
 
 _CHOSEN = ("COMPLETE", "STOPPED")
 _LAST = ("DIVERGED", "FAILED", "CANCELLED")
@@ -20,11 +20,11 @@ _LAST = ("DIVERGED", "FAILED", "CANCELLED")
 def to_confirm(search: Sequence[TrialCurve], metric: str, cost: str, count: int) -> list[int]:
     """The configurations of a label to run again on fresh seeds, first choices first.
 
-    They are those that together dominate the largest area in the search: mean merit over log10 cost of the best that
-    any of them reaches within a cost. Trials that were stopped at a rung count as far as they went. Configurations are
-    added greedily. When none adds area, the chosen ones are set aside and it begins again on the rest. Of equals, the
-    one with the lower number. Those without a finite evaluation after round 0, then diverged and failed ones, follow
-    only if there are too few others, so that every label confirms the same number.
+    Together they dominate the largest area in the search: the mean over log10 cost of the best merit that any of them
+    reaches within a cost. Trials that were stopped at a rung count as far as they went. Configurations are added
+    greedily, the lower number first among equals; when none adds area, the greedy choice starts again on the rest.
+    Configurations without a finite evaluation after round 0, then diverged and failed ones, follow only if there are
+    too few others, so that every label confirms the same number.
 
     Args:
         search: The finished search trials of one label.
@@ -71,7 +71,7 @@ def greedy(runs: Sequence[Runs], count: int, axis: Axis) -> list[int]:
 
 
 def decision_costs(costs: Sequence[Array]) -> Array:
-    """All of these costs, or `MOST_COSTS` of them.
+    """The distinct costs, increasing; at most `MOST_COSTS` of them.
 
     Args:
         costs: Costs of the rounds of each configuration, positive.

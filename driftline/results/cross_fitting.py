@@ -82,7 +82,7 @@ def band(steps: Sequence[Steps]) -> Band:
 
 
 def follow_rounds(chosen: Recommendations, search: Sequence[Runs], runs: Sequence[Runs], seed: int) -> Steps:
-    """As `follow`, for runs that were evaluated after other rounds than those that chose, or only in round 0."""
+    """The quality on one seed of what `search` recommends, for runs that were evaluated after other rounds."""
     quality = np.full(len(chosen.cost), untrained(runs, seed))
     for number in np.unique(chosen.which[chosen.which >= 0]):
         at = chosen.which == number

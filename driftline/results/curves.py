@@ -115,7 +115,7 @@ class TrialCurve:
         return self.rounds[evaluated], values[evaluated]
 
     def reports(self, name: str) -> bool:
-        """Whether it was ever evaluated to a finite value of this metric."""
+        """Whether any evaluation of this metric was finite."""
         values = self.columns.get(name)
         return values is not None and bool(numbers(values).any())
 
@@ -145,7 +145,7 @@ class TrialCurve:
         return counted if rounds is None else counted[np.searchsorted(self.rounds, rounds)]
 
     def until(self, round_number: int) -> TrialCurve:
-        """The trial as far as it had reported after this round; it had not diverged if it trained any further."""
+        """The trial as it was after this round, STOPPED whatever happened later; itself if it went no further."""
         if self.rounds_done <= round_number:
             return self
         reported = self.rounds <= round_number

@@ -65,7 +65,7 @@ def ranges_text(ranges: Sequence[Json], cost: str) -> list[tuple[str, str | None
 
 
 def looks_note(result: Json) -> list[str]:
-    """A sentence where a study was extended after its results were there; otherwise none."""
+    """A sentence if a study was extended after it had results; otherwise none."""
     looks = result.get("trial_list", {}).get("looks", 1)
     if looks < 2:
         return []

@@ -8,9 +8,9 @@ the best of them are distributed unlike those of all. The measure is the Pearson
 where the hyperparameter is active, times (its share among the best)^2 / (its share among all). Numbers count by their
 rank, so that the scale of their space does not matter.
 
-Few trials differ by chance as well. The same measure of random trials in place of the best ones is its distribution if
-the hyperparameter changes nothing: its mean is subtracted, and what the largest of all hyperparameters exceeds in 5 %
-of these draws is not told from chance.
+With few trials, D differs from 0 by chance as well. Random trials in place of the best ones give its distribution if
+the hyperparameter changes nothing. The mean of this distribution is subtracted, and a hyperparameter matters only if
+its distance from the mean, in standard deviations, is above the largest of all hyperparameters in 95 % of the draws.
 
 Source: "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary Subspaces" (Watanabe, Bansal, Hutter
 2023); for hyperparameters that are not active everywhere, "Conditional PED-ANOVA" (2026).
@@ -36,19 +36,19 @@ BEST = 0.25
 """Share of the trials that count as the best ones."""
 
 LEAST_BEST = 3
-"""With fewer best trials nothing is told."""
+"""With fewer best trials, no shares are computed."""
 
 CELLS = 50
 """Cells to which the ranks of numbers are rounded."""
 
 FEW = 6
-"""Up to so many different numbers are kinds, each a cell of its own without a width."""
+"""Up to this many different numbers count as kinds: each has its own cell, and neighbouring cells are unrelated."""
 
 DRAWS = 199
-"""Random choices of trials in place of the best ones."""
+"""Number of random choices of trials in place of the best ones."""
 
 ROUNDING = 1e-9
-"""Of kinds, few divergences are possible: one as large as the limit is not above it by rounding."""
+"""Kinds have few possible divergences: rounding must not lift one that equals the limit above it."""
 
 Counts = NDArray[np.int64]
 
@@ -94,7 +94,7 @@ def values_of(name: str, trials: Sequence[Mapping[str, Any]], inactive: Sequence
 
 
 def _places(texts: Sequence[str]) -> NDArray[np.float64]:
-    """The place of each text among the different ones in order; an array of long texts would take much memory."""
+    """The rank of each text among the distinct texts; an array of long texts would take much memory."""
     places = {text: float(index) for index, text in enumerate(sorted(set(texts)))}
     return np.array([places[text] for text in texts])
 
@@ -102,7 +102,7 @@ def _places(texts: Sequence[str]) -> NDArray[np.float64]:
 def reached(runs: Sequence[Runs], axis: Axis, costs: Array) -> Array:
     """The best merit of each configuration, on its first seed, in the rounds that a cost pays for, (N, G).
 
-    Minus infinity where it pays for none.
+    Minus infinity where a cost pays for no round.
 
     Args:
         runs: The configurations.
@@ -124,18 +124,18 @@ def shares(target: Array, hyperparameters: Mapping[str, ValueCells]) -> dict[str
     """The share of each hyperparameter in what makes trials the best ones.
 
     Args:
-        target: What is to be large, (N,).
+        target: The number by which trials are ranked, larger is better, (N,).
         hyperparameters: From `values_of`.
 
     Returns:
-        Positive shares, of sum 1; None for what is not told from chance.
+        Positive shares with sum 1; None for hyperparameters that do not differ from chance.
     """
     no_shares: dict[str, float | None] = dict.fromkeys(hyperparameters)
     count = int(np.ceil(BEST * len(target)))
     if count < LEAST_BEST:
         return no_shares
     best = target >= np.partition(target, len(target) - count)[len(target) - count]
-    if best.all():  # equally good
+    if best.all():  # all trials are equally good
         return no_shares
     above: dict[str, float] = {}
     distance: dict[str, float] = {}
@@ -157,7 +157,7 @@ def shares(target: Array, hyperparameters: Mapping[str, ValueCells]) -> dict[str
 
 @lru_cache(maxsize=512)
 def _chance(whole: tuple[int, ...], count: int, ordered: bool, number: int) -> Array:
-    """The divergences of `DRAWS` random choices of so many trials; independent for other numbers."""
+    """The divergences of `DRAWS` random choices of `count` trials; `number` is the seed."""
     generator = np.random.default_rng(number)
     drawn = generator.multivariate_hypergeometric(whole, count, size=DRAWS, method="marginals")
     return divergences(drawn, np.array(whole), ordered=ordered)
@@ -168,7 +168,7 @@ def divergences(counts: Counts, every: Counts, *, ordered: bool) -> Array:
 
     Args:
         counts: In how many of these trials a value is not active, then how many are in each cell, (R, 1 + cells).
-        every: The same of all trials, (1 + cells,).
+        every: The same counts for all trials, (1 + cells,).
         ordered: Whether neighbouring cells hold similar values.
     """
     density = _ordered_density if ordered else _kinds_density
@@ -215,12 +215,12 @@ def importance(
     costs: Array,
     between: Sequence[float],
 ) -> dict[str, Any]:
-    """A label's part of the result.
+    """How much each hyperparameter of a label matters.
 
     Args:
         runs: What the search has tried, each configuration on its seed.
-        trials: The hyperparameters of each.
-        inactive: Names of those that change nothing.
+        trials: The hyperparameters of each configuration.
+        inactive: For each configuration, the hyperparameters that change nothing.
         axis: Gives the merit of a quality.
         costs: All costs, evenly spread on a logarithmic axis, (G,).
         between: Some of them along the frontier.

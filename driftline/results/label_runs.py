@@ -48,7 +48,7 @@ class SearchRuns:
 
 @dataclass(frozen=True)
 class LabelRuns:
-    """What a label is reported from: its confirmation trials, or its search trials until one of the former has ended.
+    """The trials of a label's result: its confirmation trials, or its search trials until a confirmation has ended.
 
     Attributes:
         phase: "confirmation" or "search"; None if no trial has ended.

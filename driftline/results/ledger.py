@@ -42,15 +42,15 @@ def ledger(curves: Sequence[TrialCurve]) -> dict[str, int]:
 def granted(curves: Sequence[TrialCurve], cost: str, rungs: Sequence[int], unit: str = "rounds") -> dict[str, float]:
     """What the finished trials of a label were granted: the budget on which a verdict is judged.
 
-    A diverged trial stops early and spends less, but it was granted its whole budget, in the search that until its next
-    rung: it counts with its cost per unit of the budget times this amount. If it diverged before its first round, the
-    label's median cost per unit is used. A trial that was stopped at a rung was granted the amount until this rung.
+    A diverged trial stops early and spends less, but it was granted its whole budget, or in the search the amount until
+    its next rung: it counts with this amount times its cost per unit of the budget. If it diverged before its first
+    round, the label's median cost per unit is used. A trial stopped at a rung was granted the amount until this rung.
 
     Args:
         curves: All trials of the label.
         cost: The chosen cost.
         rungs: Rungs of the search, as increasing amounts; the last one is the budget of a trial.
-        unit: Their unit.
+        unit: Unit of the rungs.
 
     Returns:
         ``{"trials", unit, "cost"}`` over trials that are COMPLETE, STOPPED or DIVERGED.
@@ -92,8 +92,8 @@ def _rate(curve: TrialCurve, cost: str, unit: str) -> float | None:
 def _allowed(curve: TrialCurve, rungs: Sequence[int], unit: str) -> int:
     """What an ended trial was granted.
 
-    A trial ends at a rung with the first round that reaches the rung's fraction of its rounds, up to a round beside the
-    amount itself, and where clients differ its spend is random: a stopped trial was granted the rung next to its spend.
+    A trial stops with the first round that reaches the rung's fraction of its rounds, so that its spend may differ from
+    the rung by a round, and more where clients differ: a stopped trial was granted the rung nearest to its spend.
     """
     if curve.state == "COMPLETE" or curve.phase == "confirmation":
         return rungs[-1]

@@ -16,9 +16,9 @@ whose computers share each batch, and models are reduced around rings instead of
     + gradients / M · (2 · 8 model_bytes (1 - 1/K) / bandwidth_0 + latency_0)  (2 N (1 - M/R) / W_0 + ε_0) T,  if K > 1
     + exchanges · latency + 8 (bytes_up + bytes_down) (1 - 1/R) / (M · bandwidth)  (2 N (1 - 1/R) / W_1 + ε_1) T / H
 
-With an overlap each exchange may be sent during this share of the computation of one local step, and only the rest
-takes time: 2/3 is about the backward pass, at the end of which all gradients are known. That is no part of appendix A.
-What a round with a small fragment has left over hides nothing of another round.
+With an overlap, each exchange may be sent during this share of the computation of one local step, and only the rest
+takes time: 2/3 is about the backward pass, at the end of which all gradients are known. Appendix A has no overlap.
+If a round with a small fragment needs less than this share, the remainder does not hide another round's exchange.
 
 Stragglers: in every exchange each client's computation takes 1 + stragglers · E times as long, with E independent and
 exponential with mean 1. The slowest of M takes 1 + stragglers · H_M times as long in the mean, H_M = 1 + 1/2 + ... 1/M.
@@ -43,7 +43,7 @@ COUNTERS = ("exchanges", "bytes_up", "bytes_down", "slowest_examples")
 """The columns that modelled time is computed from."""
 
 GRADIENTS = "client_gradients"
-"""A column that it is computed from as well, with a ring or an overlap."""
+"""A further column that modelled time needs with a ring or an overlap."""
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _NUMBER = r"(inf|\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*"
@@ -66,8 +66,8 @@ class Link:
         """Reads ``10Gbit,10ms``.
 
         Args:
-            text: What was given.
-            name: Of the setting, for errors.
+            text: Bandwidth and latency.
+            name: Name of the setting, for errors.
 
         Raises:
             InvalidSpec: The text has another form.
@@ -94,7 +94,7 @@ class Ring:
 
     Attributes:
         computers: K, at least 1.
-        link: Between them.
+        link: The network between them.
     """
 
     computers: int
@@ -160,7 +160,7 @@ class Time:
         return "; ".join([self.network, self.compute, *ring, *(f"{name} {x:g}" for name, x in more.items() if x)])
 
     def to_json(self) -> dict[str, Any]:
-        """Its attributes, those of a ring and an overlap only if there are any."""
+        """The attributes; ring and overlap only if they are given."""
         return {name: value for name, value in asdict(self).items() if value or name not in ("ring", "overlap")}
 
     def priced(self, curves: Sequence[TrialCurve]) -> tuple[Time, tuple[TrialCurve, ...]]:
@@ -253,7 +253,7 @@ def modelled_seconds(
 
 
 def _reduced(ring: Ring, bits: float) -> float:
-    """Seconds in which a client's computers reduce a gradient of so many bits around their ring."""
+    """Seconds in which a client's computers reduce a gradient of this many bits around their ring."""
     if ring.computers == 1:
         return 0.0
     return 2 * bits * (1 - 1 / ring.computers) / ring.link.bandwidth + ring.link.latency

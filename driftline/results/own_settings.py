@@ -1,4 +1,4 @@
-"""Entries whose trials have settings of their own, which results and comparisons say."""
+"""Settings that an entry's trials have in place of the study's, which results and comparisons mention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {"examples": "by their examples", "uniform": "equally"}
 
 
 def own_settings(study: Study) -> dict[str, dict[str, Any]]:
-    """Label -> settings, of the entries that set others than the study."""
+    """Label -> settings, for the entries whose settings differ from the study's."""
     settings = {}
     for entry in study.methods:
         studys = {name: getattr(study, name) for name in OWN} | {"rounds": study.budget.rounds}

@@ -77,7 +77,7 @@ def paired(differences: Sequence[float]) -> Paired | None:
     if error <= 1e-12 * float(np.abs(values).max()):
         return Paired(mean, 0.0, count - 1, p_signs=1.0)
     sums = np.abs(_signs(count) @ values)
-    p_signs = float(np.mean(sums >= sums[0] * (1 - ROUNDING)))  # equal sums are not rarer
+    p_signs = float(np.mean(sums >= sums[0] * (1 - ROUNDING)))  # sums that differ by rounding are equal
     return Paired(mean, error, count - 1, p_signs=p_signs)
 
 
@@ -168,7 +168,7 @@ def band_limit(comparisons: Iterable[Mapping[Any, Array]]) -> float:
         row_signs = signs[:, [key in rows for key in keys]]
         largest = np.maximum(largest, np.abs(row_signs @ shares).max(axis=1))
     limit = np.sort(largest)[int(np.ceil(LEVEL * len(largest))) - 1]
-    return float(limit) * (1 + ROUNDING)  # equal statistics are not rarer
+    return float(limit) * (1 + ROUNDING)  # statistics that differ by rounding are equal
 
 
 @lru_cache(maxsize=4)

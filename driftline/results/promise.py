@@ -26,7 +26,7 @@ class Promises:
         quality: What to expect, in the metric's unit, (n,).
         low: The smallest quality of this very run over its seeds, (n,).
         high: The largest, (n,).
-        optimism: By how much the seeds that choose flatter, as a merit, at least 0; 0 if none of them is reported.
+        optimism: How much better a run looks on the seeds that chose it, as a merit, at least 0; 0 if none is reported.
     """
 
     cost: Array
@@ -73,9 +73,9 @@ def promises_by_search(runs: Sequence[Runs], search: Sequence[Runs], axis: Axis,
 def optimism(runs: Sequence[Runs], axis: Axis, span: Span) -> float:
     """How much better a recommended run looks on the seeds that chose it than on another seed, as a merit.
 
-    Each seed in turn is left out; the difference of the mean merit over the others, which choose, and the merit on the
-    seed left out is averaged over the seeds and over the logarithm of the cost, where something is recommended. With K
-    seeds, K - 1 of them choose here, and K in the end: the mean is multiplied by (K - 1) / K. At least 0.
+    Each seed in turn is left out, and the other seeds choose. Their mean merit minus the merit on the seed left out is
+    averaged over the seeds and over the logarithm of the cost, where something is recommended. With K seeds, K - 1
+    choose here but K choose in the end, so the mean is multiplied by (K - 1) / K. At least 0.
 
     Args:
         runs: As in `promises`.

@@ -22,7 +22,7 @@ class Span:
 
     Attributes:
         first: Cost of the cheapest first round.
-        last: Largest cost that configurations of every label reach, those left out all of whose runs diverged.
+        last: Largest cost that configurations of every label reach, without labels all of whose runs diverged.
     """
 
     first: float
@@ -78,8 +78,8 @@ def log_widths(cost: Array, span: Span) -> Array:
 def recommend(runs: Sequence[Runs], seeds: Sequence[int], axis: Axis, span: Span) -> Recommendations:
     """Chooses a configuration and a stopping round for each cost.
 
-    Of all rounds of all configurations that a cost pays for, the one with the best mean merit over the choosing seeds;
-    of equals (to 12 digits) the one with fewer rounds, then the configuration that comes first. With more budget, the
+    Takes the round, of all rounds that a cost pays for, with the best mean merit over the choosing seeds; of equals (to
+    12 digits) the one with fewer rounds, then the configuration that comes first. With more budget, the
     mean merit never gets worse. The cost is the mean over the choosing seeds. A configuration is never recommended at
     or beyond a round at which it had diverged on a choosing seed.
 

@@ -241,7 +241,7 @@ def read(path: Path) -> RecordedTable:
 
     Raises:
         NotFound: There is no such file.
-        InvalidSpec: The file is not a table, of another version, or damaged.
+        InvalidSpec: The file is no table, has another version, or is damaged.
     """
     import pyarrow as pa
     import pyarrow.parquet as parquet

@@ -72,7 +72,7 @@ def runs_of(configuration: int, curves: Sequence[TrialCurve], metric: str, cost:
 
 
 def runs_of_all(groups: Sequence[tuple[int, Sequence[TrialCurve]]], metric: str, cost: str) -> list[Runs | None]:
-    """As `runs_of`, for many configurations; those that were evaluated after the same rounds are computed together."""
+    """The runs of many configurations; those that were evaluated after the same rounds are computed together."""
     all_runs: list[Runs | None] = [None] * len(groups)
     missing = []
     for position, (configuration, curves) in enumerate(groups):
@@ -162,7 +162,7 @@ def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> 
     firsts = groups[0]
     table = np.empty((len(groups), len(firsts), len(rounds)))
     done = [curve.rounds_done for curve in firsts]
-    has_rate = [cost == "rounds" or number > 0 for number in done]  # others diverged before their first round
+    has_rate = [cost == "rounds" or number > 0 for number in done]  # the other runs diverged before their first round
     for seed, curve in enumerate(firsts):
         if has_rate[seed]:
             counted = costs([curves[seed] for curves in groups], cost)
@@ -177,8 +177,8 @@ def _costs(groups: Sequence[Sequence[TrialCurve]], cost: str, rounds: Array) -> 
 def common(by_configuration: Mapping[int, Mapping[int, object]]) -> tuple[list[int], list[int]]:
     """The seeds and configurations to report, such that every configuration has ended on every seed.
 
-    Of the sets of seeds on which some configuration has ended, the one that keeps the most trials; then the one with
-    more seeds. In a finished study these are all.
+    Of the sets of seeds on which some configuration has ended, chooses the one that keeps the most trials, then the one
+    with more seeds. In a finished study, all seeds and configurations are kept.
 
     Args:
         by_configuration: Configuration -> seed -> its ended trial.

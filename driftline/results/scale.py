@@ -12,10 +12,10 @@ from driftline.results.curves import Array
 from driftline.study.directions import direction
 
 RESOLUTION = 1e-12
-"""On a logarithm, qualities below this share of the untrained model's count as equal to it: they are rounding."""
+"""On a logarithmic axis, qualities below this share of the untrained model's count as this share: they are rounding."""
 
 ROUNDING = 1e-9
-"""Numbers that differ by less than this share are equal: the rest is rounding."""
+"""Numbers whose relative difference is smaller count as equal: the difference is rounding."""
 
 
 _DIGITS = 12
@@ -27,7 +27,7 @@ class Axis:
 
     Attributes:
         rising: Whether larger values are better.
-        floor: Values below this count as this on the logarithm; None if the axis is linear.
+        floor: Smallest value on a logarithmic axis, as which smaller values count; None if the axis is linear.
     """
 
     rising: bool

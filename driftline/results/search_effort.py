@@ -31,7 +31,7 @@ from driftline.results.runs import Runs
 from driftline.results.scale import Scale
 
 FREEDOM = 1.5
-"""Degrees of freedom for each of N / k - 1: with more, replays tell a method from itself too often."""
+"""Degrees of freedom for each of N / k - 1: with more, replays find too often that a method differs from itself."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def effort_test(mean: float, influence: Array, search: NDArray[np.int64], trials
 
     Args:
         mean: A weighted mean of `Expected.value`, or the difference of two.
-        influence: The same of `Expected.influence`, (N,).
+        influence: The same mean or difference of `Expected.influence`, (N,).
         search: The search to which each configuration belongs, (N,).
         trials: Size of the subsets.
     """

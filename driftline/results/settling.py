@@ -61,7 +61,7 @@ def settled(runs: Runs, axis: Axis) -> Settled | None:
 
 
 def settled_all(runs: Sequence[Runs], axis: Axis) -> list[Settled | None]:
-    """As `settled`, for many configurations at once."""
+    """Where each of many configurations settles and ends; None for one that diverged on every seed."""
     settlings: list[Settled | None] = [None] * len(runs)
     for positions in together(runs, lambda run: (len(run.rounds), tuple(run.diverged.tolist()))):
         group = [runs[position] for position in positions]

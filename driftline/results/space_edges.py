@@ -10,7 +10,7 @@ from search_spaces.parameters import Choice, from_json
 Json = Mapping[str, Any]
 
 _SHARE = 0.02  # of the range, on its own scale
-_NATURAL = (0, 1)  # smallest values that are seldom a limit of somebody's choice: no decay, a single step
+_NATURAL = (0, 1)  # smallest values that are natural limits, seldom chosen ones: no decay, a single step
 
 
 def space_edges(result: Json) -> list[str]:
@@ -20,7 +20,7 @@ def space_edges(result: Json) -> list[str]:
     smallest or largest one. Smallest values 0 and 1 do not count.
 
     Args:
-        result: A document with its study as ``specification``; without it, nothing is known.
+        result: A document with its study as ``specification``; without it, there are no lines.
     """
     lines = []
     for entry in result.get("specification", {}).get("methods", ()):

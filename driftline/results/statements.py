@@ -45,7 +45,7 @@ class Judgement:
 
 
 def overall(judgements: Iterable[Judgement]) -> Outcome:
-    """Of a whole figure: it disagrees if one statement does, and agrees if all do."""
+    """The outcome of a whole figure: disagrees if one statement disagrees, agrees if all agree."""
     outcomes = {judgement.outcome for judgement in judgements}
     return "disagrees" if "disagrees" in outcomes else "undecided" if outcomes != {"agrees"} else "agrees"
 
@@ -273,7 +273,7 @@ def _best(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> d
 def _largest_trained(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:
     """For each search of a label, the largest value of a hyperparameter whose trial ended better than it began.
 
-    It is at least that much where no larger value was tried, and a search in which no trial did has none.
+    Where no larger value was tried, this is a lower bound. Searches without such a trial are left out.
     """
     largest: dict[int, float] = {}
     for search, value, start, end in _ends(name, label, metric, curves):

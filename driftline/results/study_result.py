@@ -30,7 +30,7 @@ _OWN = frozenset({"name", "methods", "objective", "budget", "resources", "sample
 """Keys in which studies of a joined result may differ."""
 
 _STUDYS = ("granted", "settings", "given")
-"""Keys of a label's part of a joined result that its own study knows."""
+"""Keys of a label's part of a joined result that are copied from the result of its own study."""
 
 FORMAT = 2
 """Version of frontier.json; grows when a key is removed or changes its meaning."""
@@ -251,7 +251,7 @@ def joined_result(parts: Sequence[tuple[Study, StudyResult]]) -> StudyResult:
 
 
 def _read(quality: str, cost: str | Time, curves: tuple[TrialCurve, ...]) -> tuple[Reading, tuple[TrialCurve, ...]]:
-    """The reading, and the curves with what it needs."""
+    """The reading, and the curves with the columns that it needs."""
     if cost == "time":
         raise InvalidSpec(
             "cost", 'time is modelled: give --network and --compute, or Time("10Gbit,10ms", "300GFLOPS") in Python'

@@ -1,4 +1,4 @@
-"""Student's t distribution: what a client needs of it, without SciPy.
+"""Tails and quantiles of Student's t distribution, without SciPy.
 
 The two-sided tail of t with v degrees of freedom is the regularized incomplete beta function I_x(v/2, 1/2) at
 x = v / (v + t^2) (Abramowitz and Stegun 26.7.1), by its continued fraction (26.5.8; Lentz's method).

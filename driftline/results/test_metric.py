@@ -1,4 +1,4 @@
-"""The test metric of what is recommended by a validation metric: nothing was chosen by it, so it flatters nobody."""
+"""The test metric of what is recommended by a validation metric: nothing was chosen by it, so it is not optimistic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_test_metric(
         label: Its runs.
         metric: The metric of the quality.
         cost: The chosen cost.
-        axis: On which the mean over seeds is taken.
+        axis: The axis on which the mean over seeds is taken.
     """
     test = reporting(metric)
     if test is None:

@@ -54,7 +54,7 @@ def missed(failed: Any, trials: Iterable[Any], plan: StudyPlan | None) -> str | 
 
     Args:
         failed: The trial, or anything with its label, phase, number and state.
-        trials: All trials of the study, the same way.
+        trials: All trials of the study, in the same form.
         plan: The study's plan.
     """
     if failed.phase != "search":
@@ -63,7 +63,7 @@ def missed(failed: Any, trials: Iterable[Any], plan: StudyPlan | None) -> str | 
     label_trials = [trial for trial in trials if trial.label == failed.label]
     generation = 0 if plan is None else plan.generation
     own_first = failed.number // generation * generation if generation else 0
-    first = own_first + 2 * generation  # of the generations that were asked for without it
+    first = own_first + 2 * generation  # first trial of the generations that were proposed without its result
     if plan is not None and (sizes := plan.stages.get(failed.label)):
         _, own_first, first = stage_of(sizes, failed.number)
     if first and any(trial.phase == "search" and trial.number >= first for trial in label_trials):
@@ -102,7 +102,7 @@ def _looks(trials: Sequence[TrialRecord], budget: Budget) -> int:
 
 def _looks_at(search_trials: Iterable[TrialRecord]) -> int:
     """How often one search had results; its trials are in the order in which they were created."""
-    looks, seen = 1, None  # when this look's first confirmation trial ended
+    looks, seen = 1, None  # `seen`: when this look's first confirmation trial ended
     for trial in search_trials:
         if seen is not None and trial.created_at > seen:
             looks, seen = looks + 1, None

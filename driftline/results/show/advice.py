@@ -24,9 +24,9 @@ class Wins:
 
     Attributes:
         seeds: Confirmation seeds, of all searches, in which it is better.
-        of_seeds: Those that both labels have.
+        of_seeds: Seeds that both labels have.
         searches: Searches in which its mean over the seeds is better.
-        of_searches: Those that both labels have.
+        of_searches: Searches that both labels have.
     """
 
     seeds: int
@@ -89,7 +89,7 @@ def advice(result: Json, cost: float, labels: Sequence[str] = ()) -> str:
     if not rows:
         return f"Nothing to recommend for up to {amount}."
     label, row = rows[0]
-    assert row.configuration is not None  # `offers` leaves the others out
+    assert row.configuration is not None  # `offers` returns only rows with one
     text = (
         f"For up to {amount}: {label}, configuration {row.configuration['configuration']}, stopped at round "
         f"{row.stop}; expect {parameters['metric']} {banded(*row.quality)}."

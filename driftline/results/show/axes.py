@@ -10,7 +10,7 @@ from driftline.results.modelled_time import Time
 from trainers import cost_named
 
 Json = Mapping[str, Any]
-COVERED_SEEDS = 6  # for which the share of further seeds in a band was measured
+COVERED_SEEDS = 6  # number of seeds for which `COVERAGE` was measured
 COVERAGE = "about 7 of 10 further seeds"
 NEAR_1 = 0.9  # the best accuracy from which errors are drawn
 

@@ -21,7 +21,7 @@ BINS = 10
 
 
 def curves_png(panels: Mapping[str, StudyResult], metrics: Sequence[str] = ()) -> bytes:
-    """The file's bytes; see `curves_figure`."""
+    """The figure of `curves_figure` as the bytes of a PNG."""
     out = io.BytesIO()
     curves_figure(panels, metrics).savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()

@@ -11,7 +11,7 @@ import unicodedata
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _FORMULA = re.compile(r"(^|[;,|])(?=[\s\"]*[=+\-@\u2212])")
-"""Where a formula begins: at the start of a cell, or behind what another country's spreadsheet takes for its end."""
+"""Where a formula begins: at the start of a cell, or after a character that separates cells in some locale."""
 
 
 def escaped(text: str) -> str:
@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
         >>> print(escaped("safe\x1b]0;title\x07\nforged \u202e line"))
         safe\u001b]0;title\u0007\nforged \u202e line
     """
-    if text.isprintable():  # as most are: then none of its characters is in _ESCAPED
+    if text.isprintable():  # true of most texts: no printable character is in _ESCAPED
         return text
     return "".join(
         _sequence(character) if unicodedata.category(character) in _ESCAPED else character for character in text
@@ -29,7 +29,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Text of several lines, each as `escaped` makes it; JSON stays JSON of the same value."""
+    """Text of several lines, each escaped; JSON stays JSON with the same value."""
     return "\n".join(map(escaped, text.split("\n")))
 
 
@@ -41,7 +41,7 @@ def spreadsheet_cell(text: str) -> str:
         ("'=1+1", "x;'=1+1", 'out of memory')
     """
     safe = escaped(text)
-    # digits and signs of full width, and small ones, count as the usual ones
+    # a spreadsheet reads full-width and small digits and signs as the usual ones
     if not (plain := safe).isascii():
         plain = "".join(unicodedata.normalize("NFKC", character)[:1] or character for character in safe)
     for start in reversed([match.end() for match in _FORMULA.finditer(plain)]):

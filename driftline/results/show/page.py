@@ -41,7 +41,7 @@ from driftline.study.budget import spend_text
 Json = Mapping[str, Any]
 SCRIPTS = ("charts.js", "study.js", "configurations.js", "hyperparameters.js", "budget.js", "efforts.js", "page.js")
 LARGEST = 1_400_000  # bytes of a page's contents: further readings and learning curves are left out beyond
-FOR_CURVES = 300_000  # of these bytes, which other readings leave to the learning curves
+FOR_CURVES = 300_000  # of these bytes that other readings leave to the learning curves
 _CURVES_AT_ONCE = 64
 MOST_PAIRS = 100  # comparisons; of more pairs, only those with a verdict
 _NUMBERS = ' class="n"'

@@ -43,7 +43,7 @@ _NO_QUALITY = {"diverged", *COUNTERS}.union(*(cost.counters for cost in COSTS.va
 
 
 def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple[Json, list[TrialCurve]]]:
-    """The same study read with its other costs, then with its other qualities.
+    """The study's results with its other costs, then with its other qualities.
 
     Args:
         result: The document of the study's own quality and cost.
@@ -63,7 +63,7 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
     ]
     choices = [(usual[0], cost) for cost in costs] + [(quality, usual[1]) for quality in _qualities(begun, cost_names)]
     for quality, cost in [choice for choice in choices if choice != usual and choice[1] != "time"][: MOST_READINGS - 1]:
-        fresh = [replace(curve, _cache={}) for curve in curves]  # what this reading caches goes with it
+        fresh = [replace(curve, _cache={}) for curve in curves]  # this reading's caches are dropped with them
         document = frontier_document(
             result["study"],
             fresh,
@@ -75,13 +75,13 @@ def other_readings(result: Json, curves: Sequence[TrialCurve]) -> Iterator[tuple
             drawn=[label for label, method in result["methods"].items() if method["efforts"]],
             rules={label: method["inactive"] for label, method in result["methods"].items() if "inactive" in method},
         )
-        for label, method in document["methods"].items():  # rungs are known to the study's own result
+        for label, method in document["methods"].items():  # only the study's own result knows its rungs
             method["granted"][unit] = result["methods"][label]["granted"][unit]
         yield document, fresh
 
 
 def _program(result: Json) -> Json:
-    """The program of the study, if its trials are one's runs."""
+    """The study's program; empty if it has none."""
     program: Json = result.get("specification", {}).get("program", {})
     return program
 
@@ -181,7 +181,7 @@ def study_data(result: Json, rows: Mapping[Key, Json], curves: Sequence[TrialCur
 
 
 def _lasts(result: Json, curves: Sequence[TrialCurve], rows: Iterable[Key]) -> dict[int, int]:
-    """Place of a row -> rounds of its whole trials, where these differ from configuration to configuration."""
+    """Index of a row -> rounds of its whole trials, where configurations may differ in their rounds."""
     unit, amount = budget_of(result)
     if unit == "rounds":
         return {}
@@ -200,7 +200,7 @@ _OF_SPACES = ("constraints", "start", "prior", "theory")
 def _copies(result: Json) -> dict[str, Json] | None:
     """For each label a trial and a study without hyperparameters, to be filled in.
 
-    None if the study is not known, or is one of a program.
+    None if the study is not known, or has a program.
     """
     if "specification" not in result or _program(result):
         return None
@@ -211,7 +211,7 @@ def _copies(result: Json) -> dict[str, Json] | None:
         budget.pop(name, None)
     copied: dict[str, Json] = {}
     for entry in document["methods"]:
-        rounds = study.budget_of(study.entry(entry["label"])).rounds or 1  # each row has its own otherwise
+        rounds = study.budget_of(study.entry(entry["label"])).rounds or 1  # otherwise each row has its own rounds
         trial = document_of(study, entry["label"], [{}], study.seed, rounds, phase="confirmation")
         del trial["members"]
         parts = {key: part | {"space": {}} if isinstance(part, dict) else part for key, part in entry.items()}
@@ -332,7 +332,7 @@ def _theory(method: Json, most: int) -> list[list[Any]]:
 
 
 def _thin(costs: list[float], most: int, exact: Sequence[float] = ()) -> list[float]:
-    """About this many of increasing costs: the first, the last, each of `exact` and the one before it among them."""
+    """About `most` of the increasing costs, with the first, the last, each of `exact` and the cost before it."""
     if len(costs) <= most:
         return costs
     for finer in (8, 4, 2, 1):  # where costs are sparse, several places of a grid fall on one cost
@@ -376,13 +376,13 @@ def learning_curve(key: Key, curves: Sequence[TrialCurve], readings: Sequence[Js
 
 
 def _short(value: float) -> float:
-    """The value to seven digits, whole if it is."""
+    """The value to seven digits; an int if it is whole."""
     rounded = float(f"{value:.7g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
 
 
 def _exact(cost: float) -> float:
-    """A cost as it is, because a budget may be equal to it; whole if it is."""
+    """The cost without rounding, because a budget may equal it; an int if it is whole."""
     return int(cost) if cost.is_integer() and abs(cost) < 2**53 else cost
 
 

@@ -16,7 +16,7 @@ from driftline.results.show.number_text import hyperparameters_text, number
 from trainers import cost_named, reporting
 
 Json = Mapping[str, Any]
-_DIGITS = 4  # of a cost in print, or as many as tell a row from the one before
+_DIGITS = 4  # of a printed cost; more if it needs them to lie within its row
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RecommendationRow:
 
     Attributes:
         start: Cost from which the configuration is recommended.
-        end: The last cost before the next configuration is recommended, as short a number as there is.
+        end: A cost below that of the next recommended configuration, with as few digits as possible.
         stop: Round to stop at, for the largest of these costs.
         configuration: Its row in the result's `configurations`; None if it diverged on every seed.
         quality: What to expect of this run: promise, lowest and highest of its seeds.
@@ -50,7 +50,7 @@ class RecommendationRow:
 
     @property
     def end_text(self) -> str:
-        """The limit, exactly."""
+        """`end`, exactly."""
         return number(self.end, 15)
 
 
