@@ -1,4 +1,4 @@
-"""All errors of a study at once: those of its form, and those that a check of its parts finds beside them."""
+"""All errors of a study at once: errors of form, and those that a check of the well-formed parts finds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def study_of(document: Mapping[str, Any], check: Callable[[Study], Any] = Study.
 
     Args:
         document: The study.
-        check: Finds further errors of a study of the right form, once it has an error of form.
+        check: Checks a well-formed study; called only to find further errors after an error of form.
 
     Raises:
         InvalidSpec: A line for each error, with the key, what must hold, and what was given.
@@ -46,11 +46,11 @@ def study_of(document: Mapping[str, Any], check: Callable[[Study], Any] = Study.
 
 
 def study_errors(document: Mapping[str, Any], error: InvalidSpec, check: Callable[[Study], Any]) -> InvalidSpec:
-    """An error of a study, with all others that it has.
+    """An error of a study, together with all other errors of the study.
 
     Args:
         document: The study, as it was given or in its canonical form.
-        error: What reading or checking it raised.
-        check: Raises an InvalidSpec for a study of the right form.
+        error: The error that reading or checking the study raised.
+        check: Checks a well-formed study; raises InvalidSpec.
     """
     return all_errors(document, error, lambda mended: check(Study.from_json(mended)), stand_ins)

@@ -22,8 +22,8 @@ def nothing_random(study: Study) -> bool:
     """Whether all trials of a configuration are certain to be equal, whatever their seed.
 
     All clients take part with all their work and examples, gradients are exact, models start from the same parameters,
-    and evaluations measure all held-out clients. False where the study's document alone does not tell, as of plug-ins
-    from installed packages.
+    and evaluations measure all held-out clients. False where the study's document alone cannot tell, as for plug-ins
+    of installed packages.
     """
     if study.program is not None:
         return False

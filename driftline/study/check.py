@@ -71,11 +71,11 @@ def check(study: Study, *, data: bool = True) -> list[str]:
 
 
 def _checked(study: Study) -> list[str]:
-    """As `check`, but each part ends at its first error."""
+    """Checks a study; each of its parts only up to its first error."""
     if study.program is not None:
         return _checked_program(study, study.program)
     remarks = []
-    trials: dict[int, trainers.TrialSpec] = {}  # one of each entry
+    trials: dict[int, trainers.TrialSpec] = {}  # one for each entry
     errors = Errors()
     check_sizes(study)
     for index, entry in enumerate(study.methods):
@@ -110,7 +110,7 @@ def _checked(study: Study) -> list[str]:
 
 
 def _checked_program(study: Study, program: Program) -> list[str]:
-    """As `check`, for a study of a program: what needs no trial of it."""
+    """Checks a study of a program, as far as that is possible without a trial document."""
     remarks, errors = [], Errors()
     check_sizes(study)
     if program.folder != SERVED:
@@ -125,7 +125,7 @@ def _checked_program(study: Study, program: Program) -> list[str]:
 
 
 def _checked_without_data(study: Study) -> list[str]:
-    """As `check`, for a study whose data are elsewhere: what needs no trial of it."""
+    """Checks a study whose data are at URLs, as far as that is possible without the data."""
     errors = Errors()
     check_sizes(study)
     with errors.collected():
@@ -159,7 +159,7 @@ def _checked_entries(study: Study, errors: Errors) -> list[str]:
 
 
 def _stays_behind(program: Program) -> bool:
-    """Whether the program is a file beside the study's that does not go with it."""
+    """Whether the command begins with a file in the program's folder that is not among its `files`."""
     word = program.command[0]
     in_folder = Path(program.folder, word)
     beside = program.folder != SERVED and in_folder.is_file() and os.access(in_folder, os.X_OK)
@@ -349,7 +349,7 @@ def _check_cost(study: Study, trial: trainers.TrialSpec) -> None:
 
 
 def _check_scale(study: Study) -> None:
-    """Refuses a fixed scale whose ends are exchanged, or that no logarithm can have.
+    """Refuses a fixed scale whose ends are exchanged, or do not fit a logarithmic axis.
 
     Metrics of plug-in tasks that fall may become negative; their axis is then linear.
     """

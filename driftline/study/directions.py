@@ -25,7 +25,7 @@ FALLING: frozenset[str] = frozenset({"std", "loss", "error"})
 
 
 class Metric(str):
-    """The name of a metric whose direction a study declares: those of a person's own program.
+    """The name of a metric whose direction the study declares, for metrics of a user's own program.
 
     Args:
         name: The name.

@@ -23,7 +23,7 @@ MOST_CHOICES = 5_000
 MOST_STARTS = 1_000
 MOST_CONSTRAINTS = 20
 PROGRAM = "program"
-"""Name of the entries of a study with a program of people's own; see `driftline.study.program`."""
+"""Name of the entries of a study with a user's own program; see `driftline.study.program`."""
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
@@ -76,7 +76,7 @@ def _resolve(values: dict[str, Any], kind: spaces.Kind) -> dict[str, Any]:
     if values.get("space") != "default":
         return values
     if not isinstance(values.get("name"), str):
-        return values | {"space": {}}  # the name alone is reported
+        return values | {"space": {}}  # only the invalid name is reported
     try:
         return values | {"space": spaces.default(kind, values["name"])}
     except SpecError as error:
@@ -87,7 +87,7 @@ def _with(values: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]
     """The values with further settings in their space."""
     space = values.get("space", {})
     if not settings or not isinstance(space, Mapping):
-        return values  # another kind of space is reported
+        return values  # the invalid space is reported later
     if twice := [key for key in settings if key in space]:
         raise InvalidSpec(twice[0], f"must not be given beside space.{twice[0]}, got both: leave one out")
     return values | {"space": {**space, **settings}}
@@ -129,7 +129,7 @@ SpaceField = Annotated[
 
 
 def _from_theory(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the default space where they say `theory`, and `theory` that names these parts."""
+    """The values with default spaces in place of the string "theory"; their key `theory` names these parts."""
     server = values.get("server")
     named = isinstance(server, dict) and server.get("space") == "theory"
     parts = [
@@ -266,7 +266,7 @@ class MethodEntry(EntrySettings):
         preset = values.get("preset")
         values = _from_theory({"space": "default", **_preset(values)})
         name = values.get("name")
-        values = {"label": name if isinstance(name, str) else "unnamed", **values}  # another name is reported
+        values = {"label": name if isinstance(name, str) else "unnamed", **values}  # an invalid name is reported later
         resolved = _resolve(values, "methods")
         if preset is not None and values["space"] == "default":
             resolved["space"] = presets.method_space(preset, resolved["space"])
@@ -296,7 +296,7 @@ class MethodEntry(EntrySettings):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Those of `SIZES` that its configurations have one by one."""
+        """The `SIZES` in its space, so that each configuration has its own."""
         return () if self.name == PROGRAM else tuple(name for name in SIZES if name in self.space)
 
     @property

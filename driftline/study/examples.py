@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 FIRST = "first"
-"""The one to start from."""
+"""Name of the example to start from."""
 
 
 def examples() -> dict[str, str]:

@@ -167,7 +167,7 @@ def _constraints(study: Study) -> list[str]:
 
 
 def _stages(study: Study) -> list[str]:
-    """The stages of each entry that is tuned in stages, as far as its searches come."""
+    """The stages of each entry that is tuned in stages, as far as its searches get."""
     lines = []
     for entry in study.methods:
         if not (sizes := entry_sizes(study, entry)):

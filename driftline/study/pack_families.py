@@ -16,12 +16,12 @@ _OF_ITS_CONFIGURATIONS = ("label", "space", "constraints", "start", "prior", "sa
 
 
 def families(document: Mapping[str, Any], budget: Budget) -> Families:
-    """The labels, with those together whose trials may share packs, because they differ in values of members alone.
+    """Groups the labels whose trials may share packs, because they differ only in what members have one by one.
 
-    They have the same method, optimizers, schedule and settings, and the same names in their spaces; which of their
-    trials share a pack is up to `driftline.study.trial_document.structure`. With rungs or branches every trial of a
-    pack is computed alone, which a wider pack does not make cheaper, so every label is a family then. So is a label
-    that is tuned in stages, which has generations of its own.
+    Labels of a family have the same method, optimizers, schedule and settings, and the same names in their spaces;
+    `driftline.study.trial_document.structure` decides which of their trials share a pack. With rungs or branches, every
+    trial of a pack is computed alone, so that a wider pack saves nothing: every label is then a family of its own. So
+    is a label that is tuned in stages, because it has its own generations.
 
     Args:
         document: A study in canonical form, from `Study.to_json`.

@@ -1,4 +1,4 @@
-"""A training program of people's own, in place of a study's task.
+"""A user's own training program, in place of a study's task.
 
 Example::
 
@@ -155,13 +155,13 @@ class Program(Section):
         return {key: value for key, value in document.items() if key not in optional or value != optional[key]}
 
     def identity(self) -> dict[str, Any]:
-        """What tells this program from another one: not where it lies, and of a function its text alone."""
+        """What identifies the program: everything but its location, and for a function only the source text."""
         left_out = {"folder", "function"} if self.source is not None else {"folder"}
         return {key: value for key, value in self.to_json().items() if key not in left_out}
 
 
 def placed(document: Any, folder: Path) -> Any:
-    """A study's document whose program knows the folder of the study's file."""
+    """The study's document, with its program's folder resolved against the folder of the study's file."""
     program = document.get("program") if isinstance(document, dict) else None
     if not isinstance(program, dict):
         return document

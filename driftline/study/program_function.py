@@ -19,7 +19,7 @@ COMMAND = ["python", "-P", "-m", "driftline.function_trial"]
 """Runs the function that the trial's document holds, with the Python that runs Driftline."""
 
 MOST_BYTES = 4 * 2**20
-"""Largest pickled function; data belong into files."""
+"""Largest pickled function; data belong in files."""
 
 
 def function_program(

@@ -1,4 +1,4 @@
-"""The files that a study's program names, and how they travel to a service."""
+"""The files that a study's program names, also packed for a service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def program_sources(program: Program) -> dict[str, Path]:
     """Every file by its path below the program's folder.
 
     Raises:
-        InvalidSpec: One is missing, or is neither a file nor a folder.
+        InvalidSpec: A name is missing, or is neither a file nor a folder.
     """
     return dict(_sources(program))
 
@@ -30,7 +30,7 @@ def program_archive(program: Program) -> tuple[bytes, str]:
     """The program's files as an archive, and its digest.
 
     Raises:
-        InvalidSpec: They cannot be packed.
+        InvalidSpec: The files cannot be packed.
     """
     try:
         return packed(program_sources(program))
@@ -47,7 +47,7 @@ def served(study: Study) -> tuple[dict[str, Any], bytes | None]:
         InvalidSpec: The program's files cannot be packed.
     """
     document, program = study.to_json(), study.program
-    if program is None or program.folder == SERVED:  # the document is that of a service
+    if program is None or program.folder == SERVED:  # the study comes from a service
         return document, None
     changed, archive = {"folder": SERVED}, None
     if program.files:

@@ -1,6 +1,6 @@
 """The rungs of a study: where search trials are compared, and after which only promising ones continue.
 
-They are rounds, or amounts in the unit of the budget, which become rounds of each trial by `scaled`.
+Rungs are rounds, or amounts in the unit of the budget, which `scaled` turns into rounds of each trial.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FACTOR = 3
 AUTO = 3
 """`auto`: most rungs, the last round included."""
 
-_MOST = 32  # given rungs; a million trials are down to one after 14
+_MOST = 32  # most rungs that may be given; a million trials are down to one after 14
 
 
 def _places(value: Any) -> Any:
@@ -86,16 +86,16 @@ def rungs_of(rungs: Literal["auto"] | Sequence[int], rounds: int, unit: str = "r
 
 
 def scaled(rungs: Sequence[int], rounds: int, to_rounds: int, unit: str = "rounds") -> list[int]:
-    """The same rungs for trials of another number of rounds: at the same fractions, rounded up.
+    """The rungs for trials with another number of rounds: at the same fractions, rounded up.
 
     Args:
         rungs: As in `rungs_of`.
-        rounds: Rounds of the trials that they are given for, or the amount of another unit.
+        rounds: Rounds of the trials that `rungs` are for, or the amount of another unit.
         to_rounds: Rounds of the other trials.
         unit: The unit.
 
     Raises:
-        InvalidSpec: Two of them come after the same round.
+        InvalidSpec: Two rungs would come after the same round.
 
     Examples:
         >>> scaled([25, 75], 200, 1000), scaled([25, 75], 200, 10)

@@ -174,7 +174,7 @@ def check_suits(name: str, space: Space, objectives: Sequence[str]) -> None:
         objectives: Names of the values to maximise.
 
     Raises:
-        InvalidSpec: It cannot; the path is a key of the study, or begins below ``space``.
+        InvalidSpec: The sampler cannot; the path is a key of the study, or begins below ``space``.
     """
     if name in ("cmaes", STAGED) and len(objectives) > 1:
         problem = f"must be quality or speed for sampler {name}, which has one objective, got both"
@@ -197,7 +197,7 @@ def check_suits(name: str, space: Space, objectives: Sequence[str]) -> None:
 
 
 def _known(name: Any, path: str) -> None:
-    if name in NAMES:  # the registry imports service.samplers, for those of other packages
+    if name in NAMES:  # the registry, which other packages' samplers need, imports service.samplers
         return
     if not isinstance(name, str) or name not in registry():
         suggestion = hint(name, registry()) if isinstance(name, str) else f"known are {', '.join(registry())}"

@@ -200,7 +200,7 @@ class Study(TrialSettings):
 
     @classmethod
     def _stand_ins(cls, document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
-        """What may stand in for a wrong value at a place; see `trainers.every_error`."""
+        """Replacements for an invalid value at a place; see `trainers.every_error`."""
         from driftline.study.stand_ins import stand_ins
 
         return stand_ins(document, steps)
@@ -216,7 +216,7 @@ class Study(TrialSettings):
             values = values | {"task": {"name": values["task"]}}
         objective = values.get("objective", {})
         task = values.get("task")
-        if isinstance(objective, dict):  # without a task, the task alone is reported
+        if isinstance(objective, dict):  # without a task, only the missing task is reported
             quality = default_quality(task if isinstance(task, dict) else {})
             values = values | {"objective": {"quality": quality, **objective}}
         return values

@@ -2,11 +2,11 @@
 
     sampler: {name: staged, stages: [[client_lr, local_steps], displacement]}
 
-A stage tries all values of its hyperparameters, those of a grid, while the others keep the values of the best
-configuration so far. That is at first the first of `start`, in which what is left out has the first value of its space.
-After the last stage the first comes again, so that these stages are the three of FedGA's paper: rates and steps,
-displacement, and once more rates and steps. A stage has as many trials as values, less the best configuration so far,
-which has been tried.
+A stage tries all values of its hyperparameters on a grid, while the other hyperparameters keep the values of the best
+configuration so far. This is at first the first point of `start`; hyperparameters that the point leaves out have the
+first value of their space. After the last stage the first one comes again, so that the stages above are the three of
+FedGA's paper: rates and steps, displacement, and once more rates and steps. A stage has one trial for each combination
+of values, except for the best configuration so far, which has been tried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIRST = ("client_lr", "delta_lr", "server_lr", "local_steps", "local_epochs")
 """The first stages by default, of one hyperparameter each; the others follow by name."""
 
 Sizes = Sequence[int]
-"""Trials of the first stage, and of the stages after it, which then come again and again; nothing to tune: empty."""
+"""Trials of the first stage, then of the later stages, which repeat; empty if there is nothing to tune."""
 
 
 def stage_names(space: Space, groups: Sequence[Sequence[str]] | None = None) -> list[list[str]]:
@@ -39,7 +39,7 @@ def stage_names(space: Space, groups: Sequence[Sequence[str]] | None = None) -> 
 
     Args:
         space: Parameters by dotted name.
-        groups: The setting of the sampler, which may name what the space does not have.
+        groups: The sampler's setting `stages`, which may also name hyperparameters that the space does not have.
 
     Raises:
         InvalidSpec: A name with several values is in no stage.
@@ -62,7 +62,7 @@ def stage_names(space: Space, groups: Sequence[Sequence[str]] | None = None) -> 
 
 
 def grids(space: Space, start: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[Any]]:
-    """The values of each hyperparameter: its grid's, and those of `start` beside it.
+    """The values of each hyperparameter: those of its grid, then further ones in `start`.
 
     Examples:
         >>> from search_spaces.parameters import Float

@@ -1,4 +1,4 @@
-"""What stands in for the parts of a study that are wrong, while the study is read again to find all its errors."""
+"""Replacements for the invalid parts of a study, with which it is read again to find all its errors."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _PLAIN: dict[Steps, Sequence[Any]] = {
     ("program",): (ABSENT, ABSENT),
     ("program", "command"): (["true"], ["true"]),
 }
-"""What stands in for the value at a place, in either of two documents."""
+"""Replacements for the value at a place, one for each of two documents."""
 
 
 def stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
-    """What may stand in for the value at a place of a study's document, in either of two documents, best first.
+    """Replacements for the value at a place of a study's document, for each of two documents, best first.
 
     Args:
         document: The document.
-        steps: Where the wrong value is.
+        steps: The place of the invalid value.
     """
     if steps in _PLAIN:
         target = steps[:1] if steps[0] == "task" else steps
@@ -85,13 +85,13 @@ def stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[
 
 
 def _naming(entry: Mapping[str, Any], part: str, steps: Steps) -> dict[Steps, Any]:
-    """Leaves out what names settings of a part of an entry; of the method without a part."""
+    """Removes the keys of an entry that may name settings of a part; "" is the method."""
     names = f"{part}." if part else ""
     return {(*steps, key): ABSENT for key in ("constraints", "start", "prior") if names in str(entry.get(key))}
 
 
 def _declared(document: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
-    """Other metrics or costs than a program has, and those that the objective names."""
+    """Metrics or costs in place of a program's: none that the objective names, then the one that it names."""
     objective = document.get("objective")
     metrics = steps[1] == "metrics"
     name = objective.get("quality" if metrics else "cost") if isinstance(objective, Mapping) else None
@@ -102,7 +102,7 @@ def _declared(document: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Chang
 
 
 def _ranges(entry: Mapping[str, Any], steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
-    """The default range of a hyperparameter in place of another one, and its low end."""
+    """A hyperparameter's default range in place of an invalid one, then the low end of this range."""
     part, key = (str(steps[2]), str(steps[4])) if steps[2] in _PARTS else ("methods", str(steps[3]))
     part_entry = entry if part == "methods" else entry.get(part)
     target = steps[: 5 if part != "methods" else 4]

@@ -30,7 +30,7 @@ def read(
     Args:
         points: Mappings of dotted names to values.
         space: Search spaces by dotted name.
-        constraints: What a point satisfies, as far as its values and the fixed ones of the space tell.
+        constraints: What points must satisfy, as far as their values and the fixed values of the space decide it.
         key: The key of the entry that holds them.
 
     Raises:

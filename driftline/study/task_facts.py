@@ -1,4 +1,4 @@
-"""What the plug-ins of a task's document say of themselves, read without torch."""
+"""Facts that the plug-ins of a task's document declare, read without torch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def model_of(task: Mapping[str, Any]) -> Any:
 
 
 def pinned(task: Any, folder: Path) -> Any:
-    """The task with the path and the digest of a module of the user's that lies in a file; all else as it is.
+    """The task, with the path and the digest of its model's module if this is a user's file; otherwise unchanged.
 
-    A study then means the same code from any folder, and cannot go on with other code.
+    The study then means the same code from any folder, and cannot continue with other code.
 
     Args:
         task: A task's document, not checked yet.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # its import loads torch
     from trainers import LossEstimate
 
 MOST = 8
-"""Most first points of an entry; and at most an eighth of the trials of its search, but one at least."""
+"""Most first points of an entry, which are also at most an eighth of its search's trials, but at least one."""
 
 
 def pending(study: Study) -> list[int]:
@@ -103,7 +103,7 @@ def adopted(study: Study, stored: Study) -> Study:
         changed = True
     try:
         return Study.from_json(document) if changed else study
-    except InvalidSpec:  # its own starting points lie elsewhere
+    except InvalidSpec:  # its own starting points lie outside the stored spaces
         return study
 
 
@@ -125,7 +125,7 @@ def theory_facts(study: Study) -> list[str]:
             f"(of single clients {low:g} to {high:g}, median {median:g}), smallest useful "
             f"{measured['useful_curvature']:g}; noise of a batch gradient {measured['gradient_noise']:g}."
         )
-    return list(dict.fromkeys(facts))  # what was measured once is said once
+    return list(dict.fromkeys(facts))  # entries may share a measurement
 
 
 def _trial(study: Study, entry: MethodEntry) -> trainers.TrialSpec:
@@ -166,7 +166,7 @@ def _derive(study: Study, index: int, form: dict[str, Any], measured: LossEstima
 
 
 def _values(entry: MethodEntry, name: str) -> list[Any]:
-    """What the entry's own starting points and prior say of a hyperparameter."""
+    """The values of a hyperparameter in the entry's own starting points and prior."""
     return [point[name] for point in (*entry.start, *entry.prior) if name in point]
 
 

@@ -23,7 +23,7 @@ def document_of(
     entry = study.entry(label)
     parts: dict[str, dict[str, Any]] = {"method": {"name": entry.name}}
     parts |= {kind: {"name": part.name} for kind, part in entry.parts().items()}
-    structural = structural_of(entry) if any(configurations) else {}  # reads the method, and so torch
+    structural = structural_of(entry) if any(configurations) else {}  # imports the method, and with it torch
     for dotted, (kind, name) in structural.items():
         values = [hyperparameters[dotted] for hyperparameters in configurations if dotted in hyperparameters]
         if not values:
@@ -35,7 +35,7 @@ def document_of(
     if "rounds" in (REGISTRIES["schedule"]().constant(entry.schedule.name, "FOLLOWS") or {}) and not any(
         "schedule.rounds" in hyperparameters for hyperparameters in configurations
     ):
-        parts["schedule"]["rounds"] = rounds  # whoever trains fewer rounds of this document keeps its rates
+        parts["schedule"]["rounds"] = rounds  # rates stay the same if fewer rounds are trained
     document: dict[str, Any] = {"task": dict(study.task), **parts}
     settings = study.settings_of(entry, configurations[0])
     document |= {key: value for key, value in settings if value is not None}

@@ -37,8 +37,8 @@ def trial_budget(study: Study, entry: MethodEntry, hyperparameters: Mapping[str,
         hyperparameters: Its configuration.
 
     Raises:
-        InvalidSpec: The budget has no room for a round of it, or too few rounds for the rungs.
-        SpecError: Its document is invalid.
+        InvalidSpec: The budget has no room for one round, or too few rounds for the rungs.
+        SpecError: The trial's document is invalid.
     """
     budget = study.budget
     if budget.unit == "rounds":
@@ -85,10 +85,10 @@ def usual_budget(study: Study, entry: MethodEntry) -> Budget:
 def rounds_range(study: Study, entry: MethodEntry) -> tuple[int, int]:
     """The fewest and the most rounds of an entry's trials.
 
-    What a round spends grows with each size by itself, so that the ends are found one hyperparameter after the other.
+    What a round spends grows with each size, whatever the others are, so that hyperparameters are tried one by one.
 
     Raises:
-        InvalidSpec: Some configuration has no round, or too few for the rungs.
+        InvalidSpec: Some configuration has room for no round, or for too few for the rungs.
     """
     if study.budget.unit == "rounds":
         return study.budget_of(entry).last_round, study.budget_of(entry).last_round

@@ -52,6 +52,6 @@ class TrialSettings(EntrySettings):
 
 OWN = tuple(EntrySettings.model_fields)
 SIZES = ("clients_per_round", "batch_size")
-"""Those of an entry's settings that it may have in its space instead, so that each configuration has its own."""
+"""Settings that an entry may have in its space instead, so that each configuration has its own."""
 
 SHARED = tuple(TrialSettings.model_fields)

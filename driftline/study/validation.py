@@ -48,7 +48,7 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Leaves the types out of the signature, where `help` would show how they are checked; own keys come first."""
+        """Removes types from the signature, because `help` would show their validators; puts own keys first."""
         signature = inspect.signature(cls)
         plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
         plain.sort(key=lambda parameter: parameter.name not in cls.__annotations__)
@@ -93,18 +93,18 @@ class Section(BaseModel):
 
     @classmethod
     def _stand_ins(cls, document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence[Changes]]:
-        """What may stand in for a wrong value at a place; see `trainers.every_error`."""
+        """Replacements for an invalid value at a place; see `trainers.every_error`."""
         return [], []
 
 
 def reading_once() -> bool:
-    """Whether whoever reads a part will read it again if it is wrong; its first errors are then enough."""
+    """Whether the caller will read an invalid part again, so that its first errors are enough."""
     return _ONE_READING.get()
 
 
 @contextlib.contextmanager
 def one_reading() -> Iterator[None]:
-    """Within the block, a part is read once, and may raise some of its errors only: the caller reads it again."""
+    """Within the block, a part is read once and may raise only some of its errors: the caller reads it again."""
     token = _ONE_READING.set(True)
     try:
         yield
@@ -118,13 +118,13 @@ def all_errors(
     read: Callable[[dict[str, Any]], Any],
     stand_ins: StandIns,
 ) -> InvalidSpec:
-    """An error of a document, with all others that it has.
+    """An error of a document, together with all other errors of the document.
 
     Args:
         document: The document; stays as it is.
-        error: What reading it raised.
+        error: The error that reading the document raised.
         read: Raises an InvalidSpec for a document that is invalid.
-        stand_ins: What may stand in for a wrong value at a place; see `trainers.every_error`.
+        stand_ins: Returns replacements for an invalid value at a place; see `trainers.every_error`.
     """
 
     def errors(mended: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -134,7 +134,7 @@ def all_errors(
         except InvalidSpec as further:
             return further.errors
         except (DriftlineError, MemoryError, OverflowError, RuntimeError, TypeError, ValueError):
-            pass  # what checks it is not installed here, or no machine can compute with its numbers
+            pass  # its check is not installed here, or fails on its numbers
         return ()
 
     if len(error.errors) > _MOST_ERRORS:
@@ -146,7 +146,7 @@ def all_errors(
 
 
 def _refuse_strange(document: Any) -> None:
-    """Refuses keys that are not strings, halves of characters, and nesting too deep to be read elsewhere."""
+    """Refuses keys that are not strings, unpaired surrogates, and nesting deeper than the API allows."""
     level: list[tuple[str, Any]] = [("", document)]
     for _ in range(_DEEPEST):
         below: list[tuple[str, Any]] = []
@@ -168,7 +168,7 @@ def _refuse_strange(document: Any) -> None:
 def raise_invalid(error: ValidationError, model: type[BaseModel]) -> NoReturn:
     """Raises pydantic's errors (unknown keys before others) as one `InvalidSpec`.
 
-    What is missing beside an unknown key is left to the next reading, when the unknown one has another name.
+    Keys that are missing beside an unknown key are not reported: the unknown key may be one of them, misspelt.
 
     Args:
         error: The error from pydantic.
@@ -231,7 +231,7 @@ class Errors:
         self.skipped = 0
 
     def add(self, error: InvalidSpec) -> None:
-        """Adds an error, once, with those that it brings."""
+        """Adds all errors that `error` holds, each once."""
         self._errors |= dict.fromkeys(error.errors)
 
     def add_all(self, errors: Iterable[InvalidSpec]) -> None:
@@ -307,7 +307,7 @@ def join(path: str, rest: str) -> str:
 
 def _whole(value: Any) -> int:
     try:
-        return integer(value, "", math.inf)  # the field checks its own limit
+        return integer(value, "", math.inf)  # the field checks the upper limit
     except SpecError as error:
         raise ValueError(str(error)) from None
 

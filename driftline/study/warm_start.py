@@ -42,7 +42,7 @@ def warm_started(
 
     Args:
         study: The study.
-        earlier: The study that they are from.
+        earlier: The study that the configurations are from.
         recommended: Configurations by label of the earlier study, most important ones first.
         good: Configurations that were good, by label, for the prior of entries that have none.
         factor: What their rates are multiplied by.
@@ -111,8 +111,8 @@ def _algorithm(entry: MethodEntry) -> tuple[str, ...]:
 def _moved(value: Any, parameter: Parameter) -> tuple[Any, ...]:
     """The value itself if it is in a space, otherwise the nearest one as a tuple; empty if there is none.
 
-    In a range that is a value of the range, not one of its extra points. Options are compared by their ratio to the
-    value if all are positive.
+    The nearest value of a range is never one of its extra points. Options are compared by their ratio to the value if
+    all are positive.
     """
     value = plain(value)
     if parameter.contains(value):
