@@ -13,9 +13,9 @@ This package is light: it needs no server code, and loads torch only to check a 
     client/   HTTP: connection, retries, the API client
     results/  pure functions: curves -> frontier, comparison, ledger; show/: tables, pictures, pages
     sdk/      Client, Job, Frontier, AsyncClient, OfflineService
-    trial     what a training program of people's own imports: the standard library alone
+    trial     what a user's own training program imports: the standard library alone
     function_trial  runs a function as such a program
-    archive   packs the files of such a program, to travel to a service
+    archive   packs the files of such a program, to be sent to a service
     program_command  finds the file that its command begins with
     errors    every error that Driftline raises on purpose
     extras    optional packages, and the extra that installs each
@@ -121,7 +121,7 @@ if not TYPE_CHECKING:  # type checkers use the imports above; with __getattr__ t
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module 'driftline' has no attribute {name!r} (it has: {', '.join(__all__)})")
-        _refuse_hidden_siblings()  # not before: `driftline.trial` needs none of them, and runs among people's own code
+        _refuse_hidden_siblings()  # only here: `driftline.trial` needs no sibling and runs beside users' files
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

@@ -1,7 +1,7 @@
-"""The files of a program, packed so that they can travel to a service: a compressed tar of plain files.
+"""Packs the files of a program into a compressed tar of plain files, to be sent to a service.
 
-The digest is that of the tar, so that it does not depend on the version of the library that compresses. Imports the
-standard library alone: clients pack, and workers unpack.
+The digest is that of the uncompressed tar, so that it does not depend on the version of the compression library.
+Imports only the standard library: clients pack, and workers unpack.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _BLOCK = 1 << 16
 
 
 class ArchiveError(ValueError):
-    """An archive is not what it must be; the message says what must hold."""
+    """An invalid archive; the message says which rule is broken."""
 
 
 def packed(files: Mapping[str, Path]) -> tuple[bytes, str]:
     """Packs files.
 
     Args:
-        files: Files by the names that they get, relative and with slashes.
+        files: Files by their names in the archive, which are relative and have slashes.
 
     Returns:
-        The archive and its digest, which depend on names, contents and the right to execute alone.
+        The archive and its digest. Both depend only on the files' names, contents and permission to execute.
 
     Raises:
-        ArchiveError: They are too many or too large, or a name is invalid.
+        ArchiveError: There are too many files, they are too large, or a name is invalid.
     """
     buffer = io.BytesIO()
     if len(files) > MOST_FILES:
@@ -74,7 +74,7 @@ def unpack(data: bytes, digest: str, folder: Path | None = None) -> None:
         folder: An empty folder for the files; None only checks. After an error it may hold some of them.
 
     Raises:
-        ArchiveError: It is damaged, too large, has another digest, or holds anything but files below the folder.
+        ArchiveError: The archive is damaged or too large, has another digest, or holds more than files in the folder.
         OSError: A file cannot be written.
     """
     if len(data) > MOST_PACKED:
@@ -103,7 +103,7 @@ def unpack(data: bytes, digest: str, folder: Path | None = None) -> None:
 
 
 class _Stream:
-    """A tar as it is written or read: bounded, with its digest."""
+    """A tar that is written or read: limits its size and computes its digest."""
 
     def __init__(self, inner: gzip.GzipFile) -> None:
         self._inner = inner
@@ -117,7 +117,7 @@ class _Stream:
         return self._inner.write(self._counted(data))
 
     def require(self, size: int) -> None:
-        """Raises an ArchiveError unless there is room for so many further bytes."""
+        """Raises an ArchiveError if `size` more bytes would exceed the limit."""
         if self._size + size > MOST_UNPACKED:
             raise ArchiveError(f"must have at most {_size(MOST_UNPACKED)} unpacked: leave data out")
 
@@ -136,10 +136,10 @@ class _Names:
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Takes the next name, which must lie below the folder, and be no other one's.
+        """Adds the name of a file, which must be unique and lie below the folder.
 
         Raises:
-            ArchiveError: It does not, or there are too many.
+            ArchiveError: The name is invalid or taken, or there are too many names.
         """
         path = PurePosixPath(name)
         parts = path.parts

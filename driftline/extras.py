@@ -26,7 +26,7 @@ def missing(error: ModuleNotFoundError, instead: str = "") -> DriftlineError | N
 
     Args:
         error: What an import raised.
-        instead: What else one may do.
+        instead: An alternative to installing the package, for the message.
     """
     module = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
@@ -43,7 +43,7 @@ def optional_packages(instead: str = "") -> Iterator[None]:
     """Within the block, a missing package of an extra is a `DriftlineError` that names the extra.
 
     Args:
-        instead: What else one may do.
+        instead: An alternative to installing the package, for the message.
     """
     try:
         yield

@@ -18,7 +18,7 @@ def main() -> None:
     import cloudpickle
 
     folders, function = cloudpickle.loads(zlib.decompress(base64.b64decode(document["function"])))
-    sys.path[:0] = folders  # of the script whose function this is: it may import modules beside it
+    sys.path[:0] = folders  # the function may import modules that lie beside its script
     train = cloudpickle.loads(function)
     train(trial.current())
 

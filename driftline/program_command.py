@@ -11,7 +11,7 @@ from trainers import shown
 PYTHON = "python"
 """As the first word of a command: the Python that runs Driftline."""
 
-_FIRST_LINE = 256  # bytes of it that Linux reads
+_FIRST_LINE = 256  # bytes of a script's first line that Linux reads
 
 
 def command_file(word: str, folder: str, search_path: str) -> str:
@@ -19,20 +19,20 @@ def command_file(word: str, folder: str, search_path: str) -> str:
 
     Args:
         word: The word: `PYTHON`, a path, which is relative to the folder, or a name.
-        folder: Where the program starts; a name is looked for there first.
-        search_path: Where names are looked for then, as in the variable PATH.
+        folder: The folder in which the program starts; a name is looked up there first.
+        search_path: The folders in which a name is looked up next, as in the variable PATH.
     """
     if word == PYTHON:
         return sys.executable
     in_folder = os.path.join(folder, word.removeprefix("./"))
     if os.path.dirname(word) or (os.path.isfile(in_folder) and os.access(in_folder, os.X_OK)):
         return in_folder
-    folders = [os.path.join(folder, entry) for entry in search_path.split(os.pathsep)]  # as where it starts
+    folders = [os.path.join(folder, entry) for entry in search_path.split(os.pathsep)]  # relative to `folder`
     return shutil.which(word, path=os.pathsep.join(folders)) or in_folder
 
 
 def obstacle(file: str) -> str | None:
-    """Why a file cannot be started, in words; None if nothing is known against it."""
+    """Why a file cannot be executed, in words; None if no reason is known."""
     if not os.path.exists(file):
         return "which does not exist"
     if not os.path.isfile(file):

@@ -12,7 +12,7 @@ Example::
             with t.checkpoint() as folder:
                 save(folder / "model.pt")
 
-The contract below it is files, for programs in any language: docs/programs.md.
+It reads and writes files, as programs in any language may do: docs/programs.md.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Trial:
         hyperparameters: All values by name; ``t["client_lr"]`` is one of them.
         seed: Seed of the trial.
         label: Label of its entry in the study.
-        resume: The folder that it goes on from, as an earlier run wrote it; None to begin at round 0.
+        resume: The folder of a checkpoint to continue from, written by an earlier run; None to begin at round 0.
         first: The round that `resume` was written after; 0 without one.
-        last: The round at which this run ends: that of a rung, or `budget`. It may be told to end at a rung before.
+        last: The round at which this run ends: a rung, or `budget`. The run may be told to end at an earlier rung.
         budget: Rounds of a whole trial, on which a schedule may depend.
         device: "cuda" if the trial has a GPU, otherwise "cpu".
     """
@@ -88,8 +88,8 @@ class Trial:
     def rounds(self) -> Iterator[int]:
         """The numbers of the rounds to train, from the one after `first`.
 
-        They end at the last round or at a rung, and early when the trial is told to stop; a checkpoint is due then.
-        Without checkpoints they wait at a rung until it is decided whether the trial goes on.
+        Ends at the last round or at a rung, and early when the trial is told to stop; a checkpoint is due then.
+        Without checkpoints, waits at a rung until it is decided whether the trial goes on.
         """
         number = self.first
         while not self.stopping and number < self._until(number):
@@ -118,12 +118,12 @@ class Trial:
 
     @property
     def report_due(self) -> bool:
-        """Whether the round that `rounds` has given must be reported, not left out: it is the last one or a rung."""
+        """Whether the current round of `rounds` must be reported: it is the last one or a rung."""
         return self._trained >= min(self.last, int(self._told().get("until", self.last)))
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether to write a checkpoint now: one is wanted, or the trial ends here and may go on later."""
+        """Whether to write a checkpoint now: one was requested, or the trial ends here and may go on later."""
         if self._checkpoints is None or self._saved_round == self._round:
             return False
         ends = self._round >= self.last and self.last < self.budget
@@ -144,7 +144,7 @@ class Trial:
         yield draft
         shutil.rmtree(old, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
-            final.rename(old)  # not removed in place: killed halfway, this would leave a part of it
+            final.rename(old)  # removing it in place could be killed halfway and leave a part
         draft.rename(final)
         shutil.rmtree(old, ignore_errors=True)
         self._saved_round, self._wanted = self._round, request
@@ -162,7 +162,7 @@ class Trial:
             os.close(file)
 
     def _until(self, number: int) -> int:
-        """The round to go to, when this is decided."""
+        """The round to train up to; waits until that is decided."""
         told = self._told()
         while told.get("wait") and number >= told["until"] and not self.stopping:
             time.sleep(_PAUSE_S)
@@ -170,7 +170,7 @@ class Trial:
         return min(self.last, int(told.get("until", self.last)))
 
     def _told(self) -> dict[str, Any]:
-        """What the control file says now; it is replaced as a whole."""
+        """The present contents of the control file, which is always replaced as a whole."""
         if self._control is None:
             return {}
         with open(self._control, encoding="utf-8") as file:
@@ -216,7 +216,7 @@ def each(**defaults: Any) -> Iterator[Trial]:
 
 
 def _trial(name: str | None, defaults: Mapping[str, Any]) -> Trial:
-    """The trial whose document has this name; one by hand without."""
+    """The trial whose document is in the file `name`; without a name, a trial by hand."""
     if not name:
         return Trial({"rounds": int(os.environ.get(ROUNDS_VARIABLE, ROUNDS_BY_HAND))}, defaults)
     with open(name, encoding="utf-8", errors="surrogateescape") as file:  # names of files may be any bytes
@@ -231,7 +231,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _after_fork() -> None:
-    """Lets SIGTERM end a forked process: multiprocessing ends its workers so, and would wait for ever."""
+    """Lets SIGTERM end a forked process: multiprocessing ends its workers by it, and would wait forever."""
     if signal.getsignal(signal.SIGTERM) is _stop:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -241,7 +241,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _number(name: str, value: Any) -> int | float | None:
-    """A value as JSON has it; NaN and infinity are written as Python writes them."""
+    """A value as a number of JSON; NaN and infinity are written as Python writes them."""
     if not isinstance(value, int | float) and hasattr(value, "item"):
         value = value.item()
     if value is None or isinstance(value, float):

@@ -36,8 +36,8 @@ class ApiClient(Connection):
 
         Args:
             study: The study's document.
-            key: Idempotency key: the same key again returns the study created with it. By default a fresh one, or for
-                a study to whose creation no answer came the key of that time.
+            key: Idempotency key: the same key again returns the study created with it. By default a fresh
+                key, or the earlier key if an earlier request to create this study got no answer.
 
         Raises:
             InvalidSpec: The study is invalid, or the key was used for another study.
@@ -61,7 +61,7 @@ class ApiClient(Connection):
 
         Raises:
             InvalidSpec: The service runs no programs.
-            QuotaExceeded: The project has too many of them.
+            QuotaExceeded: The archives of the project would exceed its quota.
             NotFound: The service is too old for programs.
         """
         headers = {"Content-Type": "application/octet-stream"}

@@ -62,7 +62,7 @@ class Connection:
     """
 
     _proxies: ClassVar[bool] = True
-    """Whether a proxy of the environment may lie between; never for this machine."""
+    """Whether to use a proxy that the environment names; never for this machine."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Connection:
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(timeout_s),
             transport=transport,
-            trust_env=False,  # `network_settings` has read what counts
+            trust_env=False,  # `network_settings` has read the environment
         )
         self._patience_s = patience_s
         self._on_wait = on_wait
@@ -199,7 +199,7 @@ class Connection:
         """The error of an answer, or None; after `Unavailable` the request is sent again."""
         if answer.is_success:
             return None
-        if self._proxy is not None and "json" not in answer.headers.get("Content-Type", ""):  # not the service's words
+        if self._proxy is not None and "json" not in answer.headers.get("Content-Type", ""):  # the proxy's own answer
             status = f"{answer.status_code} {answer.reason_phrase}".strip()
             problem = f"{self.url} must answer through the proxy {self._proxy}, got {status}"
             return Unavailable(problem) if answer.is_server_error else InvalidSpec(self._proxy.variable, problem)

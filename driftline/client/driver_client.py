@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 class DriverClient(ApiClient):
     """A connection for the driver of a study; its token is valid for that study only.
 
-    While an upgrade replaces the replicas of the API, older ones refuse what a newer driver sends, or leave out what
-    it needs to know. Their answers count as if the API were away, except those about the lease.
+    While an upgrade replaces the API's replicas, older replicas may reject the requests of a newer driver, or leave out
+    fields that it needs. Their answers count as an outage of the API, except answers about the lease.
 
     No proxy of the environment is used: a driver runs beside the API, or in the same cluster.
 
@@ -52,7 +52,7 @@ class DriverClient(ApiClient):
 
     Args:
         arguments: As for `Connection`.
-        nonce: What this driver alone sends (see `NONCE_HEADER`); its second connection is given the first one's.
+        nonce: Random text that only this driver sends (see `NONCE_HEADER`), the same on all its connections.
         options: As for `Connection`.
 
     Attributes:
@@ -87,7 +87,7 @@ class DriverClient(ApiClient):
         """The packed files of the study's program.
 
         Raises:
-            NotFound: It has none.
+            NotFound: The study has no program, or a program without files.
         """
         return self._request("GET", study_path(study_id, "/archive")).content
 
@@ -101,7 +101,7 @@ class DriverClient(ApiClient):
         return self._post(path, Heartbeat(attempt=attempt), HeartbeatAnswer).desired
 
     def store_plan(self, study_id: str, attempt: int, plan: StudyPlan, reason: str = "") -> StudyPlan:
-        """Stores how the study is asked for and packed from now on, and why that changes; returns it as stored."""
+        """Stores how samplers are asked and packs formed from now on, and the reason; returns the stored plan."""
         body = StorePlan(attempt=attempt, plan=plan, reason=reason)
         return self._post(study_path(study_id, "/plan"), body, StudyPlan)
 

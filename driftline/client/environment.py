@@ -68,7 +68,7 @@ def http_address(url: str | None) -> str | None:
     """An http(s) address without trailing slashes; None if there is none.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The address has another form.
     """
     url = (url or "").rstrip("/") or None
     if url is not None and not url.startswith(("http://", "https://")):
@@ -79,9 +79,9 @@ def http_address(url: str | None) -> str | None:
 
 
 def has_host(url: str) -> bool:
-    """Whether an address names a host, and has a port of digits or none, no query and no spaces."""
+    """Whether an address names a host and has no query, no spaces, and no port or a valid one."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0 and url.isprintable() and not ({" ", "?", "#"} & set(url))
-    except ValueError:  # no such port, or half of a pair of brackets
+    except ValueError:  # an invalid port, or an unpaired bracket
         return False

@@ -6,7 +6,7 @@
 | NO_PROXY | hosts, domains and networks that are reached without a proxy, separated by commas; `*` for all |
 | SSL_CERT_FILE, SSL_CERT_DIR | certificates to trust instead of those of certifi |
 
-This machine is reached without a proxy, whatever they say.
+This machine is always reached without a proxy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def proxy_for(url: httpx.URL, environ: Mapping[str, str] | None = None) -> Proxy
 
     Args:
         url: The address.
-        environ: The environment; by default that of this process, or where it names no proxy, macOS's settings.
+        environ: The environment; by default that of this process, or macOS's settings if it names no proxy.
 
     Raises:
         InvalidSpec: The variable does not hold the address of a proxy.
@@ -78,7 +78,7 @@ def proxy_for(url: httpx.URL, environ: Mapping[str, str] | None = None) -> Proxy
 
 
 def transport(url: httpx.URL, proxy: Proxy | None) -> httpx.HTTPTransport:
-    """The network, for one address.
+    """The HTTP transport for one address.
 
     Raises:
         InvalidSpec: SSL_CERT_FILE or SSL_CERT_DIR names no certificates, or the proxy needs a package.
@@ -86,7 +86,7 @@ def transport(url: httpx.URL, proxy: Proxy | None) -> httpx.HTTPTransport:
     encrypted = url.scheme == "https" or (proxy is not None and proxy.address.startswith("https:"))
     try:
         verify = httpx.create_ssl_context() if encrypted else False  # reading certificates takes 10 ms
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         problem = f"must name certificates in PEM format, got {os.environ.get('SSL_CERT_FILE')!r}: {error}"
         raise InvalidSpec("SSL_CERT_FILE", problem) from error
     try:
@@ -118,12 +118,12 @@ def _excluded(host: str, no_proxy: str) -> bool:
         try:
             if ipaddress.ip_address(host) in ipaddress.ip_network(bare, strict=False):
                 return True
-        except (ValueError, TypeError):  # a name, or networks of the other version
+        except (ValueError, TypeError):  # the host is a name, or the network has the other IP version
             continue
     return False
 
 
 def _hidden(address: str) -> str:
-    """An address without what may be a password."""
+    """The address without its account, which may hold a password."""
     scheme, mark, rest = address.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -36,7 +36,7 @@ _Item = TypeVar("_Item")
 def _in_thread(
     method: Callable[Concatenate[Job, _Arguments], _Item],
 ) -> Callable[Concatenate[AsyncJob, _Arguments], Coroutine[Any, Any, _Item]]:
-    """A method of `Job`, awaited."""
+    """The method of `Job`, run in a thread and awaited."""
 
     @functools.wraps(method)
     async def awaited(self: AsyncJob, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Item:
@@ -48,7 +48,7 @@ def _in_thread(
 def _returning_self(
     method: Callable[Concatenate[Job, _Arguments], Job],
 ) -> Callable[Concatenate[AsyncJob, _Arguments], Coroutine[Any, Any, AsyncJob]]:
-    """A method of `Job` that returns the job, awaited."""
+    """The method of `Job`, run in a thread and awaited; returns the `AsyncJob`."""
 
     @functools.wraps(method)
     async def awaited(self: AsyncJob, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> AsyncJob:

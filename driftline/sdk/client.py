@@ -33,7 +33,7 @@ class Client:
         local: Whether studies run in this process.
 
     Raises:
-        InvalidSpec: The address or the token has another form.
+        InvalidSpec: The address or the token is invalid.
 
     Examples:
         >>> from driftline import Client, Study

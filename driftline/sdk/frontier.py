@@ -115,7 +115,7 @@ class Frontier:
 
         Raises:
             NotFound: There is no frontier.json, or it is of an older version, which defined results in another way.
-            InvalidSpec: The file is something else.
+            InvalidSpec: The file is not a frontier.json.
         """
         location = Path(path)
         file = location / "frontier.json" if location.is_dir() else location
@@ -161,12 +161,12 @@ class Frontier:
         ]
 
     def warm_started(self, study: Study) -> Study:
-        """A study of yours, which first tries what this result recommends.
+        """Returns the study, changed so that it first tries what this result recommends.
 
-        They become starting points (`start`), after those that the study has, of its entries with the same method and
-        optimizers: at most 8 each, those for the largest costs first. All configurations that were confirmed become its
-        `prior`. A value outside the entry's space is moved to the nearest one in it. If the tasks differ and both can
-        be built here, rates are multiplied by the ratio of their measured curvatures, which takes some seconds.
+        Recommendations become starting points (`start`) of the study's entries with the same method and optimizers,
+        after an entry's own ones: at most 8 each, those for the largest costs first. All confirmed configurations
+        become the `prior`. A value outside the entry's space is moved to the nearest one in it. If the tasks differ and
+        both can be built here, rates are multiplied by the ratio of the measured curvatures, which takes some seconds.
 
         Args:
             study: The study.
@@ -306,7 +306,7 @@ class Frontier:
             The path.
 
         Raises:
-            InvalidSpec: The path has another ending or its folder does not exist; or both or none are given.
+            InvalidSpec: The path has another ending or its folder does not exist; or both or neither are given.
             DriftlineError: A picture is asked for, and matplotlib is not installed.
         """
         if (path is None) == (ax is None):

@@ -8,7 +8,7 @@ client = Client(transport=service)
 job = client.submit(Study.from_yaml("study.yaml")).wait()
 assert service.submitted[0]["name"] == "my-study"
 
-It is no store behind the service's own app, because that needs more than `pip install driftline`.
+`OfflineService` does not run the service's own app, which needs more than `pip install driftline`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ BAR = 12
 """Columns of a bar."""
 
 WIDE = 120
-"""Columns of a terminal from which on it shows frontiers."""
+"""Least columns of a terminal that shows frontiers."""
 
 _FRAME_LINES = 4
 """Lines of the terminal that are not rows: the heading, the foot, which may wrap, and the cursor's."""
@@ -164,7 +164,7 @@ class ProgressDisplay:
     def _console(self) -> Console:
         from rich.console import Console
 
-        return Console(file=self._stream, markup=False, emoji=False)  # reasons and labels are somebody else's
+        return Console(file=self._stream, markup=False, emoji=False)  # reasons and labels are not markup
 
 
 def table(shown: View, metric: str, frontiers: str = "") -> Table:

@@ -59,10 +59,10 @@ class InProcessStudies(Studies, Protocol):
 
 
 def require_study(study: object) -> Study:
-    """The study.
+    """Returns `study` if it is a `Study`.
 
     Raises:
-        InvalidSpec: It is something else, such as the path of a file.
+        InvalidSpec: The value is something else, such as the path of a file.
     """
     if not isinstance(study, Study):
         rule = "must be a Study: Study.from_yaml(path) reads a file, Study(**keys) takes a mapping"
