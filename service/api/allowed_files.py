@@ -27,7 +27,7 @@ def only_under(
 ) -> Check:
     """Returns a check of studies that first rejects files outside `roots`, whether or not they exist, and URLs.
 
-    Functions are allowed that a module of an installed package defines, if it has the entry point for that.
+    A model's function is allowed if an installed package declares the function's module in an entry point.
 
     Args:
         roots: The allowed folders; if empty, no file is allowed.
@@ -65,7 +65,7 @@ def _is_inside(name: str, folders: Sequence[Path]) -> bool:
         real = [Path(os.path.realpath(path)) for path in tried]
         inside = [path for path in real if any(path.is_relative_to(folder) for folder in folders)]
         return bool(inside) and not any(path.exists() for path in real if path not in inside)
-    except (OSError, ValueError):  # too long, not allowed to look, a null byte, half of a surrogate pair
+    except (OSError, ValueError):  # no such name is possible, or it may not be looked up
         return False
 
 

@@ -1,4 +1,4 @@
-"""Which programs of people's own a service runs: none, unless its operator allows them.
+"""Which programs of its users a service runs: none, unless its operator allows them.
 
 A program may do whatever its driver's workers may do. It is refused before anything of its study is stored.
 """
@@ -35,17 +35,17 @@ class AllowedPrograms:
         """Refuses programs unless they are allowed.
 
         Raises:
-            InvalidSpec: They are not.
+            InvalidSpec: The service runs no programs.
         """
         if not self.enabled:
             problem = "this service runs no programs (studies.programs in its chart, DRIFTLINE_PROGRAMS otherwise)"
             raise InvalidSpec("program", f"{problem}: run the study on your own computer, with `driftline run`")
 
     def before(self, check: Check) -> Check:
-        """Returns a check of studies that first looks at their programs.
+        """Returns a check of studies that first refuses programs that are not allowed.
 
         Args:
-            check: Called afterwards, with a program that starts in a folder of its trial.
+            check: Called afterwards, with the program's folder set to `SERVED`.
         """
 
         def checked(body: Mapping[str, Any]) -> CheckedStudy:

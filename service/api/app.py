@@ -52,7 +52,7 @@ def create_app(
 
     Args:
         store: The database; the caller closes it.
-        tokens: Who may do what.
+        tokens: Tokens and what they allow.
         frontier: Computes the frontiers of a study, as a JSON value or `Body`; by default from the store, in a thread.
         page: Computes the frontier.html of a study, in the same way.
         check: Checks a study's document before it is stored.
@@ -61,7 +61,7 @@ def create_app(
             service.
         data_urls: What every URL of a study's data must begin with, for its driver; None allows all, for a personal
             service.
-        programs: What it allows to the programs of studies; None checks nothing, for a personal service.
+        programs: What the service allows the programs of studies; None checks nothing, for a personal service.
         streams: How many event streams may be open; default: `StreamLimits()`.
         heartbeat_s: Event streams send a comment after this much silence.
         poll_s: Seconds between two polls for new events of a study.

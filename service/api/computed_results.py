@@ -61,7 +61,7 @@ def computed_result(store: Store, study_id: str, *, other_costs: bool = False) -
 
 
 def _lean(names: set[str]) -> Callable[[Arrays], Arrays]:
-    """Keeps these columns, and of each other one its largest value, which is all that a ledger needs.
+    """Keeps these columns, and of the other columns only the largest value, which is all that a ledger needs.
 
     Trials that reported after the same rounds share the array of rounds: a large study takes a third of the memory.
     """

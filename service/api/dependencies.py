@@ -34,7 +34,7 @@ class Context:
 
     Attributes:
         store: The database.
-        tokens: Who may do what.
+        tokens: Tokens and what they allow.
         frontier: Computes the frontiers of a study, as a JSON value or `Body`.
         page: Computes the frontier.html of a study.
         check: Checks a study's document.
@@ -49,7 +49,7 @@ class Context:
         strangers: How many requests without a known token each client address has left.
         parsing: Threads that parse large bodies.
         checking: Threads that check studies.
-        reading: Threads that read curves, of which each needs a lot of memory.
+        reading: Threads that read curves; each needs a lot of memory.
         probing: Threads that check whether the database answers.
         metrics: Counters of this process.
         bodies: Cache of results.

@@ -59,7 +59,7 @@ class Malformed(HTTPException):
     """An invalid body, as the only exception type that FastAPI passes on from `Request.json`.
 
     Args:
-        error: What is wrong with it.
+        error: What is wrong with the body.
         status: Replaces the error's own status.
         headers: Headers of the response.
     """

@@ -122,7 +122,7 @@ class Server:
         port = listeners[0].getsockname()[1]
         shown = f"[{where}]" if ":" in where else where
         self.url = f"http://{shown}:{port}"
-        if where == "::":  # one of its own for IPv4: through the other, its clients would have addresses of IPv6
+        if where == "::":  # through the socket for IPv6, clients of IPv4 would have addresses of IPv6
             try:
                 listeners.append(_listener("0.0.0.0", port))
             except Unavailable:

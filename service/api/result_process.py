@@ -120,7 +120,7 @@ class ResultProcess:
 
 
 def result_bytes() -> int:
-    """Memory that the process may take, so that it fits into the container of the API beside the others."""
+    """Memory that the process may take, so that it fits into the API's container beside the other processes."""
     limit = container_bytes()
     return RESULT_BYTES if limit is None else max(int(limit * _SHARE), _LEAST_BYTES)
 

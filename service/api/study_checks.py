@@ -34,7 +34,7 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
         outlook = study.outlook()
     except DriftlineError:
         raise
-    except (MemoryError, OverflowError, RuntimeError, ValueError) as error:  # from numpy, where no check came first
+    except (MemoryError, OverflowError, RuntimeError, ValueError) as error:  # from numpy, for what no check has refused
         if isinstance(error, RuntimeError) and not (isinstance(error, RecursionError) or "memory" in str(error)):
             raise  # torch raises RuntimeError when it is out of memory
         _LOG.warning("a study could not be checked", exc_info=error)
@@ -43,10 +43,10 @@ def check(body: Mapping[str, Any]) -> CheckedStudy:
 
 
 def check_without_data(body: Mapping[str, Any]) -> CheckedStudy:
-    """As `check`, for a study whose data are at URLs, which only its driver and workers may read.
+    """Checks a study whose data are at URLs, which only its driver and workers may read.
 
     Raises:
-        InvalidSpec: As `check`, for errors that do not depend on the data.
+        InvalidSpec: A line for each error that does not depend on the data.
     """
     from driftline.study.check import check as checked  # imports torch, which the API's own process does without
     from driftline.study.outlook import outlook
@@ -63,10 +63,10 @@ def check_without_data(body: Mapping[str, Any]) -> CheckedStudy:
 
 
 def with_room_checked(store: Store, project: str, checked: CheckedStudy) -> CheckedStudy:
-    """Checks that the launcher has room for a study, and remarks that the pool that it names is ignored without pools.
+    """Checks that the launcher has room for a study; adds a remark if it names a pool and the service has none.
 
     Raises:
-        InvalidSpec: A pack can never run, or the project's studies may not use this pool, or not without GPUs.
+        InvalidSpec: A pack can never run, or the project may not use this pool, or may use it only with GPUs.
     """
     resources = StoredSpec(checked.spec).resources
     stored = store.facts.get(FACT)

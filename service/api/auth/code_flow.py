@@ -1,7 +1,7 @@
 """Signing in on the pages through an OpenID Connect issuer: the authorization code flow with PKCE (RFC 7636).
 
-The browser goes to the issuer's page and comes back with a code, which the service exchanges for an ID token. State,
-nonce and verifier are the caller's; nothing is stored here but the issuer's addresses.
+The browser goes to the issuer's page and comes back with a code, which the service exchanges for an ID token. The
+caller keeps state, nonce and verifier; only the issuer's addresses are stored here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service.api.auth.issuer_answers import BadStatus, discover, endpoint, fetch
 from service.api.auth.tokens import Access
 
 CALLBACK = "/sign-in/issuer/done"
-"""Where people come back; `SignInConfig.redirect_url` ends with it."""
+"""Path to which the issuer sends people back; `SignInConfig.redirect_url` ends with this path."""
 
 AT_ONCE = 4
 """Most requests that wait for the issuer at a time, of a process's 40 threads; others are answered with 503."""
@@ -195,10 +195,10 @@ class OidcCodeFlow:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Turns what may go wrong at the issuer into `Unavailable`, and lets few ask at a time.
+        """Turns failures of the issuer into `Unavailable`, and limits how many requests wait for the issuer.
 
         Raises:
-            Unavailable: The issuer does not answer, or too many ask.
+            Unavailable: The issuer does not answer, or too many requests wait for it.
         """
         if not self._places.acquire(blocking=False):
             raise Unavailable("too many people are signing in: try again in a moment", retry_after=1.0)

@@ -23,7 +23,7 @@ class BadStatus(ValueError):
     """An answer that is not 200.
 
     Args:
-        url: What was asked.
+        url: The requested URL.
         status: Its status.
 
     Attributes:
@@ -85,7 +85,7 @@ def fetch_json(url: str, form: Mapping[str, str] | None = None, auth: tuple[str,
 
 
 def discover(issuer: str) -> dict[str, Any]:
-    """What an issuer says of itself at ``ISSUER/.well-known/openid-configuration``.
+    """The issuer's description of itself at ``ISSUER/.well-known/openid-configuration``.
 
     Raises:
         httpx.HTTPError: The request failed.

@@ -140,8 +140,8 @@ class Oidc:
 
         Args:
             id_token: The ID token that the issuer has sent.
-            client: Id of the client that it must be for.
-            nonce: What it must repeat, so that it belongs to this sign-in.
+            client: Id of the client that the token must be for.
+            nonce: What the token must repeat, so that it belongs to this sign-in.
 
         Raises:
             Unauthorized: The token is invalid, or of another sign-in.
