@@ -5,10 +5,10 @@
     check, init                    `driftline validate`; `driftline init`
     data_commands, data_picture    `driftline data describe` and `fetch`; the picture
     data_fetch, public_data        downloads a public data set; the sets that there are
-    run, begun_run                 `run`, `resume`, `retry`, `extend` in this process; starts Ray before `run` needs it
+    run, begun_run                 `run`, `resume`, `retry`, `extend` in this process; starts Ray early for `run`
     jobs                           commands for studies on a service, and those for studies in either place
     unanswered                     submissions to which no answer came
-    terminal                       prints lines of which parts were written by somebody else
+    terminal                       prints lines with text that others wrote
     file_errors                    errors of commands that write a new file
     show                           prints frontiers, comparisons, methods and tasks
     replay, theory, papers         `export` and `replay`; `driftline theory`; `driftline papers`

@@ -1,4 +1,4 @@
-"""Reads the study of `driftline run`, and starts Ray before the modules are imported that the run needs."""
+"""Reads the study of `driftline run`, and starts Ray before importing the modules that the run needs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class BegunRun:
         folder: The output folder.
         ray_address: A Ray cluster to use, or None.
         cores: CPU cores of a local Ray; None uses all that this process may use.
-        early_ray: A Ray that is being started here; None if the study uses a cluster, if the folder holds a study, as
-            that may be finished or another one, or if this process goes on after the run.
+        early_ray: A Ray that is being started here; None if the study uses a cluster, if the folder holds a study
+            (which may be finished, or another one), or if this process goes on after the run.
     """
 
     study: Study

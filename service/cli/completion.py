@@ -69,7 +69,7 @@ def studies(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def labels(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Labels of the study that stands before them."""
+    """Labels of the study that the command line names before them."""
     study = str(ctx.params.get("study") or ctx.params.get("folder") or "")
     with contextlib.suppress(Exception):
         if (file := Path(study, "study.yaml")).is_file():

@@ -1,7 +1,7 @@
 """Downloads a public data set: every file whole and with its published checksum, or not at all.
 
-What an interrupted download has is kept beside the file, under a name that ends in .part, and the next one goes on from
-there.
+An interrupted download leaves its bytes beside the file, under a name that ends in .part; the next download continues
+from there.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def fetch(
     Args:
         data: The data set.
         folder: Where its files go; made if it is missing.
-        mirror: Address of a folder with files of the same names; None is where they are published.
+        mirror: Address of a folder with files of the same names; None downloads from where they are published.
         say: Prints a line about what happens.
         transport: Replaces the network in tests.
 
     Raises:
-        InvalidSpec: The address is no http one, or the folder cannot be written to.
+        InvalidSpec: The address is not http(s), or the folder cannot be written to.
         Unavailable: There is no network, or the server does not answer.
-        Conflict: A file is another one than the checksum says.
+        Conflict: A file does not have its checksum, or another process downloads it.
     """
     address = f"{(mirror or data.address).rstrip('/')}/"
     if not address.startswith(("http://", "https://")):
@@ -103,17 +103,13 @@ def _download(
 
 
 def _receive(client: httpx.Client, url: str, out: IO[bytes]) -> str | None:
-    """Appends what is missing of a file; None if the answer was whole, else what went wrong.
-
-    Raises:
-        Unavailable: The server refuses, and would again.
-    """
+    """Appends the missing rest of a file; returns None if the answer was complete, otherwise what went wrong."""
     start = out.seek(0, os.SEEK_END)
     headers = {"accept-encoding": "identity", **({"range": f"bytes={start}-"} if start else {})}
     try:
         with client.stream("GET", url, headers=headers) as answer:
             if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-                return None  # nothing is missing; the checksum tells
+                return None  # nothing is missing; the checksum is checked next
             if answer.status_code >= httpx.codes.BAD_REQUEST:
                 return f"the server answers {answer.status_code} {answer.reason_phrase}"
             goes_on = answer.headers.get("content-range", "").startswith(f"bytes {start}-")
@@ -143,7 +139,7 @@ def _matches(path: Path, file: PublicFile) -> bool:
 
 
 def _unpack(path: Path, file: PublicFile, say: Callable[[str], None]) -> None:
-    """Unpacks the files of an archive beside it, without their folders; not again while all are there."""
+    """Unpacks the files of an archive beside it, without their folders, unless all of them exist already."""
     folder, record = path.parent, path.parent / _UNPACKED
     if _unpacked(folder, record, file):
         say(f"{file.name} is unpacked")

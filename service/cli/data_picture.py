@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trainers.data_description import Description
 
 _CLIENTS = 60  # most bars; of more clients, these are spread evenly from the largest to the smallest
-_LABELS = 8  # colours; the rarest labels of more are one
+_LABELS = 8  # most colours; beyond, the rarest labels share one
 _GREY = "#BBBBBB"
 
 
@@ -21,8 +21,8 @@ def picture(summary: Description, kind: str) -> bytes:
     """Sizes of the clients, largest first, and the mixture of labels of each.
 
     Args:
-        summary: the data.
-        kind: png, svg or pdf.
+        summary: The data.
+        kind: "png", "svg" or "pdf".
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -71,7 +71,7 @@ def kubernetes(
 
 
 def _release(manifest: str | None) -> ChartRelease:
-    """What a manifest describes; without one, the settings of the scheduler's pod that this runs in, if it does."""
+    """The release of a manifest; without one, with the settings of the scheduler's pod if this process runs in it."""
     from service.launchers.kubernetes.doctor import ChartRelease, read_manifest, read_settings
 
     if manifest is not None:

@@ -49,7 +49,7 @@ def write_own(data: str, summary: Description, file: Path) -> None:
 
     Args:
         data: The path of the data.
-        summary: What they hold.
+        summary: Description of the data.
         file: The file to write.
 
     Raises:

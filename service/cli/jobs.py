@@ -86,7 +86,7 @@ def submit(
 ) -> None:
     """Submits a study; prints its id or record, or with `wait` its result.
 
-    A study to whose last submission no answer came is submitted under the key of that one.
+    If the last submission of this study got no answer, its key is used again.
 
     Args:
         client: Connection to the service.
@@ -269,7 +269,7 @@ def _json(record: StudyRecord) -> str:
 
 
 def refuse(error: ValidationError, model: type[BaseModel], options: Mapping[str, str]) -> NoReturn:
-    """Raises the errors of a request that was made from options, by the options' names."""
+    """Raises the errors of a request that was made from options, under the names of the options."""
     try:
         raise_invalid(error, model)
     except InvalidSpec as invalid:

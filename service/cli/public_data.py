@@ -15,9 +15,9 @@ class PublicFile:
     """A file of a data set.
 
     Args:
-        name: of the file.
-        checksum: algorithm and hexadecimal digest, as in "sha256:..".
-        members: how the names of the files begin that are unpacked, if it is an archive.
+        name: Name of the file.
+        checksum: Algorithm and hexadecimal digest, as in "sha256:..".
+        members: Prefix of the names of the files to unpack, if it is an archive.
     """
 
     name: str
@@ -30,11 +30,11 @@ class PublicData:
     """A data set.
 
     Args:
-        about: what it holds, in a line.
-        terms: its licence, or what to cite.
-        address: of the folder of its files.
-        files: its files; those that end in .tar.gz, .tar.bz2 or .zip are unpacked.
-        task: keys of the task `data` beside the path.
+        about: What the data set holds, in a line.
+        terms: Its licence, or what to cite.
+        address: Address of the folder with its files.
+        files: Its files; those that end in .tar.gz, .tar.bz2 or .zip are unpacked.
+        task: Keys of the task `data` beside the path.
     """
 
     about: str

@@ -29,7 +29,7 @@ def export_table(study: str, path: Path, *, as_json: bool, url: str | None, toke
         Conflict: The file exists.
         InvalidSpec: The file cannot be written, or its name does not end in .parquet.
     """
-    if os.path.lexists(path):  # also a link to nothing
+    if os.path.lexists(path):  # also true of a link to nothing
         raise file_exists(path)
     if path.suffix != ".parquet":
         raise InvalidSpec("TABLE", f"must end in .parquet, got {str(path)!r}")

@@ -27,7 +27,7 @@ from service.store.database import take_back
 PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
 _OWN = ("127.0.0.1", "localhost", "::1")
 _LOOK_S = 1.0
-"""A signal that arrives as a wait begins does not end it: Python runs its handler only when the wait is over."""
+"""Longest wait in seconds: a signal that arrives as a wait begins is handled only when this wait is over."""
 _LOG = logging.getLogger(__name__)
 
 

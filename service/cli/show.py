@@ -160,10 +160,10 @@ def chosen_cost(
     """The cost that the options of a command name.
 
     Args:
-        cost: Its name.
-        network: Option of modelled time that it needs.
-        compute: As network.
-        more: Its further options, by name.
+        cost: Name of the cost.
+        network: Option that modelled time needs.
+        compute: Another option that modelled time needs.
+        more: Further options of modelled time, by name.
 
     Raises:
         InvalidSpec: An option of modelled time is missing, or was given for another cost.

@@ -1,4 +1,4 @@
-"""Prints lines of which parts were written by somebody else: a service, a worker, a study's author."""
+"""Prints lines with text that others wrote: a service, a worker, the author of a study."""
 
 from __future__ import annotations
 

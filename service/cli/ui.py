@@ -107,7 +107,7 @@ def log_models(folder: Path, label: str | None, *, as_json: bool) -> None:
 
 
 def _serve(link: StoredLink, port: int, token: str, *, browser: bool) -> int:
-    """MLflow's server until Ctrl-C; returns its exit code."""
+    """Runs MLflow's server until Ctrl-C; returns its exit code."""
     server = start_server(link.tracking_uri, link.artifact_roots, port, token)
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -129,7 +129,7 @@ def start_server(tracking_uri: str, artifact_roots: Sequence[str], port: int, to
         tracking_uri: The database.
         artifact_roots: Addresses of the folders of its artifacts; no other file is served.
         port: Port on 127.0.0.1.
-        token: What every request must bring.
+        token: Token that every request must carry.
     """
     command = [sys.executable, "-P", "-W", "ignore", "-m", "service.recorder.mlflow_pages", tracking_uri, str(port)]
     return subprocess.Popen(
@@ -172,7 +172,7 @@ def require_free(port: int, option: str) -> None:
 
 
 def _open_when_up(page: Path, url: str, port: int, token: str) -> None:
-    """Opens the browser on a file that leads to the link: other accounts see a browser's arguments."""
+    """Opens the browser on a file that redirects to the link: other accounts can see a browser's arguments."""
     target = html.escape(link_with(token, url))
     page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">', encoding="utf-8")
     health = Request(f"http://127.0.0.1:{port}/health", headers={"Authorization": f"Bearer {token}"})

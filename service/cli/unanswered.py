@@ -1,6 +1,6 @@
 """Remembers submissions to which no answer came, so that the same command submits no study twice.
 
-Each is a file in the user's cache folder, named by a hash of service and study, with the key that it was sent under.
+Each is a file in the user's cache folder, named by a hash of service and study, that holds the idempotency key.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from trainers import own_files
 
 KEPT_S = 7 * 24 * 3600.0
-"""As long as a service remembers keys."""
+"""Seconds for which a submission is remembered, as long as a service remembers keys."""
 
 
 def folder() -> Path:
-    """The folder; it may be missing."""
+    """The folder of the remembered submissions, which may not exist."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "driftline" / "unanswered"
 
