@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("service")
 RECORDER_STOP_S = 30.0
 _SURE_S = 10.0
-"""Seconds without a failed write after which there is room again: on a full disk small writes may pass."""
+"""Seconds without a failed write after which the disk has room again: on a full disk, small writes may succeed."""
 _turn = threading.Lock()  # one study at a time uses Ray; the others of this process are queued
-_ran_in: set[int] = set()  # ids of the processes that have run a study: this one, and those that it is a fork of
+_ran_in: set[int] = set()  # ids of the processes that have run a study: this one, and its ancestors by fork
 
 
 class EmbeddedRun:
@@ -192,14 +192,14 @@ class EmbeddedRun:
             time.sleep(0.2)
 
     def abandon(self) -> None:
-        """Makes `close` wait for nothing: the driver is left behind, and packs write no more checkpoints."""
+        """Makes `close` return without waiting: the driver is left behind, and packs write no more checkpoints."""
         self.abandoned = True
         self._recorder_stop_s = 0.0
         if self._launcher is not None:
             self._launcher.stop_s = 0.0
 
     def begin_finishing(self) -> None:
-        """Lets the recorder begin with what `finish` waits for."""
+        """Lets the recorder begin the last writes, for which `finish` waits."""
         self._recording().begin_finishing()
 
     def finish(self) -> None:

@@ -122,7 +122,7 @@ def _refuse_others(path: Path, create: bool) -> None:
 
 
 def require_own(path: Path) -> None:
-    """Checks that what is written into an output folder, by libraries too, arrives there and nowhere else.
+    """Checks that nothing written into an output folder, also by libraries, can end up elsewhere.
 
     Raises:
         OSError: The folder belongs to another user, or holds a link where a file or folder of Driftline's should be.
@@ -132,7 +132,7 @@ def require_own(path: Path) -> None:
         for end in ("", "-wal", "-shm", "-journal"):
             require_plain(path / f"{name}{end}")
     require_plain(path / LOG)
-    for name in (FILES, FILES_DRAFT, TRIALS):  # a program may make links inside
+    for name in (FILES, FILES_DRAFT, TRIALS):  # only the folders themselves: a program may make links inside
         _require_no_link(path / name)
     for name in (CHECKPOINTS, ARTIFACTS):
         for folder, folders, files in os.walk(path / name):

@@ -67,7 +67,7 @@ def stored_study(folder: Path) -> StudyRecord:
 
 
 def stored_log(folder: Path, after: int = 0) -> Iterator[LogLine]:
-    """The lines of a folder's log, whose ids are the numbers of the lines. They do not tell the attempt: it is 0.
+    """The lines of a folder's log, whose ids are the numbers of the lines. The log does not hold attempts: they are 0.
 
     Args:
         folder: An output folder.

@@ -1,7 +1,7 @@
 """Copies MLflow's SQLite databases into one, so that a single server shows studies of several output folders.
 
 The folders are only read. Runs, datasets and models have random ids, so that only the numbers of experiments collide:
-those of each further database are moved behind those that are there, also in links.
+each further database gets numbers above the existing ones, also in links.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TABLES = (
     "logged_model_params",
     "logged_model_metrics",
 )
-"""What a study writes; each table that refers to another one stands behind it."""
+"""Tables that a study writes; a table that refers to another one comes after it."""
 
 _LINKED = (("experiment_tags", "key"), ("tags", "key"))
 _LINK = re.compile(r"#/experiments/(\d+)/")
@@ -55,10 +55,10 @@ def add_database(source: Path, target: Path) -> int:
         target: The database to add to.
 
     Returns:
-        By how much the numbers of the source's experiments have grown.
+        What was added to the numbers of the source's experiments.
 
     Raises:
-        InvalidSpec: Another version of MLflow wrote it, or it holds an experiment that is there.
+        InvalidSpec: The databases are of different versions of MLflow, or both hold an experiment.
     """
     with readable(source), contextlib.closing(sqlite3.connect(target)) as connection, connection:
         connection.execute("ATTACH ? AS added", (str(source),))
@@ -92,7 +92,7 @@ def _copy(connection: sqlite3.Connection, table: str, shift: int) -> None:
 
 
 def _move_links(connection: sqlite3.Connection, table: str, key: str, shift: int) -> None:
-    """Links of descriptions name an experiment by its number."""
+    """Adjusts the links in descriptions, which name an experiment by its number."""
     owner = "experiment_id" if table == "experiment_tags" else "run_uuid"
     owners = (
         f"SELECT {owner} + {shift} FROM added.{table}"

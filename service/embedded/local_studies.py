@@ -138,7 +138,7 @@ class EmbeddedJob(Job):
 
 
 class WatchedJob(Job):
-    """The study of an output folder, which another process may be running: everything that only reads.
+    """The study of an output folder that another process may be running; can only be read.
 
     An unfinished study on which no process works is shown as paused.
 
@@ -155,7 +155,7 @@ class WatchedJob(Job):
 
     @property
     def _api(self) -> ApiClient:  # type: ignore[override]
-        """Refuses what changes the study.
+        """Refuses requests that change the study.
 
         Raises:
             Conflict: Always.
@@ -295,7 +295,7 @@ class LocalStudies:
         return sorted(folders, key=lambda folder: -folder.stat().st_ctime)
 
     def _found(self, folder: Path) -> Job:
-        """The study of a folder; for reading alone while another process, or another client, works in it."""
+        """The study of a folder; read-only while another process or client works in it."""
         busy = folder.resolve() not in self._runs and is_in_use(folder)
         return WatchedJob(folder) if busy else self._start(folder, None, start=False)
 

@@ -1,4 +1,4 @@
-"""A folder that was moved, copied or unpacked elsewhere: its MLflow database holds the artifacts' old place."""
+"""Repairs the MLflow database of a moved or copied folder, which still names the old place of the artifacts."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FILES = "program"
 """The folder with the copy, in an output folder."""
 
 DRAFT = f"{FILES}.draft"
-"""The folder into which they are being copied."""
+"""The folder into which the files are being copied."""
 
 TRIALS = "trials"
 """The folder with the logs and working files of the program's runs, in an output folder."""
@@ -64,7 +64,7 @@ def program_folder(folder: Path) -> str:
 
 
 def remove_work(folder: Path) -> None:
-    """Removes the working files that killed workers have left in an output folder; of links, only themselves."""
+    """Removes the working files that killed workers have left in an output folder; follows no links."""
     for work in (folder / TRIALS).glob("*.work"):
         if work.is_symlink():
             work.unlink()
@@ -73,7 +73,7 @@ def remove_work(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Writes a file's content to the disk, before the name of its folder says that it is whole."""
+    """Flushes a file to the disk, before its folder gets the name of a complete copy."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

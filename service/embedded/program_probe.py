@@ -36,7 +36,7 @@ class Probe:
         lines: The report lines of the first run.
         difference: The first difference between the runs; "" if their lines are equal.
         round_s: Seconds of a round.
-        around_s: Seconds of a run around its rounds.
+        around_s: Seconds of a run outside its rounds.
     """
 
     label: str

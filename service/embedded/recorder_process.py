@@ -67,7 +67,7 @@ class RecorderProcess:
         """Makes it finish, and waits for that.
 
         Returns:
-            Whether the result files are written. What MLflow lacks, the next recorder of this folder writes.
+            Whether the result files are written. The next recorder of this folder writes what MLflow lacks.
         """
         self.begin_finishing()
         try:
@@ -141,4 +141,4 @@ def _log_to(file: Path) -> None:
 if __name__ == "__main__":
     _main(Path(sys.argv[1]), sys.argv[2])
     logging.shutdown()
-    os._exit(0)  # everything is written; to take MLflow and its modules apart, Python would need another second
+    os._exit(0)  # everything is written; a normal exit of Python with MLflow loaded takes another second

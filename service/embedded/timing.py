@@ -2,8 +2,8 @@
 
 The packs train in processes of their own (`timing_process`), for about `TRAINING_S` seconds and with at most
 `MOST_BYTES` of additional memory each. Then the processes are ended; the speed of labels that they have not timed is
-unknown. The parts are processor seconds, which other programs hardly change. How much longer the clock takes is
-measured at the same time, and multiplies all of them.
+unknown. All parts are in processor seconds, which other programs hardly change. The ratio of elapsed to
+processor time is measured at the same time and multiplies them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TRAINING_S = 5.0
 """Processor seconds that a process may train, all labels together."""
 
 PATIENCE = 5.0
-"""How many times as long the clock may take, on a busy computer, before a process is ended."""
+"""Largest ratio of elapsed to processor time, on a busy computer, before a process is ended."""
 
 MOST_BYTES = 4 * 2**30
 """Memory that training may take; on a small computer a quarter of its physical memory. Enforced on Linux only."""
@@ -49,7 +49,7 @@ PROCESSES = 2
 """Most processes that time packs at once: they share the cores with one another, as workers do."""
 
 WAIT_S = 3.0
-"""Seconds in which a study waits for Ray, whatever else the computer does."""
+"""Seconds for which a study waits for Ray, whatever else the computer does."""
 
 AROUND, PACK, TRIAL = 3.9, 0.085, 0.001
 """What a study takes around its packs (imports, Ray, workers, files, MLflow), a pack around its training (handed out,
@@ -59,7 +59,7 @@ engine: all of it depends on the machine in the same way. Measured with benchmar
 PHASES: tuple[Phase, ...] = ("search", "confirmation")
 
 BUSY = 1.2
-"""The estimate names the influence of other programs from this slowdown on."""
+"""From this slowdown on, the estimate mentions the influence of other programs."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Timings:
 
     @classmethod
     def together(cls, parts: Sequence[Timings]) -> Timings:
-        """What several processes have measured."""
+        """The measurements of several processes in one."""
         return cls(
             [seconds for part in parts for seconds in part.loading_s],
             [seconds for part in parts for seconds in part.data_s],
@@ -109,7 +109,7 @@ class Timings:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long as the processors the clock took."""
+        """Ratio of elapsed to processor time."""
         return fmean(speed.slowdown for speed in self.speeds)
 
 

@@ -34,7 +34,7 @@ _MOST_S = 2.0
 """Most processor seconds in which packs of one kind are timed."""
 
 _PATIENCE = 2.0
-"""How many times as long the clock may take: other programs may use the cores."""
+"""Largest ratio of elapsed to processor time: other programs may use the cores."""
 
 _CONFIGURATIONS = 3
 """Packs that are tried before a label is said to fail."""
@@ -55,7 +55,7 @@ class PackSpeed:
         round_s: For a round of one trial, without evaluation.
         evaluation_s: For an evaluation of one trial.
         first_s: For choosing an oracle, before the first pack of all; 0 for others.
-        slowdown: How many times as long the clock took.
+        slowdown: Ratio of elapsed to processor time.
         why: Why the speed is unknown.
         fails: Whether every configuration that was tried failed to train, not for lack of memory.
     """
@@ -209,7 +209,7 @@ class _TimedPack:
 
 
 def main() -> None:
-    """What the process does."""
+    """Times the packs of the study on stdin, and prints what it measures."""
     import torch
 
     import trainers
