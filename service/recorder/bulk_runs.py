@@ -2,8 +2,8 @@
 
 MLflow's client makes about eight transactions for a run and an object for each row: 35 ms of processor time for a trial
 with 200 rows, more than the trial takes to train. This module writes the same rows into MLflow's tables, 20 times
-faster, and reads which runs there are. MLflow's tables are its own affair: so it does only in databases of the
-`REVISIONS` for which a test compares every table with what the client writes. Everything else goes through the client.
+faster, and reads which runs there are. MLflow's tables are private, so it does this only in databases of the
+`REVISIONS`, for which a test compares every table with what the client writes. Everything else goes through the client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WholeRun:
         rows: Its metrics: (metric, value, step).
         started_ms: When it began, milliseconds since 1970; also the timestamp of the rows.
         ended_ms: When it ended.
-        status: How: FINISHED, FAILED or KILLED.
+        status: How it ended: FINISHED, FAILED or KILLED.
     """
 
     name: str
@@ -194,7 +194,7 @@ def opened(file: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def changing(file: Path) -> Iterator[sqlite3.Connection]:
-    """A transaction that changes a database, which nobody else then changes.
+    """A transaction that changes a database, and lets nobody else change it meanwhile.
 
     Raises:
         LookupError: MLflow has been upgraded since the database was opened, and its tables with it.

@@ -1,8 +1,8 @@
-"""What the recorder asks of MLflow's client, done on MLflow's SQLite database itself.
+"""The methods of MLflow's client that the recorder needs, run directly on MLflow's SQLite database.
 
-MLflow's client takes 2 CPU-s and 150 MB to import, more than the recording of a small study. `DatabaseClient` has its
-methods that `tracking` needs, writes the same rows, and leaves all other methods to MLflow's client, which it loads
-then. Like `bulk_runs` it serves databases of the known revisions only, for which a test compares every table.
+MLflow's client takes 2 CPU-s and 150 MB to import, more than the recording of a small study. `DatabaseClient` has the
+client's methods that `tracking` needs and writes the same rows; for any other method it loads MLflow's client and calls
+it. Like `bulk_runs` it serves databases of the known revisions only, for which a test compares every table.
 """
 
 from __future__ import annotations
@@ -125,17 +125,17 @@ class DatabaseClient:
         return self._mlflow
 
     def get_experiment_by_name(self, name: str) -> Experiment | None:
-        """As MLflow's client."""
+        """The experiment with this name; None if there is none."""
         return self._experiment("name = ? AND workspace = 'default'", name)
 
     def get_experiment(self, experiment_id: str) -> Experiment | None:
-        """As MLflow's client, but None where there is none."""
+        """The experiment with this id; None if there is none (MLflow's client raises an error)."""
         return self._experiment("experiment_id = ?", int(experiment_id))
 
     def create_experiment(
         self, name: str, artifact_location: str | None = None, tags: Mapping[str, str] | None = None
     ) -> str:
-        """As MLflow's client."""
+        """Creates an experiment; returns its id."""
         if artifact_location is None or "://" not in artifact_location:  # MLflow chooses a place, or resolves it
             return str(self._whole().create_experiment(name, artifact_location, tags))
         now = _now()
@@ -152,7 +152,7 @@ class DatabaseClient:
         return str(row.lastrowid)
 
     def set_experiment_tag(self, experiment_id: str, key: str, value: str) -> None:
-        """As MLflow's client."""
+        """Sets a tag of an experiment."""
         with changing(self._file) as database:
             require_experiment(database, experiment_id)
             database.execute(
@@ -161,7 +161,7 @@ class DatabaseClient:
             )
 
     def create_run(self, experiment_id: str, start_time: int, tags: Mapping[str, str], run_name: str) -> Run:
-        """As MLflow's client."""
+        """Creates a run, with the status RUNNING."""
         run_id, all_tags = new_run_id(), {**tags, "mlflow.runName": run_name}
         with changing(self._file) as database:
             location = require_experiment(database, experiment_id)
@@ -177,7 +177,7 @@ class DatabaseClient:
     def log_batch(
         self, run_id: str, metrics: Sequence[MetricRow], params: Sequence[Param], tags: Sequence[RunTag]
     ) -> None:
-        """As MLflow's client."""
+        """Adds metrics, parameters and tags to a run."""
         with changing(self._file) as database:
             _require_active(database, run_id)
             for name, value in params:
@@ -192,7 +192,7 @@ class DatabaseClient:
             _put_tags(database, run_id, tags)
 
     def log_inputs(self, run_id: str, datasets: Sequence[DatasetInput]) -> None:
-        """As MLflow's client."""
+        """Records what a run was trained on."""
         with changing(self._file) as database:
             _require_active(database, run_id)
             query = "SELECT experiment_id FROM runs WHERE run_uuid = ?"
@@ -218,20 +218,20 @@ class DatabaseClient:
                     )
 
     def set_terminated(self, run_id: str, status: str, end_time: int) -> None:
-        """As MLflow's client."""
+        """Sets how and when a run ended."""
         with changing(self._file) as database:
             _require_active(database, run_id)
             query = "UPDATE runs SET status = ?, end_time = ? WHERE run_uuid = ?"
             database.execute(query, (status, end_time, run_id))
 
     def delete_run(self, run_id: str) -> None:
-        """As MLflow's client, for runs without traces."""
+        """Moves a run, which must have no traces, to MLflow's bin."""
         with changing(self._file) as database:
             query = "UPDATE runs SET lifecycle_stage = 'deleted', deleted_time = ? WHERE run_uuid = ?"
             database.execute(query, (_now(), run_id))
 
     def log_artifacts(self, run_id: str, local_dir: str) -> None:
-        """As MLflow's client."""
+        """Copies the files of a folder into a run's artifacts."""
         with opened(self._file) as database:
             (uri,) = database.execute("SELECT artifact_uri FROM runs WHERE run_uuid = ?", (run_id,)).fetchone()
         address = urlsplit(uri)

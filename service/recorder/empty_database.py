@@ -1,9 +1,9 @@
-"""MLflow's empty SQLite database from a kept script.
+"""Creates MLflow's empty SQLite database from a stored script.
 
-MLflow makes a new database by its migrations since 2018, which take more processor time than the recording of a hundred
-trials. What they end with is kept as a script of SQL for each version of MLflow, and every later database is made by
-it, in one transaction. Whatever is wrong with the script leaves an empty file, with which MLflow begins as usual, and
-the script can change no other file. Only schemas of the `bulk_runs.REVISIONS` are kept.
+MLflow creates a new database by all its migrations since 2018, which takes more processor time than recording a hundred
+trials. The resulting schema is stored as an SQL script for each version of MLflow, and every later database is created
+by this script in one transaction. If the script fails, it leaves an empty file, with which MLflow begins as usual; the
+script can change no other file. Only schemas of the `bulk_runs.REVISIONS` are stored.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _BUSY_S = 30.0
 
 
 def create(file: Path) -> None:
-    """Makes MLflow's database, without experiments, if that can be done by the script; `file` does not exist."""
+    """Creates MLflow's database without experiments, if the script can do it; `file` must not exist yet."""
     key = disk_cache.key("mlflow schema", version("mlflow"), sorted(REVISIONS))
     try:
         script = disk_cache.entry(key, _make, lambda folder: (folder / _SCRIPT).read_text(encoding="utf-8"))
-    except Exception:  # of any kind, from MLflow, such as a lack of room for temporary files
+    except Exception:  # MLflow may raise anything, as for lack of room for temporary files
         return
     if not script:
         return
     with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(file, timeout=_BUSY_S)) as database:
         database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        database.executescript(script)  # of another process's tables it changes none: the first statement fails
+        database.executescript(script)  # if another process made the tables, the first statement fails
 
 
 def _make(folder: Path) -> None:
-    """Writes the script of what MLflow's migrations make; an empty one for a revision that is not known."""
+    """Writes the script of the schema that MLflow's migrations make; an empty one for an unknown revision."""
     from mlflow import MlflowClient
 
     with tempfile.TemporaryDirectory(prefix="driftline-") as temporary:

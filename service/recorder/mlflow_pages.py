@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 from service.recorder.own_artifacts import only_under
 
 TOKEN = "DRIFTLINE_MLFLOW_TOKEN"
-"""Environment variable with the token of this start: arguments are shown to the whole machine."""
+"""Environment variable with the server's token: every account of the machine can see arguments."""
 
 COOKIE = "driftline-mlflow"
 
@@ -40,7 +40,7 @@ _READ = {
         r"|/(ajax-)?api/3\.0/mlflow/(traces/(search|metrics)|datasets/search)"
     ),
 }
-_OWN_PASSWORD = re.compile(r"/(ajax-)?api/2\.0/mlflow/users/update-password")  # whose it is, the accounts check
+_OWN_PASSWORD = re.compile(r"/(ajax-)?api/2\.0/mlflow/users/update-password")  # MLflow's accounts check whose it is
 
 Scope = MutableMapping[str, Any]
 Messages = Callable[..., Awaitable[Any]]

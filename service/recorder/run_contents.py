@@ -167,7 +167,7 @@ def label_params(study: StudyRecord, result: StudyResult, label: str) -> dict[st
 def dataset(study: StudyRecord) -> Dataset | None:
     """What a study trains on: the settings of its task, without the model. The tag `seed` is the study's.
 
-    None if a program trains its trials, which alone knows that.
+    None for a study of a program: only the program knows its data.
     """
     if study.study.program is not None:
         return None

@@ -50,7 +50,7 @@ class StudyArtifacts:
         return time.monotonic() < self._until
 
     def put(self, labels: Tracking, files: Callable[[], Mapping[str, bytes]]) -> bool:
-        """Writes the files if they are missing; returns whether they are not missing any more."""
+        """Writes the files if they are missing; returns whether they are there now."""
         entry = missing(self._store, self._study_id)
         if entry is None:
             return True

@@ -75,8 +75,8 @@ class Recorder:
         client: Makes the MLflow client; tests replace it.
 
     Attributes:
-        doubts: Whether a write was cut off, by an error or the loss of the lease, so that MLflow may get something
-            from it after another recorder has written everything: all is then looked at again.
+        doubts: Whether an error or the loss of the lease cut off a write, which may still reach MLflow after another
+            recorder has written everything: everything is then checked again.
     """
 
     def __init__(
@@ -341,7 +341,7 @@ class Recorder:
         return key
 
     def _take(self) -> bool:
-        """Take the lease; False if another recorder has it. What it wrote, if it had the lease, is looked up."""
+        """Take the lease; False if another recorder has it. If the lease was lost before, doubts what is in MLflow."""
         if self._lease.keep(force=True):
             return True
         if not self._lease.take():

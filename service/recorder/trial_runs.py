@@ -48,7 +48,7 @@ class TrialRuns:
             study: The study.
 
         Returns:
-            How many were written, and whether those are all; not if the lease was lost.
+            How many were written, and whether these are all; False if the lease was lost.
         """
         due = [trial for trial in self._store.recorder_state.unrecorded(self._study_id) if self._due(trial)]
         wrote = 0
@@ -149,7 +149,7 @@ def _rows(study: StudyRecord, trial: TrialRecord, curve: TrialCurve, after: int)
 
 
 def _state(trial: TrialRecord, *, again: bool = False) -> dict[str, str]:
-    """Tags that change; one that ended before may show an old error."""
+    """Tags that change; `again` replaces the error of an earlier end, even by an empty one."""
     error = {"driftline.error": escaped(trial.error or "")} if trial.error or again else {}
     return {"driftline.state": trial.state} | error
 
