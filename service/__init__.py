@@ -21,14 +21,14 @@ changes that study's trials, and it talks only to the API, with a token for that
     settings              environment variables of services and drivers
     bucket, pauses        limits rates; spaces attempts
     file_locks, log_file  locks between processes and temporary folders; a log in an output folder
-    child_process         runs what needs much memory in processes that end when idle
+    child_process         runs memory-hungry work in processes that end when idle
     child_environment     the environment of child processes, without secrets
     code_digest           whether processes run the same code
-    known_versions        versions of libraries that shortcuts through their private parts know
+    known_versions        versions of libraries for which shortcuts through private APIs are tested
     name_patterns         names that an operator allows
     cores, gpus           how many CPU cores a process may use; how many GPUs this machine has
     confined              runs code of plug-ins without access to files, sockets and processes
-    garbage               how often Python looks for garbage
+    garbage               how often Python's garbage collector runs
     sqlite_address        addresses of SQLite files
     signal_names          names of the signals that end processes
 """

@@ -1,6 +1,6 @@
-"""The environment of processes that run code of plug-ins, or serve strangers: made anew, without the service's secrets.
+"""The environment of processes that run code of plug-ins, or serve strangers: without the service's secrets.
 
-A list of what is kept cannot forget a secret that somebody puts into the service's environment next year.
+The variables that are kept are listed, so that a secret that the service gets later is left out as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 SECRET = "DRIFTLINE_SECRET_"
-"""Begins the names under which a service gives workers the secrets of its studies' programs."""
+"""Prefix of the variables in which a service gives workers the secrets of its studies' programs."""
 
 _KEPT = frozenset(
     {
@@ -25,11 +25,11 @@ _FAMILIES = (
 
 
 def child_environment(environ: Mapping[str, str], *, more: Collection[str] = ()) -> dict[str, str]:
-    """What of an environment says where programs and data lie and how many threads compute.
+    """The variables that say where programs and data are and how many threads to use.
 
     Args:
         environ: The environment of the service.
-        more: Names of variables that are kept too; ``RAY_`` stands for all that begin so.
+        more: Names of further variables to keep; a name that ends in ``_``, as ``RAY_``, keeps all that begin with it.
 
     Examples:
         >>> child_environment({"PATH": "/bin", "OMP_NUM_THREADS": "2", "DRIFTLINE_ADMIN_TOKEN": "s3cret"})
@@ -44,8 +44,8 @@ def program_environment(program: Mapping[str, Any], environ: Mapping[str, str]) 
     """The environment of a study's program: without tokens of Driftline, Ray or a storage.
 
     Args:
-        program: The program, as in a study's document. Without a folder of its own it is that of a service, where its
-            secrets are all variables that begin with `SECRET`.
+        program: The program, as in a study's document. Without a folder it runs on a service, where its secrets are
+            the variables that begin with `SECRET`.
         environ: The environment of the worker.
     """
     named = {name: name for name in program.get("secrets", ()) if name in environ}

@@ -41,7 +41,7 @@ class ChildProcess:
         what: What the process does, for the error if it does not start.
         readable: If given, the process runs without the service's environment, network and files, and reads these
             (`service.confined`).
-        hidden: Files and folders that it may not read even if they lie in those.
+        hidden: Files and folders that it may not read even if they lie in `readable` folders.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tells whether processes run the same code of Driftline: driver, workers and API of one study must."""
+"""Tells whether processes run the same code of Driftline, as driver, workers and API of a study must."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULES = ("driftline", "service", "trainers", "search_spaces")
 def code_digest() -> str:
     """A digest of the source of Driftline's packages, read once by a process.
 
-    Of files, not of versions: a checkout that was edited differs. The same files give the same digest, wherever and
+    Files count, not versions: a checkout that was edited differs. The same files give the same digest, wherever and
     however they are installed.
     """
     return digest_of({module: Path(str(getattr(find_spec(module), "origin", ""))).parent for module in MODULES})

@@ -77,10 +77,10 @@ def command(
 
     Args:
         program: Its arguments for Python: ``["-m", "service.api.check_process", ...]``.
-        readable: Folders and files that it may also read, with what links in these folders lead to.
-        writable: Those in which it may also write.
-        hidden: Files and folders that it may not read even if they lie in those or beside Python's. The names of
-            files in them are shown where they lie in `writable` folders or in Python's.
+        readable: Folders and files that it may also read, and those to which links in these folders lead.
+        writable: Folders and files that it may also write.
+        hidden: Files and folders that it may not read even if they lie in the folders above or in Python's. In
+            `writable` folders and in Python's, the names of hidden files can still be listed.
         sockets: Whether it may open sockets.
     """
     rules = json.dumps([sockets, *([str(path) for path in paths] for paths in (readable, writable, hidden))])
@@ -130,7 +130,7 @@ def _linked(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _around(path: Path, hidden: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
-    """A path, or what of its contents leads to no hidden one, and the folders between; whether to allow all in it."""
+    """Paths that cover a path without the hidden ones; for each, whether everything in it is allowed."""
     if path in hidden:
         return
     whole = not any(hidden_path.is_relative_to(path) for hidden_path in hidden)
@@ -164,7 +164,7 @@ def _landlock(
 def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # it has just gone
+    except OSError:  # it was removed meanwhile
         return
     try:
         rule = struct.pack("=Qi", rights if path.is_dir() else rights & _FILE, handle)
@@ -174,7 +174,7 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Leaves root with the rights of an ordinary account that owns root's files."""
+    """Takes all capabilities from root, which then has the rights of an ordinary account that owns root's files."""
     for number in range(64):
         _libc.prctl(_BOUNDING_DROP, number, 0, 0, 0)
     header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
@@ -182,7 +182,7 @@ def _drop_capabilities() -> None:
 
 
 def _filter_calls() -> None:
-    """No sockets, tracing, or keys of the kernel, on the processors whose calls are known here."""
+    """Forbids sockets, tracing and the kernel's keys, on processors whose system calls are listed here."""
     if platform.machine() not in _ARCHITECTURES:
         return
     name, refused = _ARCHITECTURES[platform.machine()]

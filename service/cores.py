@@ -27,7 +27,7 @@ def _quotas(root: Path) -> Iterator[float]:
         mount = root / "sys/fs/cgroup" / controllers
         if controllers and not mount.is_dir():
             mount = mount.parent / "cpu"
-        group = mount / path.lstrip("/")  # in a container it may be the path outside, which is not there; the top is
+        group = mount / path.lstrip("/")  # in a container maybe the host's, which is missing here; its top is not
         for folder in (group, *group.parents):
             if not folder.is_relative_to(mount):
                 break

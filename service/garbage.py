@@ -1,10 +1,10 @@
-"""How often Python looks for objects that refer to each other in circles."""
+"""How often Python's garbage collector looks for reference cycles."""
 
 import gc
 
 
 def collect_rarely() -> None:
-    """Lets this process look after 10,000 new objects instead of 700.
+    """Makes the garbage collector run after 10,000 new objects instead of 700.
 
     Ray, torch and MLflow make a million objects as they are imported, all of which stay: looking at them again and
     again takes a fifth of the time.
@@ -13,12 +13,12 @@ def collect_rarely() -> None:
 
 
 def collect_after_loading() -> None:
-    """Lets this process look only after `loaded`: what its modules make as they are imported stays anyway."""
+    """Turns the garbage collector off until `loaded` is called: objects that imports create stay anyway."""
     collect_rarely()
     gc.disable()
 
 
 def loaded() -> None:
-    """Lets this process look again, but never at what was made so far; harmless at any time."""
+    """Turns the garbage collector on, but not for existing objects; may be called at any time."""
     gc.freeze()
     gc.enable()

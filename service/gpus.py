@@ -1,4 +1,4 @@
-"""The most GPUs that Ray, which gives them to packs, can find on this machine; nothing is loaded or started."""
+"""Upper limit of the GPUs that Ray can find on this machine and give to packs; loads and starts nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-_OTHERS = ("kfd", "dxg", "dri/renderD*")  # of AMD, of Windows' Linux, and of anything that draws: not counted here
+_OTHERS = ("kfd", "dxg", "dri/renderD*")  # AMD's, WSL's and any graphics devices: not counted here
 
 
 def machine_gpus(devices: Path = Path("/dev")) -> int | None:

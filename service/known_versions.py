@@ -1,4 +1,4 @@
-"""Which versions of a library the shortcuts through its private parts know; with others the public way is taken."""
+"""Versions of libraries for which shortcuts through private APIs are tested; others are used by the public API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 _LOG = logging.getLogger(__name__)
 KNOWN = {"optuna": "5.0", "ray": "2.60"}
-"""Library -> the minor version for which tests compare the shortcut with the public way."""
+"""Library -> the minor version for which tests compare the shortcuts with the public API."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Log lines of which parts were written by somebody else: on stderr, and in a log file in an output folder."""
+"""Log lines with text that others wrote: on stderr, and in a log file in an output folder."""
 
 from __future__ import annotations
 

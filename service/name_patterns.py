@@ -1,4 +1,4 @@
-"""Names that an operator allows: patterns in which * stands for any letters, and every other letter for itself."""
+"""Names that an operator allows: patterns in which * stands for any text, and every other character for itself."""
 
 from __future__ import annotations
 

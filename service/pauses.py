@@ -1,4 +1,4 @@
-"""Pauses of single studies, between attempts to do what could not be done at the moment."""
+"""Pauses of single studies between attempts to do something that has failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST_S, LONGEST_S = 2.0, 60.0
 
 
 class Pauses:
-    """Each pause of a study is twice as long as the one before.
+    """Each pause of a study is twice as long as the one before, up to `LONGEST_S`.
 
     Args:
         steady: A monotonic clock, in seconds.

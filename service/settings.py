@@ -165,7 +165,7 @@ class ServiceSettings(BaseModel):
 
     @property
     def secret_files(self) -> tuple[Path, ...]:
-        """What no code of a plug-in may read: the service's folder, its databases and files of settings."""
+        """Files and folders that no plug-in may read: the service's folder, its databases and files of settings."""
         from service.sqlite_address import sqlite_file
 
         databases = [sqlite_file(url) for url in (self.database, self.mlflow_url or "")]

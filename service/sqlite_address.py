@@ -62,7 +62,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def shown_address(url: str) -> str:
-    """An address for people to read: of one with a password, without the password."""
+    """The address without its password, for people to read."""
     try:
         return sa.make_url(url).render_as_string(hide_password=True) if "@" in url else url
     except (ArgumentError, ValueError):

@@ -71,9 +71,9 @@ def _refusal(home: Path, error: OSError) -> InvalidSpec:
 def _make(file: Path) -> bool:
     """Writes a new secret whole or not at all; False if another process was faster."""
     draft = file.with_name(f".{file.name}{DRAFT}")
-    with update(draft, 0o600) as out:  # nobody may open it before the secret is in it, and read it then
+    with update(draft, 0o600) as out:  # mode 0600: nobody else may open it early and read the secret later
         fcntl.flock(out, fcntl.LOCK_EX)
-        if file.exists():  # the lock was that of the draft which has become it, or of a draft that came too late
+        if file.exists():  # another process has finished: the locked draft is now `file`, or came too late
             draft.unlink(missing_ok=True)
             return False
         out.truncate(0)  # a process may have died here
