@@ -25,7 +25,7 @@ LONGEST = 200
 """Most characters of a constraint."""
 
 SLACK = 1e-9
-"""Relative difference by which a constraint may be missed, so that 3 steps at 0.1 keep ``<= 0.3`` despite rounding."""
+"""Relative tolerance of a constraint, so that 3 steps at 0.1 satisfy ``<= 0.3`` despite rounding."""
 
 DRAWS = 4096
 """Random configurations from which the allowed share of a space is estimated."""
@@ -46,7 +46,7 @@ class Constraint:
         text: As in a study.
 
     Attributes:
-        names: The hyperparameters that it compares, sorted.
+        names: The compared hyperparameters, sorted.
 
     Raises:
         SpecError: The text is not such a comparison.
@@ -65,7 +65,7 @@ class Constraint:
         object.__setattr__(self, "names", tuple(names))
 
     def holds(self, values: Mapping[str, ArrayLike]) -> NDArray[np.bool_]:
-        """Whether values satisfy the constraint, up to a relative `SLACK`; not where a side is not finite, as 1 / 0.
+        """Whether values satisfy the constraint, up to a relative `SLACK`; False if a side is not finite, as in 1 / 0.
 
         Args:
             values: Numbers, or arrays of one shape, by name.
@@ -80,7 +80,7 @@ class Constraint:
         return np.asarray(kept & np.isfinite(small) & np.isfinite(large))
 
     def check(self, space: Space) -> None:
-        """Raises a SpecError if a name is not in a space, or can be anything but a number."""
+        """Raises a SpecError if a compared hyperparameter is not in the space, or has values that are not numbers."""
         for name in self.names:
             if name not in space:
                 if name in REPORTED:
@@ -125,7 +125,7 @@ def _allowed(constraints: Sequence[Constraint], values: Mapping[str, NDArray[np.
 
 
 def _sides(text: Any) -> tuple[ast.expr, ast.expr]:
-    """The side that must be the smaller one, and the other."""
+    """The two sides of a comparison, first the side that must be smaller."""
     if not isinstance(text, str):
         raise SpecError(f"must be a string such as client_lr * local_steps <= 2, got {shown(text)}")
     if len(text) > LONGEST:
@@ -143,7 +143,7 @@ def _sides(text: Any) -> tuple[ast.expr, ast.expr]:
 
 
 def _names(node: ast.expr, text: str) -> Iterator[str]:
-    """The hyperparameters in an expression, which is checked."""
+    """Yields the hyperparameters in an expression; raises a SpecError if the expression contains anything invalid."""
     match node:
         case ast.Name() | ast.Attribute():
             yield _dotted(node, text)

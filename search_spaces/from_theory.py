@@ -4,7 +4,7 @@
 [B] Charles and Konecny, "On the Outsized Importance of Learning Rates in Local Update Methods".
 
 With L and mu the largest and the smallest useful curvature, K local steps at client_lr minimize a surrogate whose
-curvature is phi(e) where the loss has e ([A] (10); (12) if only the last step counts), so that:
+curvature is phi(e) where the loss has curvature e ([A] (10); (12) if only the last step counts), so that:
 
 * client_lr begins where K = the most local steps halve the surrogate's steepest curvature, log 2 / (K L) ([B]
   Corollary 19 with epsilon = 1/2). Below it, local steps only repeat the gradient, which fewer steps do as well. It
@@ -14,11 +14,11 @@ curvature is phi(e) where the loss has e ([A] (10); (12) if only the last step c
 * Momentum ends where 1 - momentum is half of that of the best heavy ball for L / mu ([A] Table 2).
 * Local steps beyond `MARGIN` times L / mu are left out: the clients would be at their own minimizers.
 
-`MARGIN` is there because curvature is measured at the initial model only; that of cross-entropy falls in training.
+`MARGIN` is needed because curvature is measured at the initial model only; for cross-entropy it falls in training.
 
 The first points have client_lr 1 / L_i (L_i: a median client's curvature) or log 2 / (K L), with the best server_lr
-(and momentum, if it is tuned) for exact gradients, or the server_lr up to that one which minimizes, for T rounds, an
-estimate of the final excess loss,
+(and momentum, if it is tuned) for exact gradients, or with the server_lr, at most this best one, that minimizes an
+estimate of the final excess loss after T rounds,
 
     mu D^2 / 2 exp(-2 T server_lr phi(mu)) + server_lr V mu / (4 phi(mu)),   V = K G^2 / M ([B] Lemma 23)
 
@@ -63,7 +63,7 @@ def pseudo_gradient(method: str) -> str | None:
 
 @dataclass(frozen=True)
 class TheoryPrior:
-    """What theory says of a method on a task.
+    """Ranges and first points for a method on a task.
 
     Args:
         method: name of the method; it has a `pseudo_gradient`.
@@ -71,7 +71,7 @@ class TheoryPrior:
         server: name of the server's optimizer. For one without a `closed_form`, server_lr keeps its default range.
         measured: curvature and noise of the task.
         rounds: budget of a trial.
-        clients_per_round: size of a cohort; None is all clients, whose noise is averaged over those measured.
+        clients_per_round: size of a cohort, over which the noise is averaged; None is all measured clients.
 
     Raises:
         SpecError: There is no theory for the method, or for the clients' optimizer.
@@ -117,7 +117,7 @@ class TheoryPrior:
         return {**default, "momentum": Float(0.0, high, log=True, complement=True)}
 
     def points(self, space: Space, server: Space) -> Iterator[dict[str, Any]]:
-        """Configurations to try first, most promising ones first, without hyperparameters of which theory says nothing.
+        """Configurations to try first, most promising ones first; hyperparameters without theory are left out.
 
         Args:
             space: From `space`.
@@ -150,7 +150,7 @@ class TheoryPrior:
         return point | ({"local_steps": count} if "local_steps" in space else {})
 
     def _server_lr(self, slowest: float, count: int, largest: float) -> float:
-        """The rate up to `largest` that minimizes the final excess loss; see the module."""
+        """The rate, at most `largest`, that minimizes the final excess loss as estimated in the module docstring."""
         useful, distance = self.measured.useful_curvature, self.measured.distance
         cohort = self.clients_per_round or self.measured.clients
         summed = count if pseudo_gradient(self.method) == "sum" else 1
@@ -167,7 +167,7 @@ class TheoryPrior:
         return float(np.log(2) / (count * self.measured.smoothness))
 
     def _curvature(self, eigenvalue: float, client_lr: float, count: int) -> float:
-        """Curvature of the surrogate where the loss has this one; above 1 / eigenvalue, client_lr counts as that."""
+        """Curvature of the surrogate where the loss has curvature `eigenvalue`; client_lr counts as at most 1 / L."""
         rate = min(client_lr, (1 - 1e-9) / self.measured.smoothness)
         if pseudo_gradient(self.method) == "last":
             return max(float(psi(eigenvalue, min(rate, 0.5 / self.measured.smoothness), count)), 1e-3 * eigenvalue)
@@ -180,7 +180,7 @@ class TheoryPrior:
 
 
 def _inside(value: float, parameter: Float) -> float:
-    """The value as it is written in a study, inside its range."""
+    """The value, rounded as in a study and clipped to its range."""
     return min(max(_rounded(value), parameter.low), parameter.high)
 
 

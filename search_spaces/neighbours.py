@@ -19,9 +19,9 @@ KEPT = 0.75
 def near(parameter: Parameter, value: Any, generator: np.random.Generator) -> Any:
     """A random value close to one of the parameter's values.
 
-    In a range the move is normal with standard deviation `WIDTH` on the range's scale, cut off at its ends. Of more
-    than two numbers to choose from, it goes to the next smaller or larger one; otherwise, and from an extra point, to a
-    random value of the space.
+    In a range the move is normal with standard deviation `WIDTH` on the range's scale, cut off at its ends. An option
+    or extra point is kept with probability `KEPT`. Otherwise, an option among more than two numbers moves to the next
+    smaller or larger one, and anything else to a random value of the space.
 
     Args:
         parameter: Its range or choices.

@@ -33,7 +33,7 @@ ALSO_PROBABILITY = 1 / 8
 GRID_POINTS = 5
 """Points of a range on a grid, by default."""
 
-_LEAST_WIDTH = 1e-12  # of a range, relative to its larger end: its fractions are then good to three digits
+_LEAST_WIDTH = 1e-12  # of a range, relative to its larger end; fractions of the range are then exact to three digits
 _MOST_DECADES = 300  # of a range on a log scale: the ratio of its ends is then a finite double
 
 _OPTIONS = {"float": ("log", "also", "complement", "points"), "int": ("log", "also", "points"), "choice": ()}
@@ -55,7 +55,7 @@ class Float:
         points: Points of the range on a grid, extra points not counted.
 
     Raises:
-        SpecError: An argument breaks these rules; a ValueError, from `trainers`.
+        SpecError: An argument breaks these rules. (SpecError is a ValueError from `trainers`.)
     """
 
     low: float
@@ -164,7 +164,7 @@ class Int:
         points: Most points of the range on a grid.
 
     Raises:
-        SpecError: An argument breaks these rules; a ValueError, from `trainers`.
+        SpecError: An argument breaks these rules. (SpecError is a ValueError from `trainers`.)
     """
 
     low: int
@@ -251,7 +251,7 @@ class Choice:
         options: Distinct JSON values (1 and 1.0 are the same, 1 and true are not).
 
     Raises:
-        SpecError: No option, a duplicate, or a value that JSON cannot hold; a ValueError, from `trainers`.
+        SpecError: No option, a duplicate, or a value that JSON cannot hold. (SpecError is a ValueError.)
     """
 
     options: Sequence[Any]
@@ -370,7 +370,7 @@ def _check_range(kind: str, low: float, high: float, also: Sequence[float], poin
 
 
 def _check_width(kind: str, low: float, high: float, first: float, last: float, log: bool) -> None:
-    """Refuses a range whose fractions doubles cannot tell apart, or whose width they cannot hold.
+    """Refuses a range too narrow for doubles to tell its fractions apart, or too wide for a double.
 
     Args:
         kind: float or int.

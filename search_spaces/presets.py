@@ -4,15 +4,14 @@
     - {preset: fedyogi, label: yogi, space: {client_lr: 0.1, server_lr: {float: [1e-3, 1], log: true}, local_steps: 10}}
     - {preset: diloco, space: {local_steps: 30}}           # the settings in presets.yaml, with 30 local steps
 
-An entry may override everything in a preset except the method; a space of the same server optimizer keeps what it does
-not name. The adaptive ones are the papers' loops: the server steps along the mean change of the clients' models, so
-that epsilon is tau, v starts at tau^2, and there is no bias correction; server_lr and delta_lr are both the server's
-rate. FedAvgM is the paper's with delta_lr, and server_lr multiplies a sum of gradients. Stored studies have presets
-written out.
+An entry may override everything in a preset except the method; if it gives a space for the same server optimizer, the
+preset's values remain for hyperparameters that this space does not name. The adaptive presets are the papers' loops:
+the server steps along the mean change of the clients' models, so that epsilon is tau, v starts at tau^2, and there is
+no bias correction; server_lr and delta_lr are both the server's rate. FedAvgM with delta_lr is the paper's; server_lr
+multiplies a sum of gradients. Stored studies have presets written out.
 
-The presets of low-communication training are in presets.yaml, with their sources. Of them an entry keeps every setting
-that it does not name itself, in its space too; one of several ways to say the same, such as server_lr for delta_lr,
-takes the place of the other.
+The presets of low-communication training are in presets.yaml, with their sources. An entry keeps every setting of such
+a preset that it does not name itself, also in its space. An alternative, such as server_lr for delta_lr, replaces it.
 
 Sources: FedAvgM is from "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification"
 (Hsu, Qi, Brown 2019), the others from "Adaptive Federated Optimization" (Reddi et al. 2021).
@@ -56,7 +55,7 @@ class Training:
     Args:
         about: what it is.
         source: the papers.
-        note: what is not theirs.
+        note: what differs from the papers.
         entry: the entry of a study, as a document.
     """
 
@@ -74,7 +73,7 @@ def trainings() -> Mapping[str, Training]:
 
 
 def filled(document: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with its preset written out; what the entry says itself comes first.
+    """An entry with its preset written out; the entry's own settings take precedence.
 
     Args:
         document: the entry, with `preset`.
@@ -103,18 +102,18 @@ def filled(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(preset: Any, written: Any) -> Any:
-    """An optimizer or a schedule, with what is left out from the preset's if it is the same one."""
+    """An optimizer or a schedule; if it is the preset's, the preset fills in what was left out."""
     part = {"name": written} if isinstance(written, str) else written
     if not isinstance(part, Mapping) or part.get("name", preset["name"]) != preset["name"]:
         return written
     space = _space(preset["space"], part.get("space", {}))
-    if isinstance(space, Mapping):  # state may stand beside it
+    if isinstance(space, Mapping):  # a setting such as state may be given beside the space
         space = {name: form for name, form in space.items() if name not in part or name in part.get("space", ())}
     return {**preset, **part, "space": space}
 
 
 def _space(preset: Mapping[str, Any], written: Any) -> Any:
-    """A space with what is left out from the preset's; "default" is the preset's."""
+    """A space with missing hyperparameters from the preset's space; "default" is the preset's space."""
     if written == "default":
         return dict(preset)
     if not isinstance(written, Mapping):
@@ -141,7 +140,7 @@ def entry(name: object, server: object = None) -> dict[str, Any]:
 
     Args:
         name: Name of the preset.
-        server: What the study says of the server instead, {"name": ..., "space": ...}.
+        server: The entry's own server, {"name": ..., "space": ...}, which takes precedence.
 
     Returns:
         label, name and server, with the default space of the server optimizer but no space of the method.

@@ -27,7 +27,7 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def default(kind: Kind, name: str) -> Space:
-    """A fresh copy of the default space: the plug-in's `SPACE`, for an optimizer as it is in the role.
+    """A fresh copy of the default space: the plug-in's `SPACE`, adjusted to the role if it is an optimizer.
 
     Args:
         kind: One of KINDS.
@@ -53,7 +53,7 @@ def default(kind: Kind, name: str) -> Space:
 
 
 def preset_of(kind: str, name: object) -> str | None:
-    """What to write for the name of an entry that is FedAvg with a server optimizer here; None for other names.
+    """What to write instead of a method's name if Driftline has it as a preset of FedAvg; None for other names.
 
     Args:
         kind: "methods" or "method"; other kinds have no presets.
@@ -75,7 +75,7 @@ def check(parameter: Parameter, item: Hyperparameter, path: str) -> None:
     """Raises a SpecError if a space contains a value that its hyperparameter does not accept.
 
     Every option, end and extra point must be of the declared kind and in the declared range. A hyperparameter of whole
-    numbers refuses `Float` even with whole ends. None is left to the trial: one of two alternatives may be None.
+    numbers refuses `Float` even with whole ends. None is not checked here, because one of two alternatives may be None.
 
     Args:
         parameter: The search space of the hyperparameter.

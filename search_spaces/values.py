@@ -32,7 +32,7 @@ def is_json(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The value with strings that hold a number, and NumPy's numbers, as plain numbers, inside lists too.
+    """The value, with NumPy numbers and strings that hold a number converted to plain numbers, also inside lists.
 
     Examples:
         >>> plain("1e-3"), plain("10"), plain("once"), plain([1, "2.5"]), plain(np.float64(0.5))
