@@ -44,7 +44,7 @@ def keep_freed_memory() -> bool:
 
 
 def release_freed_memory() -> None:
-    """Asks glibc to give freed memory back, once, after work that needed much more than what follows; else nothing."""
+    """Asks glibc to give freed memory back, after work that needed much more than what follows; no-op without glibc."""
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     except (OSError, AttributeError):
@@ -63,7 +63,7 @@ def owned(array: NDArray[Any], like: Tensor) -> Tensor:
 
 
 def tensor_of(array: NDArray[Any], dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
-    """An array of examples as a tensor that is only read, as the array may be; copies only if it must."""
+    """An array of examples, which may be read-only, as a tensor that must not be written; copies only if it must."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.as_tensor(native(array), dtype=dtype, device=device)
@@ -113,7 +113,7 @@ def room(device: torch.device) -> int:
     """Bytes that the temporary tensors of one call may take on an accelerator.
 
     A share of all its memory, not of what is free, so that every process cuts work into the same pieces and the last
-    digits of results do not depend on others.
+    digits of results do not depend on other processes.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory // 16

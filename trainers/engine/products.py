@@ -1,4 +1,4 @@
-"""In which arithmetic a GPU computes the matrix products and convolutions of single precision."""
+"""The arithmetic in which a GPU computes matrix products and convolutions in single precision."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 
 @contextmanager
 def products_in(dtype: str, device: torch.device) -> Iterator[None]:
-    """Inside, factors in single precision are rounded to TF32 if `dtype` is "tf32", and are exact otherwise.
+    """A context in which factors in single precision are rounded to TF32 if `dtype` is "tf32", and are exact otherwise.
 
     torch's switches hold for the whole process and are set back at the end. By default torch rounds the factors of
-    convolutions and of cuDNN's recurrent layers. On a CPU nothing is switched: it knows no TF32.
+    convolutions and of cuDNN's recurrent layers. On a CPU nothing is switched, because CPUs have no TF32.
 
     Args:
-        dtype: of the trial.
-        device: of its tensors.
+        dtype: dtype of the trial.
+        device: device of its tensors.
     """
     if device.type == "cpu":
         yield

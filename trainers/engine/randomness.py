@@ -19,12 +19,12 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _INDEX_BITS = 20  # for the position of an example within its client
 _HASH_BITS = 24
-_LARGE_INDEX_BITS = 32  # of a client with more examples than 20 bits count
+_LARGE_INDEX_BITS = 32  # for a client with more examples than 20 bits can count
 _LARGE_HASH_BITS = 32
-_PART = 4  # a client of at least as many times the examples of a round sorts only those
-_LARGE_CLIENT = 1 << 12  # from here on the batches of an epoch cost what they hold, not what the client has
-_TURNS = 8  # of the halves of a position: its permutation is then as good as random from that size on
-_LARGE_POPULATION = 1 << 16  # from here on a cohort costs what it has, not what the population has
+_PART = 4  # a client with at least this many times the examples of a round sorts only the examples of the round
+_LARGE_CLIENT = 1 << 12  # examples, from which drawing batches takes time by the batches' size, not the client's
+_TURNS = 8  # rounds of the Feistel network, whose permutations are then as good as random from _LARGE_CLIENT on
+_LARGE_POPULATION = 1 << 16  # clients, above which drawing a cohort takes time by its size, not the population's
 
 
 class Purpose(IntEnum):
@@ -75,8 +75,8 @@ def cohort(
 ) -> NDArray[np.int64]:
     """The clients of a round, drawn without replacement, in ascending order.
 
-    The clients with the smallest random bits; in a population of over 65,536, the first different ones of a sequence of
-    random clients. Either way a smaller cohort of a round is part of a larger one, while it has at most half of all.
+    These are the clients with the smallest random bits or, for at most half of over 65,536 clients, the first distinct
+    ones of a random sequence. Of a round's cohorts up to half of all clients, a smaller one is part of a larger one.
 
     Args:
         seed: seed of the trial.
@@ -244,7 +244,7 @@ def repeated_passes(base: int, clients: NDArray[np.int64], sizes: NDArray[np.int
 def permutations(
     base: int, clients: NDArray[np.int64], sizes: NDArray[np.int64], passes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Permutations of each client's examples, those that `shuffled` passes over.
+    """Permutations of each client's examples, as `shuffled` passes over them.
 
     Args:
         base: key of the round.
@@ -310,7 +310,7 @@ def _first_different(base: int, below: int, count: int) -> NDArray[np.int64]:
 
 
 def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int, first: int = 0) -> NDArray[np.int64]:
-    """`repeated_passes` of clients of one size from a position on, with one sort for each permutation."""
+    """`repeated_passes` from position `first` on, for clients of equal size, with one sort for each permutation."""
     large = size > 1 << _INDEX_BITS
     hash_bits, index_bits = (_LARGE_HASH_BITS, _LARGE_INDEX_BITS) if large else (_HASH_BITS, _INDEX_BITS)
     begun, position = divmod(first, size)
@@ -324,7 +324,7 @@ def _equal_passes(base: int, clients: NDArray[np.int64], size: int, length: int,
 
 
 def _permuted(words: NDArray[np.uint64], places: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Random permutations at some places, without the rest: a Feistel network on rows and columns, with cycle walking.
+    """Random permutations, computed at some places only: a Feistel network on rows and columns, with cycle walking.
 
     Args:
         words: random bits of each place's permutation.

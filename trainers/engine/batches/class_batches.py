@@ -37,7 +37,7 @@ class ClassBatches:
         self._start = np.cumsum(self._classes) - self._classes  # each client's first class
 
     def draw(self, base: int, clients: Integers, sizes: Integers, steps: int, batch_size: int) -> Integers:
-        """The batches of the first `steps` steps; of a client with at most `batch_size` examples, all of them.
+        """The batches of the first `steps` steps; a client with at most `batch_size` examples uses all of them.
 
         Args:
             base: key of the round.

@@ -40,7 +40,7 @@ class ExampleSource:
         vary: randomizes the batch of each step (models/_dropout.py, models/_augmentation.py); None changes nothing.
         end: what becomes of the examples that are left at the end of a pass.
         labels: (rows,) class of each row of the training data; only for "by_class".
-        round_batches: as in Model.source.
+        round_batches: batches of a client in a round, if its passes go on over the rounds ("epochs").
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ExampleRound:
 
     @property
     def full_gradients(self) -> NDArray[np.int64]:
-        """(M,) mini-batches in which a pass holds all data of a client."""
+        """(M,) mini-batches that hold all data of each client."""
         return self._passes.in_pass
 
     @property
@@ -222,7 +222,7 @@ class Remembered:
 
     @property
     def full_gradients(self) -> NDArray[np.int64]:
-        """(M,) mini-batches of a pass over all data of each client."""
+        """(M,) mini-batches that hold all data of each client."""
         return self.batches.full_gradients
 
     @property

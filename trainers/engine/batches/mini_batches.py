@@ -42,7 +42,7 @@ class Drawn(Protocol):
         seed: seed of the trial.
         shuffles: whether batches are drawn without replacement.
         classes: the clients' classes, if batches are drawn by class; else None.
-        round_batches: batches of a client in a round, if passes go on over the rounds; None begins new ones in each.
+        round_batches: batches of a client in a round, if passes go on over rounds; None begins a new pass each round.
         like: a tensor with the type and device of the data.
     """
 
@@ -103,7 +103,7 @@ class MiniBatches:
         self._clients = clients
         self._passes = passes
         self._width = passes.batch_size
-        self._uneven = False  # whether any batch holds fewer examples than others
+        self._uneven = False  # whether some batches hold fewer examples than others
         if source.round_batches is not None:
             self._base = randomness.key(source.seed, 0, Purpose.EPOCHS)
         else:
@@ -166,7 +166,7 @@ class MiniBatches:
             self._words = step_words(source, self._round_index, self._clients[self._client], self._step, self._width)
 
     def _joined(self, steps: int) -> Integers:
-        """Positions (steps M, batch_size) within the clients' examples, without an end of a pass."""
+        """Positions (steps M, batch_size) within the clients' examples, for passes that do not end with a batch."""
         draw = randomness.shuffled if self._source.shuffles else randomness.with_replacement
         draw = draw if self._source.classes is None else self._source.classes.draw
         if self._source.round_batches is not None:
@@ -175,7 +175,7 @@ class MiniBatches:
         return np.ascontiguousarray(picked.transpose(1, 0, 2)).reshape(-1, self._width)
 
     def _ended(self, taken: Integers, counts: Integers) -> Integers:
-        """Positions (batches, batch_size) of passes that end; a batch is filled up with its last example."""
+        """Positions (batches, batch_size) for passes that end; a batch is filled up with its last example."""
         sizes, client = self._passes.sizes, self._client
         slots = np.minimum(np.arange(self._width), counts[:, None] - 1)
         if not self._source.shuffles:
@@ -189,7 +189,7 @@ class MiniBatches:
         return np.asarray(permuted[slots])
 
     def distinct(self, steps: int) -> DistinctExamples:
-        """Each of the examples of the first `steps` steps once."""
+        """The distinct examples of the first `steps` steps."""
         if steps > self._taken[0]:
             self.prepare(steps)
         source, device = self._source, self._source.like.device
@@ -216,7 +216,7 @@ class MiniBatches:
         return DistinctExamples(chosen, places, weights, lambda rows: gather(torch.as_tensor(rows, device=device)))
 
     def _in_passes(self, rows: Integers, client: Integers, steps: int) -> _Chosen | None:
-        """`_drawn` if the steps of each client are at least a pass over its own rows; else None."""
+        """What `_drawn` returns, without sorting, if the steps are passes over all rows of each client; else None."""
         sizes, offsets = self._passes.sizes, self._source.offsets[self._clients]
         if self._passes.ends:
             whole = bool((np.minimum(self._taken, steps) >= self._passes.steps).all())
@@ -228,9 +228,9 @@ class MiniBatches:
         return sizes, rows - offsets[client, None], lambda client, slot: offsets[client] + slot
 
     def _drawn(self, rows: Integers, client: Integers) -> _Chosen:
-        """Numbers (M,) of each client's distinct rows, the slots of rows among them, and the row of a client's slot.
+        """(M,) number of distinct rows of each client, the slots of `rows` among them, and (client, slot) -> row.
 
-        Clients own neighbouring rows, so rows sorted by client and row need one sort of (client's place, row).
+        One sort of the numbers (largest row + 1) client + row sorts by client and row.
         """
         every = int(rows.max()) + 1
         owned_rows, slots = np.unique(rows + every * client[:, None], return_inverse=True)
@@ -246,8 +246,8 @@ def step_words(source: Drawn, round_index: int, clients: Integers, steps: Intege
     Args:
         source: what the batches are drawn from.
         round_index: from 0.
-        clients: client id of each batch, or of one.
-        steps: step of each batch, or of one.
+        clients: client id of each batch, or one for all.
+        steps: step of each batch, or one for all.
         examples: examples of a batch.
     """
     base = randomness.key(source.seed, round_index, Purpose.VARIATION)

@@ -41,7 +41,7 @@ class JoinedRound:
         self._central.prepare(local_steps)
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """Steps by the clients' own data (see RoundBatches)."""
+        """(M,) steps of `local_epochs` passes of each client over its own data."""
         return self._batches.epoch_steps(local_epochs)
 
     @property
@@ -71,4 +71,4 @@ class JoinedRound:
         return batch
 
     def distinct(self, steps: int) -> None:
-        """None: a step's batches are of two kinds."""
+        """None, because a step has batches of two kinds."""

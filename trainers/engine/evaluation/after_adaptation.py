@@ -142,7 +142,7 @@ def split(problem: Problem, support: float, shots: int | None = None) -> tuple[P
 
 
 def _first_of_each(classes: NDArray[Any], shots: int) -> NDArray[np.bool_] | None:
-    """Which are the first `shots` of their class; None unless every class has more than these."""
+    """Mask of the first `shots` examples of each class; None unless every class has more than `shots` examples."""
     order = np.argsort(classes, kind="stable")
     _, begins, counts = np.unique(classes[order], return_index=True, return_counts=True)
     if counts.min() <= shots:

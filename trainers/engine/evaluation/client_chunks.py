@@ -14,10 +14,10 @@ _EXAMPLES = 1 << 15  # computed at once, over all trials
 def client_chunks(
     clients: Iterable[int], examples: NDArray[np.int64] | None, trials: int, client_bytes: int
 ) -> list[NDArray[np.int64]]:
-    """These clients, in order, in parts of at least one.
+    """Cuts clients, in order, into parts that fit into memory, of at least one client each.
 
     Args:
-        clients: Their numbers.
+        clients: Client ids.
         examples: Each client's number of examples, (M,); None counts as one each.
         trials: Number of trials.
         client_bytes: Memory for the models or gradients of a client, over all trials.

@@ -2,7 +2,7 @@
 
 The gradient with respect to an operand of a product costs as much as the product. Torch's own FlopCounterMode gives the
 same numbers, but its first use imports torch's compiler, which takes seconds in every worker process; it only serves
-models with multi-head attention or unusual calls. Nobody counts recurrent layers.
+models with multi-head attention or unusual calls. Recurrent layers are not counted.
 """
 
 from __future__ import annotations

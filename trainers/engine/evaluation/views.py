@@ -61,7 +61,7 @@ class ModelView:
 
     @cached_property
     def train_accuracy(self) -> Tensor:
-        """(T,) weighted mean over all clients of their accuracies on all their data; without those who have none.
+        """(T,) weighted mean of all clients' accuracies on all their data; clients without an accuracy are left out.
 
         Raises:
             SpecError: the model has no accuracy.

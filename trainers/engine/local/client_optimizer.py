@@ -46,7 +46,7 @@ class ClientOptimizer(Protocol):
         ...
 
     def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
-        """Turns the sums in the memory of `init` into models, if `moves_models` (see there).
+        """Turns the sums in the memory of `init` into models; called only if `moves_models`.
 
         Args:
             memory: (1, M, P) each, changed in place.
@@ -69,14 +69,14 @@ class ClientOptimizer(Protocol):
             total: (width, busy, P), U.
             memory: (width, busy, P) each.
             gradient: (width, busy, P).
-            step: from 0: a number, or (width, busy, 1) integers if clients differ, as those that continue may.
+            step: from 0: a number, or (width, busy, 1) integers if clients differ, as with `state: keep`.
             rate: a number, or (width, 1, 1): minus the step's relative rate. If `moves_models`, `total` may also be the
                 models, and the rate client_lr times the relative rate.
         """
         ...
 
     def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
-        """A tensor of the memory to which the gradient of the step may be added, if `step_` then gets it as gradient.
+        """A tensor of the memory to which the step's gradient may be added, and which `step_` then gets as gradient.
 
         Args:
             memory: (width, busy, P) each; the tensor is prepared in place.

@@ -96,7 +96,7 @@ class Descent(Frame):
         return batches
 
     def _step(self, step: int, clients: slice, batch: Batch, want_loss: bool) -> Tensor | None:
-        """Advances the models of neighbouring clients, whose batch it is."""
+        """Advances the models of neighbouring clients by one step on their batch."""
         models, scale, client_lr = self.models[:, clients], self.scale, self.motion.client_lr
         constant = None if self.constant is None else self.constant[:, clients]
         if self.motion.relative_rates is not None:

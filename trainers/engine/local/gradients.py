@@ -92,7 +92,7 @@ def with_central(oracle: Oracle, central: Oracle, weight: Tensor, central_weight
 
 
 def observed(gradients: LocalGradients, observe: Observe) -> LocalGradients:
-    """The same gradients, with a callback for the models at which they are taken.
+    """The given gradients, with a callback that receives the models at which they are taken.
 
     Args:
         gradients: gradients of the clients.

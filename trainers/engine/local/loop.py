@@ -4,7 +4,7 @@ With U_k the sum of the gradients of the steps before k, a client's model is y_k
 keeps U, not y: each step makes one pass over the replicas to compute y, and adds the gradient to U in place. So the
 pseudo-gradient is exact for every client_lr. A difference of models divided by client_lr would lose all digits as
 client_lr goes to 0. Only a trial that is computed alone, with a rate that is not tiny, moves its models and takes that
-difference (`Motion.rate`): it saves a pass over the replicas in every step, and loses what model averaging loses.
+difference (`Motion.rate`): this saves a pass over the replicas in every step, and is as inexact as model averaging.
 
 The proximal pull and weight decay are linear in U as well: with g_k = grad f(y_k) +
 prox (y_k - x) + weight_decay y_k + correction,
@@ -95,7 +95,7 @@ def run_local_steps(
 def _gradient_by_gradient(work: LocalWork) -> bool:
     """Whether every step needs its gradient by itself.
 
-    So it is for an optimizer, clipping, a scale with other weights, or sums of gradients beside those at their rates.
+    True with an optimizer, clipping, a scale beside prox or gradient weights, or `sum_gradients` beside relative rates.
     """
     scaled = work.gradient_scale is not None and (work.prox is not None or work.plan.gradient_weights is not None)
     summed = work.sum_gradients and work.plan.relative_rates is not None
@@ -146,7 +146,7 @@ def _run(
     steps = np.repeat(member_steps, clients).reshape(trials, clients)
     if limits is not None:
         steps = np.minimum(steps, limits)
-    if len(first_loss) < trials:  # those without a step have no loss
+    if len(first_loss) < trials:  # trials without a step have no loss
         first_loss = pad(first_loss, (0, 0, 0, trials - len(first_loss)), value=float("nan"))
     sums = weigh.result()
     kept = frame.kept(sums) if isinstance(frame, Stepped) else {}
@@ -178,7 +178,7 @@ def _frame(
 ) -> Frame:
     """The oracle's own frame if it has one for this work, else replicas of the model.
 
-    `stops_differ` is for clients that stop at other steps in other trials: their sums are to lie apart.
+    `stops_differ`: whether a client stops at different steps in different trials, whose sums must then lie apart.
     """
     start = params if work.displacement is None else params + work.displacement
     pull, shift = _pulls(work, params, start)
@@ -195,7 +195,7 @@ def _frame(
 
 
 def _rate(plan: StepPlan, start: Tensor) -> float | None:
-    """client_lr of a single trial whose models may be moved (see Motion): its models differ enough from the start."""
+    """client_lr of a single trial whose models may be moved (Motion.rate), because the rate is not tiny; else None."""
     if start.shape[0] > 1 or not start.is_cpu or plan.gradient_weights is not None:
         return None
     return float(plan.client_lr) if plan.largest_rate >= _LEAST_RATE else None

@@ -8,7 +8,7 @@ u = start - client_lr U (at which gradients are taken) and the auxiliary v = sta
     two sequences     W' = U + g;  U <- W' + momentum (W' - W) - (compensation_lr / client_lr) g;  W <- W'
 
 Both are written so that they hold for the sums with rate -1, and for the models themselves with rate client_lr. Where
-clients have rates of their own, client_lr is a common one, and a client's gradients g count by its rate over client_lr.
+clients have their own rates, client_lr is a common one, and a client's g is multiplied by its rate over client_lr.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODEL, AUXILIARY = "model", "auxiliary"
 
 
 class _Sequences:
-    """What both forms share."""
+    """Methods that both forms share."""
 
     rate_share: Tensor | None
 
@@ -34,7 +34,7 @@ class _Sequences:
     decoupled = False
 
     def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
-        """No tensor only accumulates gradients."""
+        """None, because no tensor of the memory only accumulates gradients."""
         return None
 
     def rows(self, rows: slice) -> Self:

@@ -66,7 +66,7 @@ class Stepped(Frame):
         answers = {} if optimizer is None else {name: self.memory[name] for name in optimizer.returned}
         if self.rate is not None and optimizer is not None:
             optimizer.begin_(self.memory, motion.start, self.rate)
-        separate_sums = optimizer is not None or motion.relative_rates is not None  # the totals are other sums
+        separate_sums = optimizer is not None or motion.relative_rates is not None  # gradient sums are not the totals
         self.gradient_sum = torch.zeros_like(self.total) if work.sum_gradients and separate_sums else None
         if self.gradient_sum is not None:
             answers[GRADIENTS] = self.gradient_sum
@@ -167,14 +167,14 @@ class Stepped(Frame):
         return {name: tensor if name == GRADIENTS else self._sums(tensor) for name, tensor in kept.items()}
 
     def _sums(self, tensor: Tensor) -> Tensor:
-        """What (T, M, P) stands for in totals: U of models start - client_lr U."""
+        """U, from a tensor (T, M, P) that holds U, or models start - client_lr U if models are moved; in place."""
         return tensor if self.rate is None else torch.sub(self.motion.start, tensor, out=tensor).div_(self.rate)
 
 
 def _first_step(steps: Tensor) -> int | Tensor:
-    """The number of steps that clients have taken (T, M, 1), as a number if it is that of all clients of one trial.
+    """The steps that clients have taken, (T, M, 1), or one number if all clients of a single trial have taken as many.
 
-    Several trials have numbers of their own, so that none depends on its neighbours.
+    Several trials keep the tensor, so that no trial depends on its neighbours.
     """
     if len(steps) > 1 or not steps.is_cpu or not bool((steps == steps[:, :1]).all()):
         return steps

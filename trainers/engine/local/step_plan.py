@@ -1,4 +1,4 @@
-"""How the clients of a round step: how many steps they take, at which rates, and how each counts in their answer."""
+"""The local steps of a round: how many, at which rates, and with which weights in the clients' pseudo-gradients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StepPlan:
     def at(self, relative_rates: Tensor) -> StepPlan:
         """The plan at the rates that a schedule gives its steps.
 
-        Where only the last gradient counts, as in first-order MAML, it counts fully: its step moves nothing.
+        Where only the last gradient counts, as in first-order MAML, its relative rate is 1: this step moves nothing.
 
         Args:
             relative_rates: (T, K) on the CPU.
@@ -63,7 +63,7 @@ class StepPlan:
         return float(self.client_lr) * (1.0 if self.relative_rates is None else float(self.relative_rates.max()))
 
     def planned(self, batches: RoundBatches) -> NDArray[np.int64]:
-        """(T,) number of steps of each trial; with local_epochs, of the client whose passes have most.
+        """(T,) number of steps of each trial; with local_epochs, the largest number of any client.
 
         Clients that take a part of their work take the first of these steps, at the same rates as all others.
 
@@ -71,7 +71,7 @@ class StepPlan:
             batches: batches of the round.
 
         Raises:
-            ValueError: not exactly one of local_steps, gradient_weights and local_epochs says it.
+            ValueError: local_steps, gradient_weights and local_epochs are all None, or local_epochs is not alone.
         """
         if self.local_epochs is not None:
             if self.local_steps is not None or self.gradient_weights is not None:
@@ -95,7 +95,7 @@ class StepPlan:
         if self.local_epochs is not None:
             if batches.work is None:
                 return batches.epoch_steps(self.local_epochs)
-            # in the order of the clients for any number of passes, also after rounding
+            # monotone in the product that sorts the clients, so that the limits are sorted too, despite rounding
             return part_of(batches.work * batches.epoch_steps(1), self.local_epochs)
         if batches.work is None:
             return None

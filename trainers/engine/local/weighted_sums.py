@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _Row = tuple[int, int, int | None]
-"""A trial, and the first and one past the last of its clients; None is all that follow."""
+"""A trial, and the first and one past the last of some of its clients; None is all that follow."""
 
 
 class WeightedSums:
@@ -55,12 +55,12 @@ class WeightedSums:
         self.sums = [torch.zeros_like(total) for total in totals]
 
     def after(self, step: int, next_width: int, next_busy: int) -> None:
-        """Records the running sums after a step, before the next overwrites those of finished trials and clients.
+        """Records the running sums after a step, before the next step overwrites sums of finished trials and clients.
 
         Args:
             step: from 0.
             next_width: number of the first trials that take part in the next step.
-            next_busy: number of the first clients that do.
+            next_busy: number of the first clients that take part in it.
         """
         if self.sums is not None:
             low, high = self.spans[step]

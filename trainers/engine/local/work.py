@@ -48,9 +48,9 @@ class LocalWork:
         clip_norm: (T, 1, 1) largest L2 norm of a g_k.
         optimizer: turns local gradients into directions; the weighted sums are then sums of directions. The cohort
             fills in the trial's client optimizer.
-        optimizer_memory: its memory with the steps of each client (STEPS), (T, M, P) and (T, M, 1), from which it goes
-            on; None starts anew. The cohort fills it in.
-        sum_gradients: also return the sums of the g_k themselves if an optimizer makes other directions.
+        optimizer_memory: memory from which the optimizer continues, (T, M, P) each, with the steps of each client
+            (STEPS), (T, M, 1); None starts anew. The cohort fills it in.
+        sum_gradients: also return the sums of the g_k themselves if an optimizer or relative rates give other sums.
     """
 
     plan: StepPlan
@@ -144,7 +144,7 @@ class Local:
         steps: (T, M) number of steps that each client took.
         first_loss: (T, M) losses of the initial models on the first batches.
         kept: sums that the client optimizer returns (ClientOptimizer.returned), (T, M, P) each, by name.
-        average: computes the mean of the pseudo-gradients if that costs less than they do (Frame.mean), else None.
+        average: computes the mean of the pseudo-gradients, if that costs less than all of them (Frame.mean), else None.
         optimizer_memory: as in LocalWork, after each client's last step; None if the optimizer started anew.
     """
 

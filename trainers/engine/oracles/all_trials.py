@@ -1,8 +1,8 @@
-"""An oracle that computes all trials of a pack at once with another one that takes trials one after another.
+"""Computes all trials of a pack at once with an oracle that takes trials one after another.
 
 Every client of every trial becomes a client of a single trial, client-major, so that the number of operations does not
-depend on the number of trials. That pays where operations are large or their start is dear, which is on accelerators:
-the data of a client are copied for each of its trials.
+depend on the number of trials. That pays on accelerators, where operations are large or expensive to start, although
+the data of a client are copied for each trial.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class AllTrials(Oracle):
 
 
 def _rows(params: Tensor, clients: int) -> Tensor:
-    """(1, M T, P) models (T, M or 1, P) of all trials; without a copy if they lie so."""
+    """(1, M T, P) models of all trials, from (T, M or 1, P); without a copy if they are already client-major."""
     models = params.transpose(0, 1)[:clients]
     return models.expand(clients, -1, -1).reshape(1, clients * len(params), -1)
 
@@ -90,5 +90,5 @@ def _repeated(group: Group, trials: int, examples: slice, whole: bool) -> Group:
 
 
 def _copies(rows: Tensor, trials: int) -> Tensor:
-    """Each row as often as there are trials."""
+    """Repeats each row once per trial."""
     return rows[:, None].expand(-1, trials, *rows.shape[1:]).flatten(0, 1)

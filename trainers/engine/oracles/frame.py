@@ -23,7 +23,7 @@ class Motion:
         shift: (T, 1 or M, P); None is 0.
         moving: whether any model moves before its last gradient.
         steps: the largest number of steps of any trial.
-        rate: client_lr as a number if there is one trial, and a frame may move its models instead of keeping U, as
+        rate: client_lr as a number if a frame may move the models of a single trial instead of keeping U, because
             (start - y) / client_lr is exact enough; else None.
         relative_rates: (T, steps) on the CPU; None is 1 throughout.
     """
@@ -99,5 +99,5 @@ class Frame(Protocol):
         ...
 
     def mean(self, sums: list[Tensor], weights: Tensor) -> Tensor | None:
-        """(T, 1, P) mean of the gradients that `lift` returns, with weights (M,); None if it costs as much as they."""
+        """(T, 1, P) mean of the gradients that `lift` returns, with weights (M,); None if no cheaper."""
         return None

@@ -28,7 +28,7 @@ from trainers.engine.oracles.oracle import (
 Losses = Callable[[Mapping[str, Tensor]], Tensor]
 """Maps one client's data by name to the loss of each example, (examples,), with the module's own parameters."""
 
-_LARGE = 1 << 17  # numbers of an embedding; its gradient by the rows of a batch then costs less than a whole one
+_LARGE = 1 << 17  # numbers of an embedding, from which a sparse gradient costs less than a dense one
 EXAMPLES = 512
 """Examples of a client that are computed at once; larger batches are cut into pieces."""
 
@@ -43,7 +43,7 @@ class Loop(Oracle):
         module: the torch module that has the parameters.
         losses: loss of each example, computed by the module.
         examples: number of examples of a client that are computed at once.
-        sparse: whether gradients of large embeddings hold the rows of a batch alone.
+        sparse: whether gradients of large embeddings hold only the rows of a batch.
     """
 
     separate = True  # the numbers of a replica do not depend on the other replicas
@@ -61,7 +61,7 @@ class Loop(Oracle):
         ids = {id(parameter) for parameter in self.parameters}
         embeddings = [layer for layer in module.modules() if _is_large_embedding(layer)]
         self._embeddings = [embedding for embedding in embeddings if sparse and id(embedding.weight) in ids]
-        self._settled: list[Tensor] = []  # what the parameters are pointed at for all steps of a client
+        self._settled: list[Tensor] = []  # tensors at which the parameters point for all steps of a client
 
     def value(self, params: Tensor, batch: Batch) -> Tensor:
         """(T, M) mean losses."""
@@ -75,7 +75,7 @@ class Loop(Oracle):
         return losses
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """The gradient of the inner product of the gradient and the vector (see Oracle)."""
+        """(T, M, P) Hessian-vector products: gradients of the inner product of gradient and vector."""
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
         with torch.enable_grad(), self._bound(), twice_differentiable():
             for group in batch:
@@ -132,7 +132,7 @@ class Loop(Oracle):
         return losses
 
     def _mean_losses(self, group: Group, index: int, like: Tensor) -> Iterator[Tensor]:
-        """The mean loss of one client in parts, whose sum it is: of pieces of the batch."""
+        """Parts that sum to the mean loss of one client, one for each piece of the batch."""
         if group.weights is None and next(iter(group.data.values())).shape[1] <= self.examples:
             yield self.losses({name: tensor[index] for name, tensor in group.data.items()}).mean()
         else:

@@ -68,8 +68,8 @@ class DistinctExamples:
     Args:
         rows: for groups of neighbouring clients, (m, examples) rows of the training data, filled up to equal numbers by
             repeating a client's last one.
-        places: for each group, (steps, m, batch_size) where the examples of each step are in it; steps are those of
-            its first client.
+        places: for each group, (steps, m, batch_size) positions in it of the examples of each step, for as many steps
+            as its first client takes.
         weights: for each group, (steps, m, batch_size) weights of these examples; None is the plain mean.
         gather: maps rows to the tensors that the model's oracles need.
     """
@@ -101,7 +101,7 @@ def first_clients(batch: Batch, clients: int) -> Batch:
 
 
 Between = Callable[[slice], None] | None
-"""What to do for some clients between computing their gradients and using them."""
+"""Called with some clients after their gradients are computed and before they are used."""
 
 
 class LocalGradients(Protocol):
@@ -126,7 +126,7 @@ class LocalGradients(Protocol):
         """Adds the gradients in place to `total` (T, M, P), a slice of `replicas`; returns (T, M) losses on request."""
 
     def gradient_(self, params: Tensor, batch: Batch, total: Tensor, want_loss: bool = False) -> Tensor | None:
-        """Overwrites the clients of the batch in `total`, padding included, with the gradients; else as above."""
+        """Overwrites the clients of the batch in `total`, padding included, with gradients; returns losses if asked."""
         total[:, : batch[-1].stop].zero_()
         return self.add_gradient_(params, batch, total, want_loss)
 
@@ -151,7 +151,7 @@ class LocalGradients(Protocol):
         return loss
 
     def at(self, models: Tensor) -> AbstractContextManager[None]:
-        """Within this context `descend_` gets no other models than these of one client (1, 1, P), step after step."""
+        """A context within which `descend_` gets only these models of one client, (1, 1, P), in every step."""
         return nullcontext()
 
 
@@ -208,7 +208,7 @@ class StepBatches(Protocol):
 
     @property
     def clients(self) -> Sized:
-        """As many as there are clients."""
+        """The clients, of which only the number is used."""
         ...
 
     def batch(self, step: int, clients: int) -> Batch:
@@ -240,7 +240,7 @@ class RoundBatches(StepBatches, Protocol):
         ...
 
     def epoch_steps(self, local_epochs: int) -> NDArray[np.int64]:
-        """(M,) steps of `local_epochs` passes of each client over its own data; of all work, whatever part it takes."""
+        """(M,) steps of `local_epochs` passes of each client over its own data, even if it takes only a part."""
         ...
 
     @property
@@ -262,7 +262,7 @@ class RoundBatches(StepBatches, Protocol):
         ...
 
     def distinct(self, steps: int) -> DistinctExamples | None:
-        """The examples of the first `steps` steps; None if batches are no plain choice of few examples."""
+        """The examples of the first `steps` steps; None unless batches are plain selections of a client's examples."""
         ...
 
 
@@ -322,7 +322,7 @@ class Model(Protocol):
             batching: "with_replacement", "shuffled", "epochs" or "by_class".
             end: what becomes of the examples that are left at the end of a pass.
             round_batches: batches of a client in a round, if its passes go on over the rounds ("epochs"); None begins
-                new ones in each.
+                a new pass in each round.
         """
         ...
 
@@ -356,7 +356,7 @@ class HasMatrices(Protocol):
     """A model with layers between its inputs and its scores."""
 
     def hidden_matrices(self) -> Matrices:
-        """Its tensors of two or more dimensions but embeddings, the first layer and the layer that gives the scores."""
+        """Its tensors of two or more dimensions, except embeddings and the layers at the inputs and at the scores."""
         ...
 
 
@@ -382,10 +382,10 @@ class ModelBuilder(Protocol):
         TARGETS: kind of targets that it learns: "classes", "numbers", "tags", "tokens", "pairs", several of these, the
             first of which is what it learns by default, "any", or "none" (it learns from no examples).
         DTYPES: values of a trial's dtype that it takes.
-        PARTS: a document may have parts of it trained alone, by the names of its parameters (`train`).
-        EMBEDDINGS: it learns vectors of categories, whose numbers `embedded` of the problem's model_settings names, as
-            trainers.data.embeddings.Embedding.
-        FIXED_START: its parameters start from the same numbers, whatever the seed.
+        PARTS: whether a document may train only some of its parameters, by name (`train`).
+        EMBEDDINGS: whether it learns vectors of categories, for the features in `embedded` of the problem's
+            model_settings (trainers.data.embeddings.Embedding).
+        FIXED_START: whether its parameters start from the same numbers for every seed.
         REGULARISERS: names of losses of its parameters, which a mixed method's server may have in place of data. Then
             `build` gets a problem whose `train` is a Regulariser.
     """
@@ -422,7 +422,7 @@ def replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
 
 
 def unset_replicas(like: Tensor, trials: int, clients: int, size: int) -> Tensor:
-    """Like `replicas`, with any numbers, for what is overwritten before it is read."""
+    """Uninitialized (T, M, P), client-major in memory, to be overwritten before it is read."""
     return like.new_empty((clients, trials, size)).transpose(0, 1)
 
 

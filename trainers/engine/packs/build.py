@@ -143,7 +143,7 @@ def _built(spec: TrialSpec, device: torch.device, part: str) -> tuple[str, Model
 def _made(
     spec: TrialSpec, device: torch.device, part: str, share: tuple[float, int | None] | None
 ) -> tuple[str, Model]:
-    """As `_built`, made anew; `share` is the share of support examples of held-out clients, and their shots.
+    """Builds the model for `_built`; `share` is the share of support examples of held-out clients, and their shots.
 
     Raises:
         SpecError: the model does not take the trial's dtype.

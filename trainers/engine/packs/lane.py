@@ -85,7 +85,7 @@ class Lane:
         self._fragments = None
         if spec.fragments is not None:
             layout = setting.model.layout
-            check_fragments(spec.fragments, len(layout.entries))  # of a model that only its data can tell
+            check_fragments(spec.fragments, len(layout.entries))  # for models that only their data can size
             self._fragments = Fragments.of(layout, spec.fragments)
             owner += f" with {spec.fragments} fragments"
             names.append(UNSENT)
@@ -117,7 +117,7 @@ class Lane:
         """(T, K) rates of the local steps of the next round divided by client_lr, as its schedule gives them, or None.
 
         Args:
-            draw: of the round.
+            draw: clients and batches of the round.
         """
         hyper = self._hyper()[-1]
         if not self._rates_steps or not isinstance(hyper, LocalSteps):
@@ -137,13 +137,13 @@ class Lane:
         return client_lr if relative_rates is None else client_lr * relative_rates[:, 0].to(client_lr)
 
     def opening_rate(self) -> Metrics:
-        """The client_lr of round 0, which lanes that share all else need not have in common."""
+        """The client_lr of round 0, the one metric in which lanes that train together may differ then."""
         client_lr, _ = rates_of(self._setting.spec, self.now.schedule)
         relative = self.relative_rates(self._setting.draw(0)) if self._rates_steps else None
         return {"client_lr": self._first_rate(client_lr, relative)}
 
     def opening(self) -> Metrics:
-        """The metrics of round 0, of all trials, at the rates of a round."""
+        """The metrics of round 0, of all trials, with the rates of the first round."""
         params = self.now.state.params
         client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
         metrics = opening(self._evaluated(params, client_lr, 0), client_lr, server_lr)
@@ -152,15 +152,15 @@ class Lane:
         return metrics
 
     def join(self, leader: Lane) -> None:
-        """Shares what `leader` has; both are the same, see `sharing`."""
+        """Shares the state of `leader`, which is equal to its own (see `sharing`)."""
         self.now.state, self.now.clients = leader.now.state, leader.now.clients
 
     def part(self) -> None:
-        """Stops sharing what changes in place."""
+        """Stops sharing client memory, which changes in place."""
         self.now.clients = self.now.clients.copy()
 
     def follow(self, leader: Lane) -> None:
-        """Advances by the round that `leader` has just trained; both were the same until then, see `sharing`."""
+        """Advances by the round that `leader` has just trained; both were equal until then (see `sharing`)."""
         self.now.follow(leader.now, self._scheduled(leader.monitored))
 
     def train_round(self, round_index: int, draw: Draw) -> Metrics:
@@ -240,7 +240,7 @@ class Lane:
 
     @property
     def _loss_data(self) -> tuple[str, ...]:
-        """The data of train_loss, and those of the loss that the schedule monitors if they are others."""
+        """The data of train_loss, and the data of the loss that the schedule monitors if they differ."""
         spec = self._setting.spec
         loss_data, monitored = spec.loss_data, spec.monitored_data
         return (loss_data,) if monitored == loss_data or self._setting.monitor != "loss" else (loss_data, monitored)
@@ -274,7 +274,7 @@ class Lane:
         return Cohort(context)
 
     def _hyper(self) -> tuple[Tensor, Tensor, Any]:
-        """(client_lr, server_lr, the method's hyperparameters) of the next round; kept while the rates stay."""
+        """(client_lr, server_lr, the method's hyperparameters) of the next round; cached until the schedule changes."""
         schedule = self.now.schedule
         if self._rated is None or self._rated[0] is not schedule:
             client_lr, server_lr = rates_of(self._setting.spec, schedule)

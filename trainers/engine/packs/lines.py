@@ -61,7 +61,7 @@ def lines(
 
 
 def _on_the_cpu(metrics: Metrics) -> Metrics:
-    """The metrics on the CPU; those of one number a trial that are on another device are read at once."""
+    """The metrics; several (T,) ones on another device are copied to the CPU in a single read."""
     names = [
         name
         for name, values in metrics.items()

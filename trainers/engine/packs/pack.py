@@ -126,8 +126,8 @@ class Pack:
     def work(self) -> dict[str, Any]:
         """What turns the counters into modelled time: clients of a round, a model's bytes, operations of a gradient.
 
-        `flops_per_example` is None if torch cannot count them, as for a model of operations of its own. Where a round
-        drops clients, `senders_per_round` are the others.
+        `flops_per_example` is None if torch cannot count them, as for a model with operations of its own. If rounds
+        drop clients, `senders_per_round` counts the remaining ones.
         """
         try:
             flops: float | None = gradient_flops(self._setting.model)

@@ -97,15 +97,15 @@ def fastest_oracle(
     Every candidate first runs once unmeasured, so that the cost of first calls does not count. Measuring takes about a
     second on a CPU. If a single step takes longer, the remaining candidates are skipped, which loses nothing, because
     large steps are all arithmetic. On a GPU every candidate is measured: the first call alone may take longer than a
-    second, because it loads libraries. A candidate that fails, for whatever reason, leaves the race: vmap takes no
-    module that branches on its data. If all fail, an error of theirs is raised, a lack of memory first, for which
-    packs get narrower.
+    second, because it loads libraries. A candidate that fails for any reason drops out: vmap, for example, cannot run
+    a module that branches on its data. If all fail, one of their errors is raised, if possible an out-of-memory error,
+    for which packs get narrower.
 
     On a CPU, whether local loops run in example space is not measured but counted (`Oracle.instead_of`), so that two
     runs of one study agree to the bit.
 
     Oracles differ in what a round costs once and what each step costs, so as many steps are measured as the pack takes.
-    Where a second is too short for them, the time of the others is extrapolated from the measured ones.
+    Where a second is too short for all of them, the time of the remaining steps is extrapolated.
 
     Args:
         name: name of the model.
@@ -134,7 +134,7 @@ def fastest_oracle(
 
 
 def _settled(candidates: Mapping[str, Oracle], batches: RoundBatches, params: Tensor, steps: int) -> dict[str, Oracle]:
-    """The candidates without those that counting rules out: an oracle, or the one that it is to replace."""
+    """The candidates; of an oracle and the one that it may replace (`Oracle.instead_of`), only the cheaper remains."""
     left = dict(candidates)
     for name, oracle in candidates.items():
         replaced = oracle.instead_of
@@ -151,7 +151,7 @@ def _race(candidates: Mapping[str, Oracle], batches: Callable[[], RoundBatches],
     failures: list[Exception] = []
 
     def measured(candidate: str, steps: int) -> float | None:
-        """Seconds, or None if it fails: for any reason, as it may run code of others."""
+        """Seconds, or None if the candidate fails, for any reason, because it may run code of plug-ins."""
         try:
             return _measure(candidates[candidate], batches(), params, steps)
         except Exception as error:

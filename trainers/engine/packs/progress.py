@@ -51,7 +51,7 @@ class Progress:
         Args:
             state: the initial models.
             schedule: state of the schedule before the first round.
-            clients: their memory, of which nothing is stored.
+            clients: memory of the clients, in which nothing is stored yet.
             occupied: (T,) False for idle slots.
         """
         trials, members = len(occupied), int(occupied.sum())
@@ -122,7 +122,7 @@ class Progress:
 
         Args:
             shown: (numbers, T) of the round: the training loss, then numbers that must be finite as well.
-            explosion: see Model.
+            explosion: largest increase over the first loss, as a multiple of max(1, |first loss|).
         """
         alive, first = self.alive.tolist(), self.first_loss.tolist()  # few numbers: faster than arrays
         for trial, (loss, *others) in enumerate(shown.T.tolist()):

@@ -34,7 +34,7 @@ from trainers.values import shown
 
 
 class PopulationWeights:
-    """PopulationWeights of all clients, and of the cohorts among them.
+    """Weights of all clients, and of the cohorts among them.
 
     Args:
         whole: (clients,) weights of all clients.
@@ -44,12 +44,12 @@ class PopulationWeights:
     def __init__(self, whole: NDArray[np.float64], like: Tensor) -> None:
         self.whole = whole
         self._like = like
-        self._total = float(whole.sum())  # over the population, made once
+        self._total = float(whole.sum())  # over the population
         self._equal = bool((whole == whole[0]).all())
         self._made: tuple[Tensor, float] | None = None
 
     def of(self, clients: NDArray[np.int64]) -> tuple[Tensor, float]:
-        """((M,) weights with sum 1, share of the weights of all clients) of a cohort; made once if all are equal.
+        """((M,) weights with sum 1, share of the weights of all clients) of a cohort; cached if weights are equal.
 
         Args:
             clients: (M,) client ids; M is the same in all calls.
@@ -151,7 +151,7 @@ class PackSetting:
             )
         for report in spec.report:
             names = model_reports.added(report, spec.task) if report in REPORTS else ()
-            if not set(names) <= metrics.keys():  # a model of another package may not know it
+            if not set(names) <= metrics.keys():  # a model of another package may not know the report
                 raise SpecError(
                     f"report must not contain {report}: the model {self._name} does not report it", "report"
                 )

@@ -1,9 +1,9 @@
-"""Which members of a pack are still one and the same, so that their rounds are trained once.
+"""Members of a pack that are still equal, so that their rounds are trained once.
 
 Members that differ in nothing but their schedules have the same model until the schedules give different rates, of a
 round or of one of its local steps. Under a `separate` plan, where a member's bits depend on nothing else in the pack,
-such members form a group: the first member's lane trains the round, and the others take over what came out of it. Each
-member updates its own schedule with what the model has shown. Before the first round for which their rates differ, the
+such members form a group: the lane of the first member trains the round, and the others take over the result. Each
+member updates its own schedule with the monitored value. Before the first round for which their rates differ, the
 group parts, and each part continues from the state that they had in common.
 
 A checkpoint does not record groups: members that continue from equal states are a group again.
@@ -50,11 +50,11 @@ def together(spec: TrialSpec, lanes: Sequence[Lane], rows: Sequence[Mapping[str,
 
 
 def parted(group: Group, draw: Draw) -> list[Group]:
-    """The groups that a group consists of in the next round: lanes that have the same rates in all of its steps.
+    """Splits a group for the next round: lanes with the same rates in all steps of the round stay together.
 
     Args:
         group: lanes that hold the same tensors.
-        draw: of the next round.
+        draw: clients and batches of the next round.
     """
     if len(group) == 1:
         return [group]
@@ -72,7 +72,7 @@ def parted(group: Group, draw: Draw) -> list[Group]:
 
 
 def _settings(spec: TrialSpec, member: int) -> str:
-    """All that a member trains with except its schedule, which has no influence other than by its rates."""
+    """All that a member trains with except its schedule, which matters only through its rates."""
     document = own_document(spec.canonical, member)
     return json.dumps([document["method"], *(document[role] for role in spec.optimizers)], sort_keys=True)
 
@@ -82,7 +82,7 @@ def _state(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two contents of checkpoints are equal to the bit, apart from what members count as shared."""
+    """Whether two contents of checkpoints are equal to the bit, except for the counter of shared gradients."""
     if isinstance(one, Mapping):
         names = one.keys() - {"shared_gradients"}
         return names == other.keys() - {"shared_gradients"} and all(_equal(one[name], other[name]) for name in names)

@@ -79,7 +79,7 @@ def server_branch(central: Central, hyper: Any, state: State, correction: Tensor
 
     Args:
         central: the server's data.
-        hyper: the method's, with central_lr, central_steps, central_weight and central_batch_size. A central_lr of
+        hyper: the method's Hyper, with central_lr, central_steps, central_weight, central_batch_size. A central_lr of
             None or SERVER_LR means server_lr.
         state: state before the round, with the optimizer.
         correction: (T, 1, P) added to every gradient; None is 0.
@@ -112,7 +112,7 @@ def merge(hyper: Any, before: State, federated: State, branch: Branch) -> State:
     """The state after the merge, with the memory of both optimizers.
 
     Args:
-        hyper: the method's, with merge_lr and merge_by ("mean" halves merge_lr).
+        hyper: the method's Hyper, with merge_lr and merge_by ("mean" halves merge_lr).
         before: state before the round, with the optimizer.
         federated: state after the server optimizer's step.
         branch: the server's branch.

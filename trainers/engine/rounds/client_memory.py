@@ -1,14 +1,14 @@
 """Client memory: tensors and counters that every client of the population keeps from round to round.
 
-It belongs to the method, whose names are bare, to the clients' optimizer with `state: keep`, to quantised uploads and
-to fragments, with dotted names:
+Its owners are the method, with bare names, and the clients' optimizer with `state: keep`, quantised uploads and
+fragments, with dotted names:
 
     variate                                     SCAFFOLD's control variate, a model-sized tensor
     client.mean, client.square, client.steps    Adam's means, and the number of steps that the client has taken
     upload.residual                             what quantised uploads have left (engine/rounds/quantised.py)
     fragments.unsent                            pseudo-gradients of other fragments (engine/rounds/fragments.py)
 
-A method lists its names in `stored(hyper)`; all are tensors that start at 0. It reads those of the cohort
+A method lists its names in `stored(hyper)`; all are tensors that start at 0. It reads the values of the cohort
 (`cohort.stored`) and returns new ones (`state.store`). The local loop continues from the optimizer's memory, and the
 cohort collects it. The pack writes both back. Clients that have not taken part yet take no space in a checkpoint.
 
@@ -133,8 +133,8 @@ class ClientMemory:
     """The memory of the clients in a lane. T trials, N clients of the population, M of a cohort.
 
     Args:
-        first: by dotted name, what a client has that has stored nothing so far: (T, 1, P), or (T, 1, 1) integers for a
-            counter.
+        first: by dotted name, the value for a client that has stored nothing yet: (T, 1, P), or for a counter (T, 1, 1)
+            integers.
         clients: N.
         owner: name of the method, and of the optimizer if it keeps its memory, for errors.
         host_free: returns the bytes available to this process.
@@ -157,7 +157,7 @@ class ClientMemory:
     ) -> None:
         self._idle = idle
         self._first = dict(first)
-        self._starts = {name for name, value in first.items() if bool(value.any())}  # elsewhere than at 0
+        self._starts = {name for name, value in first.items() if bool(value.any())}  # names whose first value is not 0
         owners = {_split(name)[0] for name in first}
         self._seen = {owner: np.zeros(clients, bool) for owner in sorted({"", *owners})}
         tensors = [value for value in first.values() if value.is_floating_point()]

@@ -27,7 +27,7 @@ from trainers.engine.rounds.round_context import RoundContext
 from trainers.engine.rounds.upload import Upload
 
 CLIENT = "client"
-"""Role of the clients' optimizer, which owns what they keep for it (engine/rounds/client_memory.py)."""
+"""Role of the clients' optimizer, and owner of its client memory (engine/rounds/client_memory.py)."""
 
 
 class Cohort:
@@ -38,8 +38,8 @@ class Cohort:
 
     Attributes:
         stored: what these clients keep for the method, (T, M, P) each; initially 0.
-        kept: what they keep after the round for their optimizer, of quantised uploads and of other fragments, by dotted
-            name.
+        kept: what the clients keep after the round for their optimizer, quantised uploads and other fragments, by
+            dotted name.
         share: the cohort's share of the weights of all clients; 1 if all take part.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         counters: communication and computation of the pack so far, this round included.
@@ -62,7 +62,7 @@ class Cohort:
 
     @property
     def clients(self) -> int:
-        """M."""
+        """M, the number of clients."""
         return len(self._batches.clients)
 
     @property
@@ -243,10 +243,10 @@ class Cohort:
         return products
 
     def mean(self, values: Tensor | Local) -> Tensor:
-        """The weighted mean over the cohort, in training.
+        """The weighted mean over the cohort, with the weights of training.
 
         Args:
-            values: (T, M, P), or (T, M), or local work, whose pseudo-gradients are meant.
+            values: (T, M, P), or (T, M), or the result of local work, for its pseudo-gradients.
 
         Returns:
             (T, 1, P), or (T,).
@@ -256,7 +256,7 @@ class Cohort:
         return values @ self._weights if values.dim() == 2 else weighted_mean(values, self._weights)
 
     def measured_mean(self, values: Tensor) -> Tensor:
-        """The weighted mean over the cohort in metrics and reports: with the study's weights, whatever trains an entry.
+        """The weighted mean over the cohort for metrics and reports, with the study's weights, not those of training.
 
         Args:
             values: (T, M, P), or (T, M).
@@ -378,7 +378,7 @@ class Cohort:
             gradients_per_step: gradients that count for each of them, on the same batch.
             examples: (T, M) examples of the gradients; None is those of the round's first batches.
             taking: (T,) trials that take part; None is all that are alive.
-            plan: of local steps, in which dropped clients take their part.
+            plan: plan of the local steps, of which dropped clients take a part.
         """
         dropped = self._context.draw.dropped
         among = self._alive if taking is None else self._alive & taking

@@ -13,10 +13,10 @@ COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients", "slowest_
 with the most work, summed over the exchanges, because clients work at the same time."""
 
 OVERHEAD = ("client_examples", "central_gradients", "central_examples")
-"""Counted as well, shown by the report `overhead`: examples in the clients' gradients, and the server's gradients."""
+"""Further counters, shown by the report `overhead`: examples in the clients' gradients, and the server's gradients."""
 
 SHARED = "shared_gradients"
-"""Those of `client_gradients` that were computed for another member of the pack, with which this one was the same."""
+"""The part of `client_gradients` that was computed for another member of the pack, equal to this one at the time."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Counters:
         return {**{name: self.totals[name] for name in COUNTERS}, "examples": self.totals["client_examples"]}
 
     def follow(self, leader: Counters) -> None:
-        """Counts what `leader` has counted, until when both were equal, as shared.
+        """Takes over the totals of `leader`; the gradients since both were equal count as shared.
 
         Args:
             leader: counters of the member that trained the round.

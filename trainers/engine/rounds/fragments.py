@@ -40,7 +40,7 @@ class Exchange:
     down: int
 
     def spliced(self, values: Tensor, part: Tensor) -> Tensor:
-        """Values (..., P) with others in place of the fragment's."""
+        """Values (..., P) with `part` in place of the fragment."""
         spliced = values.clone()
         spliced[..., self.part] = part
         return spliced
@@ -50,7 +50,7 @@ class Exchange:
         return self.spliced(torch.zeros_like(like), part)
 
     def only(self, old: State, new: State) -> State:
-        """The state after a server step that reaches the fragment alone."""
+        """The state after a server step, from `old` to `new`, applied to the fragment alone."""
         server = {**new.optimizer_memory, "server": self._memory(old, new)}
         return replace(new, params=self.spliced(old.params, new.params[..., self.part]), optimizer_memory=server)
 
@@ -77,7 +77,7 @@ class Fragments:
 
     @staticmethod
     def of(layout: Layout, count: int) -> Fragments:
-        """A model in this many fragments, at most as many as it has tensors.
+        """Cuts a model into `count` fragments, at most as many as it has tensors.
 
         Examples:
             >>> layout = Layout.of({"first": (20,), "bias": (4,), "second": (4, 4), "end": (1,)})
@@ -97,7 +97,7 @@ class Fragments:
 
 
 def _first_of(left: list[Entry], groups: int) -> list[Entry]:
-    """Takes the first of this many groups: as near as possible to an equal share, with a tensor left for each other."""
+    """Takes the first of `groups` groups, as near as possible to an equal share; each later group is left a tensor."""
     share = sum(entry.count for entry in left) / groups
     taken = [left.pop(0)]
     total = taken[0].count

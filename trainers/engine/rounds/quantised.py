@@ -7,12 +7,12 @@
     int4    4 bits, with residual ("error feedback")
 
 Rounding is to the nearest, ties to even, so that nothing is drawn. A block of zeros stays zero, and a value that is not
-finite makes its whole block so. The residual is in the units of the pseudo-gradient. A client sends bits / 8 bytes for
-each parameter, and a scale with the trial's type for each block.
+finite makes its whole block non-finite. The residual is in the units of the pseudo-gradient. A client sends bits / 8
+bytes for each parameter, and a scale with the trial's type for each block.
 
 Source: "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training of Speech DNNs"
-(Seide et al. 2014) for error feedback; 4 bits are those of "Streaming DiLoCo with overlapping communication" (Douillard
-et al. 2025), there as floating point numbers.
+(Seide et al. 2014) for error feedback; "Streaming DiLoCo with overlapping communication" (Douillard et al. 2025) for 4
+bits, there as floating point numbers.
 """
 
 from __future__ import annotations
@@ -68,4 +68,4 @@ class Quantiser:
 
 
 QUANTISERS = {"int8": Quantiser(8, feedback=False), "int4": Quantiser(4, feedback=True)}
-"""By the name that a trial gives as `upload`."""
+"""Value of `upload` in a trial -> quantiser."""

@@ -32,7 +32,7 @@ class RoleOptimizer:
 
     @property
     def returned(self) -> tuple[str, ...]:
-        """Nothing (see ClientOptimizer)."""
+        """No names: the local loop returns none of the memory."""
         return ()
 
     @property
@@ -48,7 +48,7 @@ class RoleOptimizer:
 
     @property
     def moves_models(self) -> bool:
-        """Whether totals may be the models themselves (see ClientOptimizer)."""
+        """True: totals may be the models themselves."""
         return True
 
     @cached_property
@@ -66,7 +66,7 @@ class RoleOptimizer:
         return self.module.init(self.hyper, like)
 
     def begin_(self, memory: dict[str, Tensor], start: Tensor, rate: float) -> None:
-        """Nothing: the memory has no sums of directions."""
+        """Does nothing, because the memory has no sums of directions."""
 
     def step_(
         self,
@@ -84,14 +84,14 @@ class RoleOptimizer:
             fused(self.shared, memory, gradient, step, total, rate)
 
     def accumulator_(self, memory: dict[str, Tensor]) -> Tensor | None:
-        """The tensor to which a gradient may be added, or None (see ClientOptimizer)."""
+        """The tensor of the memory to which the step's gradient may be added, or None."""
         if self.shared is None or self.module.accumulator_ is None:
             return None
         prepared: Tensor = self.module.accumulator_(self.shared, memory)
         return prepared
 
     def _direction_(self, memory: dict[str, Tensor], gradient: Tensor, step: int | Tensor) -> Tensor:
-        """The direction of a step, as `Optimizer.direction_`."""
+        """The direction of a step; for hidden matrices by `matrix_direction_`, if the optimizer has it."""
         if self.matrices and self.module.matrix_direction_ is not None:
             direction: Tensor = self.module.matrix_direction_(self.hyper, memory, gradient, step, self.matrices)
             return direction

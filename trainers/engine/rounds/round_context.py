@@ -25,8 +25,8 @@ class Draw:
         batches: batches of the round.
         weights: (M,) weights of the clients in training, with sum 1.
         share: the cohort's share of these weights of all clients; 1 if all take part.
-        measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor unless the trial
-            trains with others.
+        measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor as `weights` unless
+            the trial trains with others.
         dropped: batches of the clients that the round drops, which take a part of their steps for nothing; None drops
             no client.
     """
@@ -52,7 +52,7 @@ class RoundContext:
         memory: what the clients keep, for the method and for their optimizer; None is nothing.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         relative_rates: (T, K) rates of the local steps divided by client_lr (StepPlan); None is 1 throughout.
-        quantiser: of what clients return; None sends numbers as they are.
+        quantiser: quantises what clients return; None sends numbers as they are.
         exchange: the fragment of the model that the round exchanges; None is all of it.
     """
 

@@ -1,4 +1,4 @@
-"""What the clients of a round return, as the server receives it: quantised, and of the fragment of the round alone."""
+"""What the server receives of the results of a round's clients: quantised, and only the fragment of the round."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from trainers.engine.rounds.fragments import Exchange
 from trainers.engine.rounds.quantised import Quantiser
 
 RESIDUAL = "upload.residual"
-"""Name in the client memory of what quantised uploads have left (engine/rounds/quantised.py)."""
+"""Name in the client memory of the residuals of quantised uploads (engine/rounds/quantised.py)."""
 UNSENT = "fragments.unsent"
 """Name in the client memory of pseudo-gradients that wait for their fragment's turn (engine/rounds/fragments.py)."""
 
 
 class Upload:
-    """What the clients of a round return.
+    """The uploads of the clients of a round.
 
     Args:
-        quantiser: of what they return; None sends numbers as they are.
+        quantiser: quantises what the clients return; None sends numbers as they are.
         exchange: the fragment that the round exchanges; None is the whole model.
         memory: what the clients keep.
 
     Attributes:
         unsent: (T, M, P) pseudo-gradients of earlier rounds that no round has exchanged; None without fragments.
-        kept: what they keep after the round, by dotted name.
+        kept: what the clients keep after the round, by dotted name.
     """
 
     def __init__(self, quantiser: Quantiser | None, exchange: Exchange | None, memory: CohortMemory) -> None:
@@ -38,7 +38,7 @@ class Upload:
         return self._quantiser is None and self._exchange is None
 
     def received(self, values: Tensor) -> Tensor:
-        """What the server receives of pseudo-gradients (T, M, P); once a round."""
+        """What the server receives of pseudo-gradients (T, M, P); to be called once a round."""
         if self._exchange is None:
             return self._rounded(values)
         if self.unsent is not None:
