@@ -1,7 +1,7 @@
 """Trial documents: reads, checks and completes them, and warns about unlikely settings.
 
     document                     reads a whole document: `parse`, `TrialSpec`
-    document_errors              all errors of a document, and what stands in for its parts meanwhile
+    document_errors              all errors of a document, found with stand-ins for its wrong parts
     members                      several values of hyperparameters in one document: the members of a pack
     parts, roles                 method, optimizers and schedule; which optimizers a method takes
     inactive                     where hyperparameters change nothing

@@ -2,13 +2,13 @@
 
     with_replacement    every example is drawn anew
     shuffled            passes over a client's examples, each in a new order; every round begins a new pass
-    epochs              the same, but passes go on from round to round, so that no example comes again within one
+    epochs              passes as in shuffled that go on from round to round: no example recurs within a pass
     by_class            equally many examples of each class (engine/batches/class_batches.py)
 
 With `epochs`, example j of step s of round r (all from 0) is at position p = (r H + s) B + j of a client's epochs, with
 H batches in a round (`round_batches`) and B = batch_size. Of n examples it is the one at place p mod n of epoch
-floor(p / n), whose order is a function of (seed, client, epoch). A client that is not in a round, or takes a part of
-its steps, leaves the examples of these steps out. All members of a pack have the same H. A client with at most B
+floor(p / n), whose order is a function of (seed, client, epoch). A client that misses a round, or takes a part of
+its steps, skips the examples of the missing steps. All members of a pack have the same H. A client with at most B
 examples has full batches, and with local_epochs a round consists of whole epochs.
 """
 

@@ -12,7 +12,7 @@ CHOICES = ("uniform", "examples")
 
 
 def default(task: TaskSettings, module: Task) -> str:
-    """The task's weighting, the same for all methods; uniform if it brings weights, or examples cannot be counted."""
+    """The task's weighting, the same for all methods; uniform if it has client weights or no countable examples."""
     return "uniform" if task.examples is None or _own_weights(task) else module.WEIGHTING
 
 

@@ -112,14 +112,14 @@ class TrialSpec:
         training_weighting: the weighting with which clients are trained; the same unless the trial sets another.
         upload: how what clients return is quantised (engine/rounds/quantised.py); None sends numbers as they are.
         stragglers: the clients that take a part of their local steps, or are dropped; None is none.
-        fragments: parts of the model that rounds exchange in turn (engine/rounds/fragments.py); None is the whole one.
+        fragments: parts of the model that rounds exchange in turn (engine/rounds/fragments.py); None is one part.
         rounds: number of server updates.
         seed: seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64"; or, with everything else in float32, "bfloat16", in which gradients are computed,
             or "tf32", to which a GPU rounds the factors of products in training.
         eval_every: rounds between evaluations, or "auto".
         loss_data: "full" or "batches", the data that train_loss is measured on.
-        monitored_data: the data on which the schedule sees the loss or the accuracy; loss_data if the document has it.
+        monitored_data: the data on which the schedule sees the loss or the accuracy; loss_data if the document has one.
         report: names of the additional reports.
         adaptation: how held-out clients adapt before they are measured; None for no such evaluation.
         evaluation: the sample of held-out clients that an evaluation measures; None is all of them.
@@ -187,7 +187,7 @@ class TrialSpec:
 
     @property
     def tokens(self) -> int:
-        """Tokens to predict of an example; 0 for a task of other targets."""
+        """Tokens to predict of an example; 0 for a task with other targets."""
         return int(getattr(self.task, "tokens", 0))
 
     @property
@@ -291,7 +291,7 @@ def structure_of(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
-    """Whether a document leaves this out, to mean what it has."""
+    """Whether a canonical document leaves out a key, because its absence means the same value."""
     match key:
         case "evaluation" | "drop_last" | "upload" | "stragglers" | "fragments":
             return not values[key]

@@ -1,4 +1,4 @@
-"""Every error of a trial document, with what stands in for its parts while it is read again."""
+"""Every error of a trial document: wrong parts are replaced by stand-ins, and the document is read again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trainers.trial.parts import REGISTRIES, offered
 from trainers.trial.roles import ROLES
 
 STAND_IN_TASKS: tuple[dict[str, Any], ...] = ({"name": "digits"}, {"name": "linear_regression"})
-"""Tasks for every method without data of the server; either stands in for a task that cannot be read."""
+"""Tasks for every method without server data; either one stands in for a task that cannot be read."""
 STAND_IN_METHODS = ("fedavg", "feddyn")
-"""Methods for every task, with the same hyperparameters' names for the rates."""
+"""Methods for every task, with the same hyperparameters for rates and steps."""
 
 STAND_IN_KEYS: dict[Any, tuple[str, Any]] = {"delta_lr": ("server_lr", 0.1), "local_epochs": ("local_steps", 1)}
-"""What may be given in place of a key of a method."""
+"""Key of a method -> the key that may be given in its place, and a value for that key."""
 
 STAND_IN_SCHEDULE = "plateau"
 """A schedule with a range in its default space."""
@@ -28,7 +28,7 @@ def trial_errors(document: Mapping[str, Any]) -> list[SpecError]:
     """Every error of a trial document, in the order in which they are met; empty if it is valid.
 
     Args:
-        document: the document; stays as it is.
+        document: the document; not changed.
     """
     raised: dict[tuple[str, str], SpecError] = {}
 
@@ -38,7 +38,7 @@ def trial_errors(document: Mapping[str, Any]) -> list[SpecError]:
         except SpecError as error:
             raised.setdefault((error.path, str(error)), error)
             return [(error.path, str(error))]
-        except (MemoryError, OverflowError, RuntimeError, ValueError, TypeError):  # of what no machine can compute with
+        except (MemoryError, OverflowError, RuntimeError, ValueError, TypeError):  # of values beyond any machine
             pass
         return []
 
@@ -68,7 +68,7 @@ def _stand_ins(document: Any, steps: Steps) -> tuple[Sequence[Changes], Sequence
 
 
 def _described(document: Any, part: str, name: str) -> Hyperparameter | None:
-    """What is declared of a setting of a part, or of the document itself."""
+    """The declaration of a setting of a part, or of a key of the document itself; None if there is none."""
     items = describe(TrialKeys)
     if part in REGISTRIES:
         registry, settings = REGISTRIES[part](), document.get(part)

@@ -21,7 +21,7 @@ def check(
     schedule: Part[Schedule],
     task: TaskSettings,
 ) -> None:
-    """Raises a SpecError if what a trial sends cannot be quantised, or sent in fragments.
+    """Raises a SpecError if a trial asks for quantised uploads or fragments that it cannot have.
 
     Args:
         values: the keys of the document besides its objects.

@@ -1,4 +1,4 @@
-"""Where hyperparameters change nothing: what method, optimizers and schedule of a trial state, as one table."""
+"""Hyperparameters that change nothing: the conditions that method, optimizers and schedule state, as one table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def inactive_rules(names: Mapping[str, str], given: Collection[str]) -> Rules:
     Args:
         names: "method", "schedule" and roles of optimizers -> name of the plug-in.
         given: hyperparameters that configurations have, by dotted name; the others have their defaults. With
-            "fragments" among them clients go on from their own models, which client_lr moves.
+            "fragments" among them, clients continue from their own models, which client_lr moves.
 
     Returns:
         Dotted name -> conditions, each of them values of other given hyperparameters; one without values always holds.
-        They hold only together with what `inactive` adds.
+        `inactive` applies them, with a further rule.
     """
     registries = {kind: REGISTRIES[kind]() for kind in names}
     stated: dict[str, Inactive] = {
@@ -71,7 +71,7 @@ def _dotted(kind: str, name: str) -> str:
 
 
 def _remaining(kind: str, plugin: str, condition: Mapping[str, Any], given: Collection[str]) -> dict[str, Any] | None:
-    """A condition without what defaults fulfil; None if they contradict it, or the role has no such steps."""
+    """A condition without what defaults fulfil; None if a default contradicts it, or the role has no local steps."""
     left = {}
     for name, value in condition.items():
         steps = name == "local_steps" and kind != "method"

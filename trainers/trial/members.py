@@ -53,8 +53,8 @@ def parse_parts(document: Mapping[str, Any]) -> Parts:
         document: a trial document. Missing optimizers are sgd, a missing schedule is constant.
 
     Raises:
-        SpecError: see `parse_part`; also for optimizers that the method does not take, and for members that are not a
-            list of objects with known keys.
+        SpecError: a part is invalid (`parse_part`), the method does not take an optimizer, or members are not a list of
+            objects with known keys.
     """
     method = chosen("method", methods(), document["method"])
     objects = {"method": document["method"]}
@@ -86,7 +86,7 @@ def _following(schedule: Part[Schedule], method: Part[Method], rounds: Any) -> P
     Args:
         schedule: the schedule.
         method: the method.
-        rounds: of the trial.
+        rounds: rounds of the trial.
     """
     values, count = dict(schedule.values), method.members
     scheduled = "client_lr" if "client_lr" in method.values else "server_lr"

@@ -1,4 +1,4 @@
-"""Reports that models make of held-out examples (`trainers.target_kinds.REPORTS`): which tasks can have them."""
+"""Which tasks can have the reports of models on held-out examples (`trainers.target_kinds.REPORTS`)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def lacking(report: str, task: TaskSettings, metrics: Sequence[str]) -> str | No
 
 
 def added(report: str, task: TaskSettings) -> tuple[str, ...]:
-    """The metrics that a report adds: of test examples, and of those for validation, if a task has some.
+    """The metrics that a report adds on test examples, and on validation examples if the task has some.
 
-    Those over clients need at least two that have examples for validation.
+    Metrics over clients need at least two clients with validation examples.
 
     Args:
         report: name of a report of `REPORTS`.

@@ -52,7 +52,7 @@ class Part(Generic[P]):
         values: hyperparameter -> one value for each member.
         members: number of members.
         tied: server_lr follows client_lr; the values of server_lr, if the method has it, are then None.
-        delta_lrs: for each member of a method the delta_lr that server_lr is from, or None.
+        delta_lrs: for each member of a method, the delta_lr from which server_lr was computed, or None.
         keeps: whether clients keep the memory of this optimizer from round to round (STATE is "keep").
     """
 
@@ -82,7 +82,7 @@ class Part(Generic[P]):
 
     @property
     def said(self) -> dict[str, Any]:
-        """What a document says beside the hyperparameters of the plug-in, where it is not the default."""
+        """Settings besides the hyperparameters of the plug-in (tied, state), if they are not the default."""
         return {**({TIED.name: True} if self.tied else {}), **({STATE.name: "keep"} if self.keeps else {})}
 
     def member(self, index: int) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _merged(base: Mapping[str, Given], member: Mapping[str, Given]) -> dict[str,
 
 
 def _tied(name: str, module: Method, rows: Sequence[Mapping[str, Given]]) -> bool:
-    """Whether server_lr follows client_lr: the method says TIED, or the document (the first row) sets `tied`."""
+    """Whether server_lr follows client_lr: the method has TIED, or the document (the first row) sets `tied`."""
     always, given = module.TIED, rows[0].get(TIED.name)
     if not always and (given is None or TIED not in offered(module) or not TIED.check(given.value, given.path)):
         return False

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDING = 1e-12  # relative, above that of a product of shares and numbers
+_ROUNDING = 1e-12  # relative; above the rounding error of a share times a number
 
 PassEnd = Literal["joined", "kept", "dropped"]
 """What becomes of the examples that are left at the end of a pass: they begin the first batch of the next pass, are a
@@ -22,7 +22,7 @@ batch of their own, or are dropped (but not if they are the whole pass)."""
 
 
 def part_of(work: NDArray[np.float64], steps: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """The steps that clients take of those that are planned: the share `work` of them, rounded up, and at least 1.
+    """The number of steps that clients take: the share `work` of the planned `steps`, rounded up, and at least 1.
 
     Examples:
         >>> part_of(np.array([1.0, 0.5, 0.0]), 5).tolist()
@@ -77,7 +77,7 @@ class Passes:
         """The examples of some batches.
 
         Args:
-            client: places of the clients among all M, broadcast against `step`.
+            client: indices of the clients among all M, broadcast against `step`.
             step: steps of the round, from 0.
         """
         largest = self.largest[client]
@@ -87,7 +87,7 @@ class Passes:
         return np.asarray(np.minimum(left, largest))
 
     def examples(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The examples in each client's first batches, each as often as a batch holds it.
+        """The examples in each client's first batches, counted as often as a batch holds them.
 
         Args:
             steps: (..., M) numbers of batches; the result has the same shape.

@@ -1,6 +1,6 @@
-"""The four roles of optimizers in a trial: their settings, which optimizers a method takes, and why not the others.
+"""The four roles of optimizers in a trial: their settings, which optimizers a method takes, and why it refuses others.
 
-    client   turns a client's local gradients into its local steps; starts anew in every round, or goes on (`STATE`)
+    client   turns a client's local gradients into its local steps; starts anew in every round, or continues (`STATE`)
     server   steps along the mean pseudo-gradient; keeps its memory between rounds, like the next two
     central  takes the steps of the server's own branch in mixed federated learning
     merge    steps along the sum of both branches' changes
@@ -100,7 +100,7 @@ def taken(method: Method) -> dict[str, str]:
 
 
 def lacks(method: Method, role: str) -> str | None:
-    """Why a method does not have a role; None if it has.
+    """Why a method does not have a role; None if it has the role.
 
     Args:
         method: the method.
@@ -163,7 +163,7 @@ def refuse_kept_state(method: str) -> None:
 
 
 def refuse_method_keys(document: Mapping[str, Any], keys: list[str]) -> None:
-    """Raises a SpecError for an unknown key of the method's object, with its new name if it was renamed.
+    """Raises a SpecError for an unknown key of the method's object, with the reason if the method has withdrawn it.
 
     Args:
         document: the method's object.
@@ -191,7 +191,7 @@ def refuse_settings(role: str, document: Mapping[str, Any], keys: list[str]) -> 
 
 
 def refuse_member_keys(member: Mapping[str, Any], keys: list[str], path: str, objects: Mapping[str, Any]) -> None:
-    """Raises a SpecError for an unknown key of a member, like the two functions above.
+    """Raises a SpecError for an unknown key of a member, as the two functions above do for objects.
 
     Args:
         member: dotted name -> value.
@@ -224,7 +224,7 @@ def _refuse_withdrawn(key: Any, key_path: str, method: str) -> None:
 
 
 def _refuse_others(role: str, name: str, optimizer: str, key_path: str) -> None:
-    """Refuses a setting that other optimizers have in the role, or clients from their method."""
+    """Refuses a setting that other optimizers have in the role, or that on clients belongs to the method."""
     if role == "client" and name == "weight_decay":
         raise SpecError(f"{key_path} must be left out for {optimizer}: on clients it is the method's setting", key_path)
     has = [other for other in serving(role) if name in _names(optimizers()[other], role)]

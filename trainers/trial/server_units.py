@@ -27,7 +27,7 @@ from trainers.trial.roles import ALONG, POWERS
 
 
 def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part[Method], Part[Optimizer]]:
-    """The same trials with a server that steps along gradients, and its rates as server_lr.
+    """Rewrites trials so that the server steps along gradients, with its rates as server_lr.
 
     Args:
         method: the method, with the delta_lr that were given.
@@ -75,7 +75,7 @@ def along_gradients(method: Part[Method], server: Part[Optimizer]) -> tuple[Part
 
 
 def check_followers(method: Part[Method], optimizers: Mapping[str, Part[Optimizer]]) -> None:
-    """Refuses a central_lr that would follow a server_lr along the change, or delta_lr, without being such a rate.
+    """Refuses to take central_lr from a server_lr that is no rate of the branch: along the change, or from delta_lr.
 
     Args:
         method: the method, with the delta_lr that were given.
@@ -100,7 +100,7 @@ def check_followers(method: Part[Method], optimizers: Mapping[str, Part[Optimize
 
 
 def _divided(value: Any, client_lr: float, power: int, name: str) -> float:
-    """A setting in units of the change, in units of the gradient."""
+    """Converts a setting from units of the change to units of the gradient."""
     divided = value
     for _ in range(power):
         divided /= client_lr

@@ -111,7 +111,7 @@ def _model(task: Any) -> tuple[int, int] | None:
 
 
 def kind_of(task: Any) -> str:
-    """What the targets of a task's examples are, or "none": what its model learns, unless that learns several kinds."""
+    """The kind of a task's targets, or "none": the kind that its model learns, or the task's if that learns several."""
     learns = models()[task.model].TARGETS
     return getattr(task, "kind", "classes") if learns == "any" or isinstance(learns, tuple) else learns
 

@@ -33,8 +33,8 @@ class Spend:
     """What a trial spends.
 
     Args:
-        each: in every round.
-        once: in the first round besides.
+        each: amount of every round.
+        once: additional amount of the first round.
     """
 
     each: Fraction
@@ -90,9 +90,9 @@ def _spend(
 
 
 def round_examples(spec: TrialSpec, member: int) -> float:
-    """Examples in the client gradients of a round, in the mean; of plain local steps where the method does not say.
+    """Expected examples in the client gradients of a round; of plain local steps if the method does not say.
 
-    Stragglers count as all others.
+    Stragglers count like other clients.
 
     Args:
         spec: one trial or several.
@@ -132,7 +132,7 @@ def _of_clients(
 
 
 def _passes(spec: TrialSpec, sizes: Any, batch_size: int | None) -> Passes:
-    """How clients with these numbers of examples take them; a loss that is a formula counts as one example."""
+    """The mini-batches of clients with these numbers of examples; a loss that is a formula counts as one example."""
     if sizes is None:
         return Passes(np.ones(spec.task.clients, np.int64), 1)
     sizes = np.asarray(sizes, np.int64)

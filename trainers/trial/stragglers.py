@@ -3,8 +3,8 @@
     "stragglers": {"share": 0.5, "kept": true, "work": [0.1, 1.0]}
 
 In every round, half of the cohort straggles. A straggler takes a part of the local steps that the method gives it: the
-share w of them, rounded up, with w drawn uniformly from `work`. If stragglers are kept, what they return counts as that
-of all others; if not, the server takes the means over the others alone, and stragglers' work is lost.
+share w of them, rounded up, with w drawn uniformly from `work`. If stragglers are kept, their results count like all
+others; if not, the server takes the means over the other clients alone, and the stragglers' work is lost.
 
 Which clients straggle, and how much, are functions of (seed, round, client): the stragglers of a cohort are those with
 the smallest random bits.
@@ -35,7 +35,7 @@ class Stragglers:
     """Checked stragglers.
 
     Args:
-        share: of the cohort that straggles.
+        share: share of the cohort that straggles.
         kept: whether what stragglers return counts.
         work: lowest and highest share of its steps that a straggler takes.
     """
@@ -47,12 +47,12 @@ class Stragglers:
     )
 
     def count(self, clients: int) -> int:
-        """Stragglers of a cohort of this size, to the nearest number.
+        """Number of stragglers of a cohort of this size, rounded to the nearest number.
 
         Examples:
             >>> [Stragglers(share=0.5, kept=True).count(clients) for clients in (1, 4, 5)]
             [1, 2, 3]
-            >>> Stragglers(share=0.29, kept=True).count(50)  # of 14.5, whose product in floating point is below
+            >>> Stragglers(share=0.29, kept=True).count(50)  # 0.29 * 50 is below 14.5 in floating point
             15
         """
         return int(round(self.share * clients, 6) + 0.5)
@@ -68,7 +68,7 @@ def parse(value: Any, method: Part[Method], clients: int) -> Stragglers | None:
     Args:
         value: the value from the document.
         method: the method of the trial.
-        clients: of a round.
+        clients: clients of a round.
 
     Raises:
         SpecError: unknown keys, wrong types or ranges, or a method whose clients cannot take a part of the steps.

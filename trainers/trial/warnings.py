@@ -91,7 +91,7 @@ def data_remarks(task: TaskSettings, values: Mapping[str, Any]) -> list[str]:
 
 
 def rate_remark(ratio: float) -> list[str]:
-    """A remark on a server_lr that is so many times client_lr, without its path; none below 10.
+    """A remark on a server_lr that is `ratio` times client_lr, without its path; none below 10.
 
     Args:
         ratio: server_lr / client_lr.
