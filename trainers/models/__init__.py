@@ -13,7 +13,7 @@ They share:
     _augmentation, _dropout       shifted and mirrored images; dropped units
     _examination, _layer_calls    whether a module keeps state, mixes examples or draws, and the layer that does
     _preparation                  shapes of lazy layers, frozen parts, and what is refused without a call of a module
-    _two_examples                 the examples with which it is examined
+    _two_examples                 the examples with which a module is examined
     _module_state, _generators    what a module holds; the generators of the process, seeded
     _scored_examples              what measures need of each example: trial by trial, on accelerators of all at once
     _evaluation, _measures        an evaluation on test examples; its measures, of all of them and of each client

@@ -20,8 +20,8 @@ from trainers.models._layers import Layer, Tensors
 from trainers.models._losses import KindLoss
 
 EXAMPLES = 8192
-"""Of all clients together, computed at once."""
-_ALONE = 64  # of a client by itself
+"""Examples of all clients together that are computed at once."""
+_ALONE = 64  # examples of a client by itself that are computed at once
 
 
 class ByHand(Oracle):
@@ -30,10 +30,10 @@ class ByHand(Oracle):
     Args:
         layout: layout of the parameters.
         layers: the layers, which use each tensor of the layout once.
-        loss: of the scores.
-        rounding: type of the factors and results of all products; None is that of the models. Sums of gradients, and
-            losses given the scores, have the type of the models in any case.
-        examples: of all clients together that are computed at once.
+        loss: loss of the scores.
+        rounding: type of the factors and results of all products; None is the type of the models. Sums of gradients,
+            and losses given the scores, have the type of the models in any case.
+        examples: examples of all clients together that are computed at once.
         second: gives Hessian-vector products if a layer has no second derivatives by hand.
     """
 
@@ -120,7 +120,7 @@ class ByHand(Oracle):
         return losses if want_loss else None
 
     def hvp(self, params: Tensor, batch: Batch, vector: Tensor) -> Tensor:
-        """The derivative of the forward and backward pass along the vector (see Oracle)."""
+        """(T, M, P) Hessian-vector products: derivatives of the forward and backward pass along the vector."""
         if self.second is not None:
             return self.second.hvp(params, batch, vector)
         total = replicas(params, params.shape[0], batch[-1].stop, params.shape[-1])
@@ -174,7 +174,7 @@ class ByHand(Oracle):
         return Passed(marks, activations.to(piece.weights.dtype))
 
     def _backward(self, tensors: list[Tensors], passed: Passed, slopes: Tensor) -> dict[int, Slopes]:
-        """The slopes of each layer from the first with tensors on; those by the scores are given."""
+        """The slopes of each layer from the first with tensors on, given the slopes by the scores."""
         slopes, backwards = self._rounded(slopes), {}
         for number in reversed(range(self.first, len(tensors))):
             layer, marks = self.layers[number], passed.marks[number]
@@ -235,7 +235,7 @@ class Piece:
         group: the group.
         weights: (m, examples of the group) weights with sum 1 per client.
         examples: slice of the examples.
-        loss: of the scores.
+        loss: loss of the scores.
     """
 
     def __init__(self, group: Group, weights: Tensor, examples: slice, loss: KindLoss) -> None:
@@ -264,10 +264,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Passed:
-    """What the forward pass leaves.
+    """Results of the forward pass.
 
     Args:
-        marks: of each layer.
+        marks: what `Layer.outputs` of each layer kept for derivatives.
         scores: outputs of the last layer, (m, examples, classes).
     """
 
@@ -277,11 +277,11 @@ class Passed:
 
 @dataclass(frozen=True)
 class Slopes:
-    """Derivatives of the weighted loss by what a layer puts out, or changes of them.
+    """Derivatives of the weighted loss by a layer's outputs, or changes of these derivatives.
 
     Args:
-        outputs: by the outputs.
-        spread: what the layer makes of them.
+        outputs: derivatives by the outputs.
+        spread: the result of `Layer.spread` for these.
     """
 
     outputs: Tensor
@@ -296,7 +296,7 @@ class Turned:
         passed: the forward pass.
         changes: derivatives along the vector of the inputs of each layer after the first with tensors.
         bends: derivatives along the vector of the slopes of each layer.
-        slopes: of each layer.
+        slopes: slopes of each layer.
     """
 
     passed: Passed

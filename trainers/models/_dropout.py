@@ -22,8 +22,8 @@ _HALF = 32
 class Dropout(nn.Module):
     """Drops each unit with probability `rate`, and multiplies the others by 1 / (1 - rate).
 
-    A hash of the example's key, the layer's number, how often it was called, and the unit decides which units are
-    dropped. Without keys none is. An example's values are neighbours: its own are one row, or several after another.
+    A hash of the example's key, the layer's number, the number of its earlier calls, and the unit decides which units
+    are dropped. Without keys no unit is dropped. An example's values lie together, in one row or in consecutive rows.
 
     Args:
         rate: in [0, 1).
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
     keys: Tensor | None = None
     """(examples,) int32; set by `keyed` for the duration of one call."""
     calls = 0
-    """How often the layer was called during that call: a layer that serves several places drops other units in each."""
+    """Calls of the layer during that call of the model: a layer used at several places drops other units at each."""
 
     def __init__(self, rate: float, number: int) -> None:
         super().__init__()

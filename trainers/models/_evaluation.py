@@ -1,4 +1,4 @@
-"""An evaluation on held-out examples: its measures, and which examples count how much."""
+"""An evaluation on held-out examples: its measures, and the weights of examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Evaluation:
 
     Args:
         kind: what the targets are.
-        reports: of the trial; those of `REPORTS` that the kind has count.
+        reports: reports of the trial; only those in `REPORTS` whose measures the kind has are computed.
     """
 
     def __init__(self, kind: ClassTargets, reports: Collection[str]) -> None:
@@ -47,12 +47,12 @@ class Evaluation:
 
         Args:
             columns: name -> (T, examples).
-            offsets: (clients,) first example of each test client, then of those that validate, of whom one alone gives
-                no metrics by client.
+            offsets: (clients,) first example of each test client, then of each validation client; a single validation
+                client gives no metrics by client.
             sizes: (clients,) examples of each.
-            central: (examples,) True for those of the server's population; None without populations apart.
-            tests: number of clients that test; None is all of them.
-            people: number of those that are held-out clients; None is all of them.
+            central: (examples,) True for examples of the server's population; None if populations are not told apart.
+            tests: number of test clients; None is all of them.
+            people: number of test clients that are held-out clients; None is all of them.
         """
         metrics = {}
         if tests is not None:
@@ -72,7 +72,7 @@ class Evaluation:
         clients: ByClient | None,
         central: NDArray[np.bool_] | None = None,
     ) -> dict[str, Tensor]:
-        """The metrics of some examples, named as those of test examples; without clients, none by client."""
+        """The metrics of some examples, named like those of test examples; by client too, if clients are given."""
         measures, everything = kind.measures, Everything()
         reported = [measure_of(report) for report in self._reports if not is_per_client(report)]
         metrics = {f"{TEST}{name}": measures[name].of(columns, everything)[:, 0] for name in (*self._always, *reported)}

@@ -1,8 +1,8 @@
-"""Examines a module when it is built: it must be what gradients and evaluations take it for, or it is refused.
+"""Examines a module when it is built, and refuses one on which gradients and evaluations could not rely.
 
-That is a function of its parameters, its constants, the mode and one example: no running statistics, no counter, no
-mixing of examples, and no randomness in evaluations. In training, it may draw from the process's generators
-(`_generators`), which `Network` seeds by (seed, round, client, step). All else would give other numbers in a pack,
+A module must be a function of its parameters, its constants, the mode and one example: no running statistics, no
+counter, no mixing of examples, and no randomness in evaluations. In training, it may draw from the process's generators
+(`_generators`), which `Network` seeds by (seed, round, client, step). Anything else would give other numbers in a pack,
 after a restart, or with other reports.
 
 The module is called with two examples, twice in either mode, then with each of them alone and with both in the other
@@ -29,11 +29,11 @@ from trainers.models._preparation import owner, refusal, shape_text
 from trainers.models._targets import ClassTargets
 
 EXAMPLES = 2
-"""With which a module is called."""
+"""Number of examples with which a module is called."""
 
 _SEED = 1
 _KEYS = (0x2545F491, -0x61C88647)  # of dropout, one for each example
-_OTHER_KERNELS = 3.0  # times the root of rounding: what other kernels, for one example, may make of cancelling numbers
+_OTHER_KERNELS = 3.0  # times the root of rounding: tolerance if one example takes other kernels, where numbers cancel
 _REPEATED = 100  # roundings by which numbers may differ in a second call; on a GPU, sums may be in another order
 _DRAW_FOR_SOME = frozenset({"rrelu", "rrelu_", "poisson", "binomial"})
 
@@ -63,7 +63,7 @@ class Examination:
 
     Args:
         module: the module, with its own Dropout; its mode and its gradients' flags are left as they are.
-        again: the same module made anew from the same seed, as `make` returns it; it is converted.
+        again: the same module made anew from the same seed, as `make` returns it; converted to the module's type.
         dropouts: its layers that drop units.
         inputs: (2, ...) of two examples, as the module gets them.
         kind: what the targets are; more scores than it has outputs are accepted of a classifier.
@@ -79,7 +79,7 @@ class Examination:
         """The generators from which the module draws in training mode.
 
         Raises:
-            SpecError: the module is none that can be trained; names the layer.
+            SpecError: the module cannot be trained; the error names the layer.
         """
         mode = self.module.training
         tensors = tensors_of(self.module)
@@ -141,9 +141,9 @@ class Examination:
         """Calls the module with recorded layers, from the same state of all generators every time.
 
         Args:
-            inputs: of some examples.
+            inputs: inputs of some examples.
             sources: all generators.
-            examples: which ones they are.
+            examples: indices of these examples.
             backward: whether gradients are computed too.
 
         Raises:
@@ -197,7 +197,7 @@ class Examination:
         return done
 
     def _check_constructions(self, tensors: Mapping[str, Tensor]) -> None:
-        """Two modules of one seed must be equal and share nothing; something must be real and trained."""
+        """Two modules of one seed must be equal and share nothing; at least one parameter must be trained."""
         if not any(parameter.requires_grad for parameter in self.module.parameters()):
             raise self._error("", "has no parameter to train: at least one must require a gradient")
         self.again.to(next(self.module.parameters()))
@@ -303,7 +303,7 @@ def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype
 
     Args:
         module: the module.
-        loss: computes a loss with it, whose gradient is computed too.
+        loss: computes a loss with the module; its gradient is computed too.
         dtype: the type, for the error.
     """
     try:

@@ -46,7 +46,7 @@ class InnerProducts:
 
         Args:
             clients: (m,) client ids.
-            rows: (m, examples) rows of each client's own.
+            rows: (m, examples) rows of each client.
             inputs: (m, examples, row) their inputs.
         """
         if not self.keeps:
@@ -71,8 +71,8 @@ class InnerProducts:
 def example_space_pays(distinct: DistinctExamples, motion: Motion, outputs: int, columns: int, kept: bool) -> bool:
     """Whether a round of mini-batches is clearly faster in example space, by counting multiplications and memory.
 
-    Counts decide, and not a measurement, where both ways are nearly as fast: two runs of one study choose the same way
-    and agree to the bit.
+    Counts decide rather than a measurement, so that two runs of one study choose the same way and agree to the bit,
+    even where both ways are nearly as fast.
 
     Args:
         distinct: the examples of the round.

@@ -25,7 +25,7 @@ from trainers.models._layers import Dense, Tensors
 
 
 class FirstLayerInExampleSpace(ByHand):
-    """`ByHand` for layers of which the first is dense, whose local loop is in example space there where that pays.
+    """`ByHand` for layers that begin with a dense one; its local loop keeps that weight in example space where it pays.
 
     Args:
         by_hand: the oracle, of a stack that `takes_rows`; its numbers have one type.
@@ -58,7 +58,7 @@ class FirstLayerFrame(Frame):
     """The frames of all groups of clients.
 
     Args:
-        parts: in the order of the clients.
+        parts: frames of the groups, in the order of the clients.
     """
 
     def __init__(self, parts: list[GroupFrame]) -> None:
@@ -106,7 +106,7 @@ class GroupFrame:
     Args:
         oracle: oracle of the model.
         group: the clients' distinct examples.
-        steps: where the examples of each step are in the group.
+        steps: batches of the steps, as places in the group.
         products: (m, examples, examples) inner products of the inputs.
         motion: motion of the models.
     """
@@ -133,7 +133,7 @@ class GroupFrame:
         self.inner: Descent | Replicas = (Replicas if motion.rate is None else Descent)(descent, steps, inner)
 
     def lift(self, gradients: Tensor, total: Tensor) -> None:
-        """Writes gradients (1, m, numbers) of the models of the loop as those of the models, (1, m, P)."""
+        """Converts gradients (1, m, numbers) of the loop's models to gradients of the models, `total` (1, m, P)."""
         coefficients, constant = self._coefficients(gradients)
         weight = self._weight(total)
         weight.baddbmm_(coefficients.transpose(1, 2), self.inputs, beta=0)
@@ -144,7 +144,7 @@ class GroupFrame:
         total[..., outside] = gradients[..., inside]
 
     def add_mean_(self, gradients: Tensor, weights: Tensor, total: Tensor) -> None:
-        """Adds the sum over the clients with weights (m,) to `total` (1, 1, P); else as `lift`."""
+        """Adds the sum over the clients, with weights (m,), of the gradients from `lift` to `total` (1, 1, P)."""
         coefficients, constant = self._coefficients(gradients)
         weighted = coefficients * weights[:, None, None]
         weight = self._weight(total)[0]
@@ -192,9 +192,9 @@ class _PlacedExamples:
     """The batches of a group of clients: examples by their places.
 
     Args:
-        clients: from 0.
+        clients: indices of the clients, from 0.
         places: (steps, m, batch_size).
-        weights: (steps, m, batch_size) of the examples; None is the plain mean.
+        weights: (steps, m, batch_size) weights of the examples; None is the plain mean.
         targets: (m, examples, ...).
     """
 
@@ -215,8 +215,8 @@ class _ExampleLayer(Dense):
     """A dense layer whose weight is the coefficients C, and whose inputs are the places of examples.
 
     Args:
-        names: of the coefficients and the bias, or of the coefficients alone.
-        outputs: (m, examples, units) at the start, without bias.
+        names: names of the coefficients and the bias, or of the coefficients alone.
+        outputs: (m, examples, units) outputs at the start, without bias.
         products: (m, examples, examples) inner products of the inputs.
         shifted: (m, examples, units) products with the constant term; None without one.
     """

@@ -19,7 +19,7 @@ class GlobalGenerator:
     """One of the generators.
 
     Args:
-        name: for errors.
+        name: name for errors.
         read: returns its state.
         write: sets its state.
         seed: sets its state by 64 bits; numpy's generator takes the lower half.
@@ -31,7 +31,7 @@ class GlobalGenerator:
     seed: Callable[[int], object]
 
     def mark(self) -> bytes:
-        """Its state as bytes, which differ after every draw."""
+        """The state as bytes, which differ after every draw."""
         state = self.read()
         return state.numpy().tobytes() if isinstance(state, Tensor) else pickle.dumps(state)
 

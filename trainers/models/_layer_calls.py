@@ -1,4 +1,4 @@
-"""Calls of a module with the tensors that each layer got and gave: where two calls differ, which layers are at ends."""
+"""Recorded calls of a module's layers: where two calls differ, and which layers are at the ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LayerCall:
 
 @contextmanager
 def recorded(module: nn.Module, running: list[str], calls: list[LayerCall]) -> Iterator[None]:
-    """Records the calls of all layers, in the order of their ends, and which layers are running."""
+    """Records the calls of all layers, in the order in which they end, and which layers are running."""
 
     def entering(name: str) -> Callable[..., None]:
         return lambda *_: running.append(name)
@@ -55,11 +55,11 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def differing(one: Sequence[LayerCall], other: Sequence[LayerCall], tolerance: float) -> str | None:
-    """The layer that gave other tensors for the same ones, or passed others to a layer inside it; None if none did.
+    """The layer that gave other tensors for equal ones, or passed other ones to a layer inside it; None if none did.
 
     Args:
-        one: the layers' calls in one call of the module, which is the last.
-        other: those in another call with the same inputs.
+        one: the layers' calls in one call of the module, whose own call is the last.
+        other: the layers' calls in another call of the module with the same inputs.
         tolerance: relative to the largest number of a tensor.
     """
     for first, second in zip(one, other, strict=False):
@@ -71,12 +71,12 @@ def differing(one: Sequence[LayerCall], other: Sequence[LayerCall], tolerance: f
 
 
 def mixing(reference: Sequence[LayerCall], others: Sequence[LayerCall], examples: list[int], tolerance: float) -> str:
-    """The layer that gave an example other numbers than beside other ones, or passed them to a layer inside it.
+    """The layer whose numbers for an example depend on the batch, or that passed such numbers to a layer inside it.
 
     Args:
         reference: the layers' calls with two examples.
-        others: those with one of them, or with both in the other order.
-        examples: which ones these are.
+        others: the layers' calls with one of the two, or with both in the other order.
+        examples: indices of the examples of `others`.
         tolerance: relative to the largest number of a tensor.
     """
 
@@ -105,7 +105,7 @@ def end_parameters(module: nn.Module, inputs: Tensor) -> set[str]:
         for name, layer in module.named_modules()
         if any(parameter.ndim > 1 for parameter in layer.parameters(recurse=False))
     }
-    answers: list[tuple[str, Any]] = []  # they stay alive, so that no two have the same memory
+    answers: list[tuple[str, Any]] = []  # kept alive, so that no two have the same memory
     hooks = [
         layer.register_forward_hook(lambda _, __, answer, name=name: answers.append((name, answer)))
         for name, layer in layers.items()

@@ -1,8 +1,8 @@
 """Layers with derivatives by hand, for the oracle in `_by_hand`.
 
 Tensors are (clients, examples, ...), as the module has them: images are (..., channels, height, width), in memory
-channels last. `marks` is what a layer's outputs leave for derivatives. Bits of dense layers and convolutions are those
-of the products here, in this order (tests/equality).
+channels last. `marks` is what `outputs` keeps for derivatives. The bits of dense layers and convolutions depend on the
+products here and on their order (tests/equality).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 from trainers.models._dropout import Dropout
 
 _ATEN = torch.ops.aten
-_SMALL = 1 << 15  # numbers of a dense layer's weight; sums of all clients' smaller ones are added in one call
-_FEW = 64  # rows; up to these, a product in the type of the weight costs less than converting it afterwards
+_SMALL = 1 << 15  # numbers of a dense layer's weight, up to which gradients of all clients are added in one call
+_FEW = 64  # rows, up to which a product in the type of the weight costs less than converting it afterwards
 
 Tensors = list[Tensor]
 """(m, ...) tensors of a layer, in the order of its names."""
@@ -29,8 +29,8 @@ class Layer(ABC):
     """One step from inputs to scores.
 
     Attributes:
-        names: of its tensors in the layout.
-        stacked: whether all clients are computed at once; else it gets one after the other.
+        names: names of its tensors in the layout.
+        stacked: whether all clients are computed at once; else one after the other.
         twice: whether it has `turned` and `bends`, for Hessian-vector products.
         fresh: whether its outputs are a new tensor that nothing keeps, which the next layer may overwrite.
     """
@@ -42,10 +42,10 @@ class Layer(ABC):
 
     @abstractmethod
     def outputs(self, tensors: Tensors, inputs: Tensor, keys: Tensor | None) -> tuple[Tensor, Any]:
-        """The outputs, and marks. `keys` (m, examples) are those of dropout; None drops nothing."""
+        """The outputs, and marks. `keys` (m, examples) are the keys of dropout; None drops nothing."""
 
     def spread(self, slopes: Tensor, marks: Any) -> Any:
-        """What of the slopes by the outputs serves both methods below."""
+        """The slopes by the outputs, prepared once for both `slopes` and `add_`."""
         return slopes
 
     @abstractmethod
@@ -65,12 +65,12 @@ class Layer(ABC):
         return self.slopes(tensors, bent, marks)
 
     def add_products_(self, weight: Tensor, inputs: Tensor, spread: Any, fresh: bool = False) -> None:
-        """Adds the gradient by the weight that these inputs and slopes make; only of layers with products."""
+        """Adds the gradient by the weight, from these inputs and slopes; only for layers with products."""
         raise NotImplementedError
 
 
 def by_client(rows: Tensor, like: Tensor) -> Tensor:
-    """(m, examples, ...) of (m * examples, ...), for clients and examples as in `like`."""
+    """Views rows (m * examples, ...) as (m, examples, ...), with the clients and examples of `like`."""
     return rows.view(*like.shape[:2], *rows.shape[1:])
 
 
@@ -84,10 +84,10 @@ def _add_bias_(sums: Tensors, slopes: Tensor, fresh: bool) -> None:
 class Dense(Layer):
     """Products of all clients at once.
 
-    Activations are (m, examples, ..., units): with the last two swapped, forward products take a third longer.
+    Activations are (m, examples, ..., units): with the last two axes swapped, forward products take a third longer.
 
     Args:
-        names: of weight and bias, or of the weight alone.
+        names: names of weight and bias, or of the weight alone.
     """
 
     fresh = True
@@ -165,10 +165,10 @@ class Convolution(Layer):
     """A convolution, perhaps with max-pooling right after it; one client at a time.
 
     Args:
-        names: of weight and bias, or of the weight alone.
+        names: names of weight and bias, or of the weight alone.
         sides: strides, paddings and dilations.
-        groups: of channels.
-        pool: of its outputs.
+        groups: groups of channels.
+        pool: max-pooling of its outputs; None is none.
     """
 
     stacked = False
@@ -233,11 +233,11 @@ class Convolution(Layer):
 class WordVectors(Layer):
     """Rows of a table, by word ids; one client at a time.
 
-    A gradient touches the rows of a batch alone. It can only be the first layer with tensors.
+    A gradient touches only the rows of a batch. This layer can only be the first one with tensors.
 
     Args:
-        names: of the table.
-        padding: number of the row that is not trained; None is none.
+        names: name of the table.
+        padding: index of the row that is not trained; None trains all rows.
     """
 
     stacked = False
@@ -328,10 +328,10 @@ class Flatten(Layer):
 
 
 class Permuted(Layer):
-    """Other orders of the dimensions.
+    """Another order of the dimensions.
 
     Args:
-        order: of (examples, ...), which stay first.
+        order: new order of (examples, ...), in which examples stay first.
     """
 
     def __init__(self, order: Sequence[int]) -> None:
@@ -354,7 +354,7 @@ class Differentiated(Layer):
 
     Args:
         function: maps (m, examples, ...) inputs and (m, ...) tensors to outputs (m, examples, ...).
-        names: of the tensors.
+        names: names of the tensors.
     """
 
     twice = False

@@ -12,10 +12,10 @@ _FEW_CLASSES = 16
 
 
 class Loss(Protocol):
-    """A loss of scores against targets of the same shape; `axis` counts the outputs, the others count examples."""
+    """A loss of scores against targets of the same shape; `axis` is the axis of outputs, the others are examples."""
 
     def losses(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
-        """The losses, without that axis."""
+        """The losses, without the axis of the outputs."""
         ...
 
     def slopes_(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
@@ -65,7 +65,7 @@ class CrossEntropy:
 
 
 class HalfSquares:
-    """0.5 |scores - wanted|^2."""
+    """0.5 |scores - targets|^2."""
 
     def losses(self, scores: Tensor, targets: Tensor, axis: int = -2) -> Tensor:
         """The losses, without the axis of the outputs."""
@@ -85,7 +85,7 @@ class HalfSquares:
 
 
 class SigmoidCrossEntropy:
-    """The sum over all tags of -log sigmoid(score) for a tag of the example, and -log sigmoid(-score) for another.
+    """The sum of -log sigmoid(score) over the tags of the example, and of -log sigmoid(-score) over all other tags.
 
     Targets are 1 or True for tags of the example, and 0 or False for others.
     """
@@ -109,7 +109,7 @@ class SigmoidCrossEntropy:
 
 
 def _shares(scores: Tensor, axis: int) -> Tensor:
-    """The softmax of scores; torch is up to 9 times as slow with few outputs in the last axis as with a copy."""
+    """The softmax of scores; with few outputs in the last axis, torch is up to 9 times as slow as through a copy."""
     if axis == -1 and scores.shape[-1] < _FEW_CLASSES:
         return torch.softmax(scores.movedim(-1, 0), 0).movedim(0, -1)
     return torch.softmax(scores, axis)

@@ -1,4 +1,4 @@
-"""Measures of a model on examples: of all of them, and of each client.
+"""Measures of a model on all examples, and on those of each client.
 
 A measure is a function of columns, one value an example, and of groups of examples. All examples are one group, so that
 each measure is defined once. Definitions are those of scikit-learn, which the tests compare; groups in which a measure
@@ -83,7 +83,7 @@ class Measure:
     """One measure.
 
     Args:
-        columns: those that it needs.
+        columns: columns that the measure needs.
         of: maps columns and groups to values (T, groups).
     """
 
@@ -97,7 +97,7 @@ def mean_of(column: str) -> Measure:
 
 
 def ratio_of(top: str, bottom: str) -> Measure:
-    """The sum of one column over that of another, which are numbers of things; 0 over 0 has no value."""
+    """The sum of one column divided by the sum of another; 0 / 0 has no value."""
 
     def of(columns: Columns, groups: Groups) -> Tensor:
         return groups.sums(columns[top]) / groups.sums(columns[bottom])
@@ -140,7 +140,7 @@ def macro_f1() -> Measure:
 
 
 def auc() -> Measure:
-    """The area under the curve of true and false positives: the share of pairs of a group in the right order."""
+    """The area under the ROC curve: the share of pairs of both classes in a group that are in the right order."""
 
     def of(columns: Columns, groups: Groups) -> Tensor:
         margins, owners = groups.members(columns["margin"])
@@ -172,7 +172,7 @@ def over_clients(measure: str, values: Tensor) -> dict[str, Tensor]:
     """Statistics of a measure over clients, which have equal weight, (T,) each.
 
     Args:
-        measure: its name.
+        measure: name of the measure.
         values: (T, clients) float64. Clients for whom a measure of `RISING` has no value, NaN, are left out; a loss
             that is NaN makes all statistics NaN.
 

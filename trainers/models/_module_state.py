@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 _OWN = frozenset(vars(nn.Module()))  # attributes of every module
 _DEPTH = 3  # of containers inside containers
-_LONGEST = 256  # elements of a container that are looked at
+_LONGEST = 256  # elements of a container that are examined
 _PLAIN = (bool, int, float, complex, str, bytes)
 
 
@@ -27,7 +27,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
 def attributes_of(module: nn.Module) -> dict[str, Any]:
     """Numbers, strings, tensors, arrays and generators in attributes of the layers, by "layer.attribute".
 
-    Attributes of the layers' classes count, and those of objects in attributes.
+    These include attributes of the layers' classes, and of objects in attributes.
     """
     attributes = {}
     for name, layer in module.named_modules():
@@ -39,16 +39,16 @@ def attributes_of(module: nn.Module) -> dict[str, Any]:
 
 
 def first_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    """The first name of `before` whose value is another one in `after`; None if there is none."""
+    """The first name of `before` whose value is different in `after`; None if there is none."""
     return next((name for name, value in before.items() if not _same(value, after.get(name))), None)
 
 
 def _frozen(value: Any, depth: int) -> Any:
-    """A copy that later changes of the value do not reach; None for what is not looked at."""
+    """A copy that does not change with the value; None for values that are not examined."""
     if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, nn.Parameter | nn.Module):
-        return None  # looked at as the module's own
+        return None  # examined as parameters and layers of the module
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, np.ndarray | np.generic):

@@ -13,13 +13,13 @@ positions' cross-entropies, or (examples, items) with the hinge of the example's
 Gradients are computed in training mode, evaluations in evaluation mode. What a module draws in training comes from
 (seed, round, client, step): the masks of torch.nn.Dropout from each example's own key, anything else from the
 process's generators, which are seeded for each batch of a client. Such a module has one oracle, one by one; it draws
-other numbers on a GPU. `_examination` refuses what keeps state besides the parameters, such as batch normalisation, or
-mixes examples; group or layer normalisation is fine.
+other numbers on a GPU. `_examination` refuses modules that keep state besides the parameters, such as batch
+normalisation, or mix examples; group or layer normalisation is fine.
 
 Parameters start with PyTorch's default initialisation of each layer, drawn in single precision on the CPU by torch's
 generator, seeded from the trial's seed alone: equal for all types, all devices and all methods. Buffers and frozen
-parameters (`requires_grad_(False)`, or none that the model setting `train` names) are constants, the same in all
-trials: as `make` leaves them with seed 0. They are neither sent nor counted, nor kept in checkpoints.
+parameters (`requires_grad_(False)`, or not named by the model setting `train`) are constants, the same in all trials:
+as `make` leaves them with seed 0. They are neither sent nor counted, nor kept in checkpoints.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from trainers.trial.passes import PassEnd
 _EVALUATED = 256  # examples computed at once in an evaluation; more do not fit the cache
 _EVALUATED_TOKENS, _LOOP_TOKENS, _VMAP_TOKENS = 4096, 8192, 65536  # at once: scores are as long as a vocabulary
 _BY_HAND = (ClassTargets, NumberTargets, TagTargets)  # targets with a loss whose derivatives are known
-_PASSES = 3  # of a gradient, by the memory of a forward pass
+_PASSES = 3  # memory of a gradient, in forward passes
 
 
 class Network:
@@ -76,13 +76,13 @@ class Network:
         dtype: type of all floating-point tensors. With bfloat16 they are float32, and the module runs in bfloat16 for
             gradients.
         device: device of all tensors.
-        targets: what the targets mean; None is what their kind says.
+        targets: what the targets mean; None derives it from their kind.
         crop: largest random shift of training images, in pixels; 0 is none.
         flip: whether training images are mirrored at random.
-        by_item: whether the module takes each example's item too, and scores that alone, (examples,), for gradients.
+        by_item: whether, for gradients, the module also takes each example's item and scores only that, (examples,).
 
     Raises:
-        SpecError: the module does not fit the data, or is none that can be trained (`_examination`).
+        SpecError: the module does not fit the data, or cannot be trained (`_examination`).
     """
 
     explosion = 1e3
@@ -147,7 +147,7 @@ class Network:
                 "vmap": Vmap(self.layout, self._functional_losses, self._vmapped),
                 "autograd": Autograd(self.layout, self._functional_losses),
             }
-            with seeded(self.generators, 0):  # without memory, a module that draws is not known as such
+            with seeded(self.generators, 0):  # without memory, it is not known whether a module draws
                 self.oracles = {**self._by_hand(single), **self.oracles}
 
     def _by_hand(self, loop: Loop) -> dict[str, Oracle]:
@@ -168,7 +168,7 @@ class Network:
         return stack.oracles(self.rounding, most, products, accelerated=not self.like.is_cpu)
 
     def _row(self, module: nn.Module) -> Tensor:
-        """(P,) of a module's parameters."""
+        """A module's parameters as a row (P,)."""
         parameters = dict(module.named_parameters())
         row = self.like.new_zeros(self.layout.size)
         for name, view in self.layout.views(row).items():
@@ -191,7 +191,7 @@ class Network:
         return module.cpu().eval()
 
     def hidden_matrices(self) -> Matrices:
-        """See HasMatrices: found by the module's answer to two examples."""
+        """Its tensors as in HasMatrices; a call with two examples finds the layers at the inputs and at the scores."""
         with seeded(self.generators, 0):
             ends = end_parameters(self.module, self._two_examples())
         inner = [entry for entry in self.layout.entries if len(entry.shape) > 1 and entry.name not in ends]
@@ -270,7 +270,7 @@ class Network:
         return loss @ torch.as_tensor(rows, device=loss.device)
 
     def accuracy(self, params: Tensor, batch: Batch) -> Tensor | None:
-        """(T, M) accuracies on batches, as the kind's measure has them; None for a regression."""
+        """(T, M) accuracies on batches, as the kind's measure defines them; None for a regression."""
         if not self.classifies:
             return None
         means = [self._mean(column, params, batch) for column in self.kind.measures["accuracy"].columns]
@@ -328,7 +328,7 @@ class Network:
         return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), self._asked(data)), data)
 
     def _asked(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """What the module takes."""
+        """The arguments of the module."""
         return (data["inputs"], data["targets"]) if self.by_item else (data["inputs"],)
 
     def _called(self, call: Callable[[], Tensor], data: Mapping[str, Tensor]) -> Tensor:
@@ -365,14 +365,14 @@ class Network:
         return self._shown(two_examples(parts, self.whole))
 
     def _two_labelled(self) -> dict[str, Tensor]:
-        """These inputs, both with the target of the first example."""
+        """The inputs of `_two_examples`, both with the target of the first example."""
         targets = self.kind.wanted(self.targets[:1].repeat_interleave(EXAMPLES, 0))
         return {"inputs": self._two_examples(), "targets": targets}
 
     def _takes_whole(self, examples: Examples) -> bool:
         """Whether the module takes whole numbers, such as word ids: False if it computes with floats only.
 
-        A module that takes neither keeps them whole, so that training ends with the error that they cause.
+        True for a module that takes neither, so that training ends with the error that whole numbers cause.
         """
         named_tensors = (*self.module.named_buffers(), *self.module.named_parameters())
         tensors = {name: tensor.detach().clone() for name, tensor in named_tensors}  # the module may change them

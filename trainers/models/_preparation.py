@@ -1,4 +1,4 @@
-"""Prepares a module: shapes of lazy layers, frozen parts, and what is refused without a call."""
+"""Prepares a module: shapes of lazy layers, frozen parts, and refusals that need no call."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def freeze_others(module: nn.Module, patterns: Sequence[str]) -> None:
 
 
 def dense(module: nn.Module) -> None:
-    """Lets embeddings have dense gradients, which are added to the rows of all parameters and hold the same numbers.
+    """Makes gradients of embeddings dense, since they are added to rows of all parameters; the numbers are the same.
 
     Args:
         module: changed in place.
@@ -87,9 +87,9 @@ def dense(module: nn.Module) -> None:
 
 
 def refuse_unsuited(module: nn.Module) -> None:
-    """Raises a SpecError for what needs no call to be found, so that a study is refused before it begins.
+    """Raises a SpecError for faults that are found without a call, so that a study is refused before it begins.
 
-    That is complex numbers, hooks on parameters, which only some oracles would call, TorchScript, dropout of
+    These are complex numbers, hooks on parameters, which only some oracles would call, TorchScript, dropout of
     everything, and batch normalisation unless the module keeps it in evaluation mode.
 
     Args:
@@ -139,7 +139,7 @@ def refusal(module: nn.Module, layer: str, reason: str) -> SpecError:
 
 
 def owner(name: str) -> tuple[str, str]:
-    """The layer that has a tensor or an attribute, and its name there; of a parametrized one, the layer with both."""
+    """(layer, name in the layer) of a tensor or an attribute; of a parametrized tensor, the parametrized layer."""
     if _PARAMETRIZED in name:
         layer, _, rest = name.partition(_PARAMETRIZED)
         return layer, rest

@@ -26,8 +26,8 @@ class ScoredExamples:
         module: the module.
         layout: layout of its parameters.
         kind: what the targets are.
-        shown: inputs as the module takes them.
-        examples: computed at once for one trial on a CPU.
+        shown: converts inputs to those that the module takes.
+        examples: examples that are computed at once for one trial on a CPU.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ScoredExamples:
             params: (T, 1, P).
             inputs: (examples, ...).
             targets: (examples, ...).
-            names: of the columns.
+            names: names of the columns.
         """
         self.module.eval()
         with torch.no_grad():
@@ -68,7 +68,7 @@ class ScoredExamples:
                 return self._trial_by_trial(params, inputs, targets, names)
 
     def bytes_of_example(self, inputs: Tensor) -> int:
-        """Bytes of all that a forward pass on an example makes, as an upper bound of what it needs at a time."""
+        """Bytes of all tensors that a forward pass on an example makes, an upper bound of what it needs at a time."""
         if self._bytes is None:
             tensors = {name: parameter.detach() for name, parameter in self.module.named_parameters()}
             with torch.no_grad(), _made_bytes() as counter:
@@ -119,7 +119,7 @@ def _unset(params: Tensor, examples: int, names: Sequence[str]) -> dict[str, Ten
 
 
 class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate it
-    """Adds up the bytes of what operations return, but for views."""
+    """Adds up the bytes of the tensors that operations return, except views."""
 
     total = 0
 

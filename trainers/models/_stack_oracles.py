@@ -22,7 +22,7 @@ from trainers.models._losses import KindLoss
 
 _TOLERANCE = 3.0  # times the root of rounding
 _ROOM = 1 << 27  # bytes of a forward pass
-_MOVES = (1.0, 10.0)  # of parameters, times the size of the usual first values
+_MOVES = (1.0, 10.0)  # of parameters, in units of the usual first values
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Stack:
     Args:
         layout: layout of the parameters.
         layers: the layers.
-        loss: of the scores.
+        loss: loss of the scores.
         second: gives Hessian-vector products if a layer has no second derivatives by hand.
     """
 
@@ -42,10 +42,10 @@ class Stack:
     second: Oracle
 
     def agrees(self, exact: Oracle, row: Tensor, data: Mapping[str, Tensor]) -> bool:
-        """Whether gradients by hand are those of another oracle: torch.no_grad, for example, leaves no trace in layers.
+        """Whether gradients by hand equal those of another oracle: torch.no_grad, for one, leaves no trace in layers.
 
-        Parameters move away from their first values: zeros would hide all layers before them, and `forward` may do
-        otherwise with large numbers. Clients that are computed at once are two, so that layers cannot mix them.
+        Parameters move away from their first values, because zeros would hide all layers before them and `forward` may
+        treat large numbers differently. Two clients are used if they are computed at once, in case layers mix them.
 
         Args:
             exact: the other oracle.
@@ -95,7 +95,7 @@ class Stack:
         """Examples of all clients together that a processor computes at once.
 
         Args:
-            bytes_each: of all that a forward pass on an example makes.
+            bytes_each: bytes of all tensors that a forward pass on an example makes.
         """
         return max(1, min(EXAMPLES, _ROOM // bytes_each))
 
@@ -105,9 +105,9 @@ class Stack:
         """The oracles by name.
 
         Args:
-            rounding: type of products; None is that of the models.
-            examples: of all clients together that are computed at once, if not each client by itself.
-            products: inner products of the inputs, if it `takes_rows`; None is no example space.
+            rounding: type of products; None is the type of the models.
+            examples: examples of all clients together that are computed at once, if clients are not computed apart.
+            products: inner products of the inputs, if the stack `takes_rows`; None is no example space.
             accelerated: whether all trials of a client are computed at once too.
         """
         oracle = ByHand(self.layout, self.layers, self.loss, rounding, max(1, examples), self.second)

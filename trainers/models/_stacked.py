@@ -132,7 +132,7 @@ class ExampleSpace(Stacked):
         self._of_groups: WeakKeyDictionary[Group, Tensor] = WeakKeyDictionary()
 
     def frame(self, batches: RoundBatches, motion: Motion) -> Frame | None:
-        """A frame; None if it does not apply or would not pay, and the numbers are those of `Stacked`."""
+        """A frame; None if it does not apply or would not pay, in which case `Stacked` gives the numbers."""
         if batches.always_full:
             applies = motion.shift is None and motion.start.shape[1] == 1
             return self._of_full_batches(batches.full(), motion) if applies else None
@@ -323,15 +323,15 @@ class ChosenCoefficients(Frame):
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """What a group of clients computes with in example space. Rows are the examples of one client after the other.
+    """The tensors of a group of clients in example space. Rows are the examples of one client after the other.
 
     Args:
         group: the clients' distinct examples.
-        rows: (steps, m, batch_size) of each step.
-        weights: (steps, m, batch_size) of these examples; None is the plain mean.
-        products: (rows, examples) inner products of the inputs with those of the same client.
+        rows: (steps, m, batch_size) rows of each step.
+        weights: (steps, m, batch_size) weights of these examples; None is the plain mean.
+        products: (rows, examples) inner products of a row's inputs with all inputs of its client.
         wanted: (rows, outputs) targets.
-        scores: (rows, T, outputs) of the models at the start.
+        scores: (rows, T, outputs) scores of the models at the start.
         shifted: (rows, T, outputs) scores of the motion's shift; None without one.
         held: (m, examples, T, outputs) coefficients; those of one example lie together.
     """
@@ -354,7 +354,7 @@ class ChosenRows:
         oracle: ExampleSpace,
         motion: Motion,
     ) -> ChosenRows:
-        """At the start of a round."""
+        """The tensors at the start of a round."""
         clients, examples, _ = group.data["inputs"].shape
         rows = places + examples * torch.arange(clients, device=places.device)[:, None]
         targets = group.data["wanted"].transpose(1, 2).flatten(0, 1)

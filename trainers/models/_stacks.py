@@ -1,7 +1,7 @@
 """Which modules are stacks: layers of `_layers` one after another, without branches.
 
 A copy of the module is traced by torch.fx in both modes: `forward` is called with a stand-in for its inputs, which
-records what is called with it. A module that looks at numbers, has branches or hooks or takes a layer with parameters
+records what is called with it. A module that looks at numbers, has branches or hooks or uses a layer with parameters
 twice is no stack. Layers of torch with parameters must be among those below; anything without parameters, such as an
 activation or `x.mean(1)`, is differentiated by autograd.
 """
@@ -40,7 +40,7 @@ class _NoStackError(Exception):
 
 
 class _Tracer(fx.Tracer):
-    """Looks into modules of people's own, not into torch's layers."""
+    """Traces into users' own modules, not into torch's layers."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Whether a call of the module is one step."""
@@ -48,7 +48,7 @@ class _Tracer(fx.Tracer):
 
 
 def stack_of(module: nn.Module) -> list[Layer] | None:
-    """The layers of a module, which takes each of its parameters once; None if it is no stack."""
+    """The layers of a module that uses each of its parameters once; None if it is no stack."""
     if any(_does_more(submodule) for submodule in module.modules()):
         return None
     tensors = (*module.parameters(), *module.buffers())
@@ -67,7 +67,7 @@ def stack_of(module: nn.Module) -> list[Layer] | None:
 
 
 def _does_more(module: nn.Module) -> bool:
-    """Whether a call of the module does more than the `forward` of its class, of which tracing would see nothing."""
+    """Whether a call of the module does more than the `forward` of its class, which tracing would not see."""
     before = module._forward_pre_hooks or module._backward_pre_hooks
     hooked = before or module._forward_hooks or module._backward_hooks
     return bool(hooked) or "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__
@@ -76,7 +76,7 @@ def _does_more(module: nn.Module) -> bool:
 def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
     """The layers of a graph without branches."""
     layers: list[Layer] = []
-    counts: set[fx.Node] = set()  # numbers of examples, and shapes of which they are taken
+    counts: set[fx.Node] = set()  # nodes that give the number of examples, or a shape from which it is taken
     last: fx.Node | None = None
     for node in graph.nodes:
         if node.op == "placeholder" and last is None:
@@ -86,7 +86,7 @@ def _layers_in(graph: fx.Graph, module: nn.Module) -> list[Layer]:
         elif _is_count(node, counts):
             counts.add(node)
         elif not node.args or node.args[0] is not last or not counts.issuperset(_others(node)):
-            break  # a branch, or something that a stack has not
+            break  # a branch, or something that a stack does not have
         elif node.op == "call_module":
             name, last = str(node.target), node
             child = module.get_submodule(name)
@@ -182,7 +182,7 @@ def _step(node: fx.Node, counts: set[fx.Node]) -> Layer:
 
 
 def _of_examples(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The function of (examples, ...) for (m, examples, ...)."""
+    """Turns a function of (examples, ...) into one of (m, examples, ...)."""
     return lambda inputs: by_client(function(inputs.flatten(0, 1)), inputs)
 
 
@@ -229,7 +229,7 @@ def _max_pool(module: nn.MaxPool2d) -> MaxPool:
 
 
 def _merged(layers: list[Layer]) -> list[Layer]:
-    """The same function: maxima move into the convolution before them, past ReLU, which then has less to do."""
+    """Equivalent layers: max-pooling moves into the convolution before it, past ReLU, which then has less to do."""
     merged: list[Layer] = []
     for layer in layers:
         before = len(merged) - 1

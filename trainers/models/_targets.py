@@ -174,9 +174,9 @@ class TokenTargets(ClassTargets):
     Args:
         outputs: size of the vocabulary.
         positions: targets of an example.
-        bytes_per_token: of the test examples' targets.
-        first_word: smallest token that accuracy counts, of sentences, which may end before the last position; 0 counts
-            all, and there are no ends.
+        bytes_per_token: bytes per token of the test examples' targets.
+        first_word: smallest token that accuracy counts, for sentences, which may end before the last position; 0 is for
+            texts without ends and counts all tokens.
         bytes_to_validate: bytes per token of the targets of examples for validation; None is those of the test.
     """
 
@@ -189,7 +189,7 @@ class TokenTargets(ClassTargets):
 
     @property
     def measures(self) -> Mapping[str, Measure]:
-        """bits_per_byte is what vocabularies have in common; unknown words of sentences have no bytes."""
+        """bits_per_byte is comparable across vocabularies; sentences lack it: their unknown words have no bytes."""
         if self.first_word:
             loss, accuracy = ratio_of("summed_loss", "tokens"), ratio_of("right_words", "words")
             return {"loss": loss, "accuracy": accuracy, "perplexity": perplexity(loss)}
@@ -202,7 +202,7 @@ class TokenTargets(ClassTargets):
 
     @property
     def validating(self) -> TokenTargets:
-        """With their own bytes per token."""
+        """The targets of examples for validation, with their own bytes per token."""
         return self if self.bytes_to_validate is None else replace(self, bytes_per_token=self.bytes_to_validate)
 
     def held(self, targets: NDArray[Any], like: Tensor) -> Tensor:
@@ -211,11 +211,11 @@ class TokenTargets(ClassTargets):
         return tensor_of(kept, device=like.device)
 
     def wanted(self, targets: Tensor) -> Tensor:
-        """As int64."""
+        """Some targets, as int64."""
         return targets.long()
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Nats a token."""
+        """The mean loss of each example's tokens, in nats."""
         if self.first_word:
             return self._summed(scores, targets) / (targets != PADDING).sum(1)
         losses = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="none")
@@ -226,7 +226,7 @@ class TokenTargets(ClassTargets):
         return losses.view(targets.shape).sum(1)
 
     def column(self, name: str, scores: Tensor, targets: Tensor) -> Tensor:
-        """The loss, or "right", the share of correct tokens; of sentences sums over their tokens or words."""
+        """The loss, or "right", the share of correct tokens; for sentences, sums over tokens or words."""
         match name:
             case "loss":
                 return self.losses(scores, targets)
@@ -247,7 +247,7 @@ class TokenTargets(ClassTargets):
 class PairTargets(ClassTargets):
     """The item that pairs with the inputs: scores (examples, items), max(0, margin - score of the item).
 
-    The loss takes the scores of the examples' items alone, (examples,), too. The k items with the largest scores are
+    The loss also takes only the scores of the examples' items, (examples,). The k items with the largest scores are
     those of recall at k, the share of examples whose item is among them; of equal scores, the first.
 
     Args:
@@ -284,7 +284,7 @@ class PairTargets(ClassTargets):
 
 @dataclass(frozen=True)
 class OwnLosses(PairTargets):
-    """Nothing: the module's scores (examples, 1) are losses."""
+    """No targets: the module's scores (examples, 1) are the losses."""
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The scores."""
@@ -302,8 +302,8 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
     """The targets of a problem.
 
     Args:
-        problem: the problem; in its model_settings, "bytes_per_token" is 1 by default, "bytes_to_validate" the same,
-            "first_word" 0, and "at" of tags their number.
+        problem: the problem. In its model_settings, "bytes_per_token" is 1 by default, "bytes_to_validate" is
+            bytes_per_token, "first_word" 0, and "at" the number of tags or items.
         train: its examples.
     """
     if train.kind == "numbers":
@@ -322,7 +322,7 @@ def targets_of(problem: Problem, train: Examples) -> ClassTargets:
 
 
 def held_whole(inputs: NDArray[Any], like: Tensor) -> Tensor:
-    """Whole numbers on a device, in their own type if it is short; int64 else.
+    """Whole numbers on a device, in their own type if it is short, else as int64.
 
     Args:
         inputs: the numbers, below 2^63.

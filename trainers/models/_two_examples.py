@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_LOOKED_AT = 64  # examples among which one is looked for that differs from the other
+_LOOKED_AT = 64  # examples that are searched for one that differs from the other
 
 
 def two_examples(parts: Sequence[Tensor], whole: bool) -> Tensor:

@@ -16,7 +16,7 @@ A `preset` has the settings of a paper, and other keys change it. Numbers of par
     leaf             6,603,710 with 28 x 28 and 62 classes   Caldas et al. 2018
     cifar10          1,068,298 with 3 x 24 x 24 and 10 classes            McMahan et al. 2017, not normalised
     niid_bench       62,006 with 3 x 32 x 32 and 10 classes   Li et al. 2022
-    omniglot         112,261 with 28 x 28 and 5 classes      Finn et al. 2017, with group for batch normalisation
+    omniglot         112,261 with 28 x 28 and 5 classes      Finn et al. 2017, with group instead of batch normalisation
 
 In training, `dropout` drops units before each dense layer and the last one, `crop` is the largest shift of an image in
 pixels in each direction, and `flip` mirrors half of the images. Parameters start as PyTorch's layers do, uniform in
@@ -194,7 +194,7 @@ def _pools(settings: Settings, number: int) -> bool:
 
 
 def _side(side: int, settings: Settings, whole: tuple[int, int]) -> int:
-    """What the convolutions leave of the side of an image."""
+    """The side of an image after the convolutions."""
     for number in range(len(settings.filters)):
         side -= 0 if settings.padding == "same" else settings.kernel - 1
         side = side // 2 if _pools(settings, number) else side

@@ -1,4 +1,4 @@
-"""Two towers for recommendations: the items before, and the next item, as vectors of length one whose cosine scores.
+"""Two towers for recommendations: items before and next item as vectors of length one, whose cosine is the score.
 
     "model": {"name": "dual_encoder", "embedding": 16, "margin": 0.9}
 
@@ -35,7 +35,7 @@ TARGETS = "pairs"
 PARTS = True
 REGULARISERS = ("spreadout",)
 
-_LEAST = 1e-12  # of a length that divides
+_LEAST = 1e-12  # least length to divide by
 _START = 0.05  # largest entry of the table
 
 
@@ -48,7 +48,7 @@ class Settings:
 
 
 class _Towers(nn.Module):
-    """Cosines of the items before with all items, or with one item of each example, which needs no other."""
+    """Cosines of the items before with all items, or with one item of each example, which needs no other items."""
 
     def __init__(self, width: int, items: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _Towers(nn.Module):
         self.dense = nn.Linear(width, width)
 
     def forward(self, before: Tensor, item: Tensor | None = None) -> Tensor:
-        """(examples, items) of (examples, context) int64, 0 where there is none, or (examples,) of one item each."""
+        """(examples, items) cosines of (examples, context) int64, 0 for no item; or (examples,), with one item each."""
         mask = (before != 0).to(self.items.weight.dtype)[..., None]
         mean = (self.items(before) * mask).sum(-2) / mask.sum(-2).clamp(min=1)
         left = F.normalize(self.dense(mean).relu(), dim=-1, eps=_LEAST)
@@ -75,8 +75,8 @@ class _Spreadout(_Towers):
 
     Args:
         weight: multiplies the norm.
-        width: of the embeddings.
-        items: number of them.
+        width: width of the embeddings.
+        items: number of items.
     """
 
     def __init__(self, weight: float, width: int, items: int) -> None:
@@ -105,5 +105,5 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     network = Network(
         replace(problem, train=pair), lambda: _Spreadout(weight, settings.embedding, items), dtype, device, OwnLosses(1)
     )
-    network.examples = None  # there are none to count
+    network.examples = None  # the loss has no examples to count
     return network

@@ -43,11 +43,11 @@ class Settings:
 
 
 class _Tables(nn.Module):
-    """The features of examples, those that are not embedded first, then the vectors of the others.
+    """The features that are not embedded, then the vectors of the embedded ones.
 
     Args:
-        features: of an example.
-        embedded: those that are numbers of categories, from 1 on; 0 is none that is known.
+        features: number of features of an example.
+        embedded: the features that are category numbers, from 1 on; 0 is an unknown category.
     """
 
     others: Tensor

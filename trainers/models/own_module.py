@@ -7,7 +7,7 @@ The function, or class, returns a new torch.nn.Module from inputs (examples, ...
 (examples, numbers) or (examples, tags) if the targets are these, or to (examples, positions, tokens). Other keys are
 its arguments; `arguments: {...}` holds those that have the name of a key. A function that has parameters `classes` or
 `outputs` (of the scores), `shape` (of an example's inputs) or `vocabulary` gets those from the task. What a module may
-do is that of `trainers.models._network`.
+do is described in `trainers.models._network`.
 
 A file is found beside the study's file or in the current directory, a package where it is installed. `sha256` is the
 digest of the code, which studies and checkpoints keep: other code is refused.
@@ -87,7 +87,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     """The model of a problem.
 
     Raises:
-        SpecError: the function fails or returns something else, or the module is none that can be trained.
+        SpecError: the function fails or returns something else, or the module cannot be trained.
     """
     settings, path = problem.model_settings, "task.model"
     source = source_of(settings["module"], f"{path}.module")
