@@ -140,7 +140,7 @@ class Float:
         return (self.low, self.high, *self.also)
 
     def to_json(self) -> dict[str, Any]:
-        """Its form in a study."""
+        """The parameter as a study writes it."""
         form = _range_json("float", self.low, self.high, self.log, self.also, self.points)
         return form | ({"complement": True} if self.complement else {})
 
@@ -235,7 +235,7 @@ class Int:
         return (self.low, self.high, *self.also)
 
     def to_json(self) -> dict[str, Any]:
-        """Its form in a study."""
+        """The parameter as a study writes it."""
         return _range_json("int", self.low, self.high, self.log, self.also, self.points)
 
     def sample(self, generator: np.random.Generator) -> int:
@@ -286,7 +286,7 @@ class Choice:
         return tuple(self.options)
 
     def to_json(self) -> Any:
-        """Its form in a study: the bare value if it is fixed."""
+        """The parameter as a study writes it: the bare value if it is fixed."""
         if len(self.options) == 1 and not isinstance(self.options[0], list | dict):
             return self.options[0]
         return {"choice": list(self.options)}

@@ -28,7 +28,7 @@ _LARGE_POPULATION = 1 << 16  # clients, above which drawing a cohort takes time 
 
 
 class Purpose(IntEnum):
-    """What is drawn. Different purposes never share random numbers."""
+    """What random numbers are drawn for. Different purposes never share random numbers."""
 
     COHORT = 1
     BATCH = 2
@@ -329,7 +329,7 @@ def _permuted(words: NDArray[np.uint64], places: NDArray[np.int64], sizes: NDArr
     Args:
         words: random bits of each place's permutation.
         places: from 0 to the size - 1.
-        sizes: of the permuted sets; broadcast against the places.
+        sizes: sizes of the permuted sets; broadcast against the places.
 
     Returns:
         Where each place goes.

@@ -50,7 +50,7 @@ def members(data: bytes) -> list[bytes]:
         data: from `Pack.to_bytes` or `joined`.
 
     Raises:
-        CheckpointError: see `from_bytes`.
+        CheckpointError: the checkpoint cannot be read (`from_bytes`).
     """
     return [to_bytes([member]) for member in from_bytes(data)]
 
@@ -62,7 +62,7 @@ def joined(parts: Sequence[bytes]) -> bytes:
         parts: checkpoints of one member or several, of the same structure, plan and round.
 
     Raises:
-        CheckpointError: see `from_bytes`; also if the parts do not fit together.
+        CheckpointError: a part cannot be read (`from_bytes`), or the parts do not fit together.
     """
     contents = [member for data in parts for member in from_bytes(data)]
     if not contents:

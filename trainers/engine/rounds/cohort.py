@@ -335,7 +335,7 @@ class Cohort:
         return replace(done, lift=lambda: sent, average=None)
 
     def _received(self, values: Tensor) -> Tensor:
-        """What the server receives of what the clients return, (T, M, P), once a round."""
+        """What the server receives of the clients' results (T, M, P); to be called once a round."""
         sent = self._upload.received(values)
         self.kept |= self._upload.kept
         return sent

@@ -31,7 +31,7 @@ class Quantiser:
     """How uploads are quantised.
 
     Args:
-        bits: of each number.
+        bits: bits of each number.
         feedback: whether clients keep what rounding has left, and add it to their next upload.
     """
 

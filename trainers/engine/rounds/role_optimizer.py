@@ -102,7 +102,7 @@ class RoleOptimizer:
         return replace(self, hyper=rows_of(self.hyper, rows))
 
     def begin(self, params: Tensor) -> dict[str, Tensor]:
-        """The memory before the first step ever, with the number of steps: for `step`, or for clients that keep it.
+        """The memory before a trial's first step, with the number of steps, for `step` or for clients that keep it.
 
         Args:
             params: (T, 1, P).
