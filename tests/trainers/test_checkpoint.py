@@ -125,9 +125,3 @@ def test_nothing_but_tensors_and_plain_types_is_inside():
     for member in held:
         assert member["round"] == 0
         assert {"params", "optimizers", "schedule", "counters", "alive", "plan", "fingerprint"} <= set(member)
-
-
-def test_saving_is_repeatable():
-    pack = Pack.from_spec(parse(document()))
-    pack.advance(2)
-    assert pack.to_bytes() == pack.to_bytes()

@@ -292,21 +292,6 @@ def test_large_scores_do_not_overflow():
         assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("clients", [2, 6])
-def test_full_batches_are_the_plain_means_of_each_clients_examples(clients):
-    model = build("linear")
-    data = examples("numbers")
-    params, _, _ = models_and_vectors(model)
-    batches = model.source(0, None, "shuffled").round(0, np.arange(clients))
-    assert [SIZES[client] for client in batches.clients] == sorted(SIZES[:clients], reverse=True)
-    losses = model.oracles["stacked"].value(params[:, :clients], batches.full())
-    for place, client in enumerate(batches.clients):
-        rows = slice(data.offsets[client], data.offsets[client] + data.sizes[client])
-        weight = model.layout.views(params)["weight"][0, place].numpy()
-        away = data.inputs[rows] @ weight[:, :FEATURES].T + weight[:, FEATURES] - data.targets[rows]
-        assert losses[0, place].item() == pytest.approx(0.5 * (away**2).sum(1).mean(), rel=1e-12)
-
-
 def test_cuts_cost_the_least():
     sizes = [90, 60, 58, 20, 19, 19, 3, 1]
 

@@ -92,12 +92,6 @@ def test_advance_stops_when_time_is_up():
     assert not pack.done
 
 
-def test_evaluations_come_at_the_interval_and_at_both_ends():
-    lines = train(document(eval_every=3, rounds=8))
-    assert [line["round"] for line in lines if "test_loss" in line] == [0, 3, 6, 8]
-    assert [line["round"] for line in lines if "test_accuracy" in line] == [0, 3, 6, 8]
-
-
 @pytest.mark.parametrize(("weights", "once"), [(None, True), ([0.2, 0.2, 0.6], False)])
 def test_equal_weights_of_cohorts_are_made_once(weights, once):
     task = {"name": "quadratic", "hessians": [[[1.0]]] * 3, "centers": [[1.0], [2.0], [3.0]], "client_weights": weights}
@@ -109,16 +103,6 @@ def test_equal_weights_of_cohorts_are_made_once(weights, once):
         own = setting.training.whole[draw.batches.clients]
         assert draw.weights.tolist() == (own / own.sum()).tolist()
         assert draw.share == own.sum() / setting.training.whole.sum()
-
-
-def test_a_schedule_moves_each_members_own_rates():
-    schedule = {"name": "plateau", "window": 1, "patience": 1, "cooldown": 0}
-    members = [{"schedule.client_decay": 0.5, "schedule.min_delta": 10.0}, {"schedule.min_delta": 1e-9}]
-    given = document(members=members, schedule=schedule, rounds=4, clients_per_round=None, dtype="float64")
-    lines = train(given)
-    assert columns(of(lines, 0), "client_lr") == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.025])
-    assert columns(of(lines, 0), "server_lr") == pytest.approx([0.1, 0.1, 0.1, 0.09, 0.081])
-    assert columns(of(lines, 1), "client_lr") == pytest.approx([0.1] * 5)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("constant", True), ("plateau", False)])

@@ -6,7 +6,7 @@ import pytest
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
-from .mixed import DIGITS, INIT, METHODS, models, problem, train
+from .mixed import DIGITS, METHODS, models, problem, train
 
 
 @pytest.mark.parametrize("name", ["one_way_transfer", "pooled_training", "all_on_client"])
@@ -35,21 +35,6 @@ def test_federated_weight_1_trains_on_the_clients_alone(name, task):
         np.testing.assert_allclose(slow, models("fedsgd", 4, task, **fedsgd), rtol=0, atol=1e-14)
     else:
         np.testing.assert_allclose(found, models("fedavg", 4, task, trial=trial), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_no_weight_on_the_clients_is_training_on_the_server(name):
-    given, _, _, own, center = problem()
-    found = models(name, 3, given, federated_weight=0, server_lr=0.05, local_steps=2)
-    x, a, wanted = np.array(INIT), np.zeros(3), [INIT]
-    for _ in range(3):
-        first = own @ (x - center)
-        second = own @ (x - 0.05 * first - center)
-        moved = {"parallel_training": first + second, "one_way_transfer": 2 * first}
-        moved["two_way_transfer"] = first + second + 2 * a
-        x, a = x - 0.05 * moved[name], (first + second) / 2
-        wanted.append(x)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["parallel_training", "two_way_transfer"])
