@@ -4,8 +4,8 @@ A pack's files are ``PREFIX.2.7.00000120.ckpt``: the driver's attempt, the numbe
 round. The newest `KEPT` files are kept, as a fallback for a damaged one. Each file appears whole or not at all. The
 trainers' own checksum verifies the content.
 
-Files of a later start of the same trials count as newer, whatever their round, and a worker writes or removes no files
-that are newer than its own: one that hung, was replaced and wakes up does no harm.
+Files of a later start of the same trials count as newer, whatever their round. A worker removes only files older than
+its own, so a hung worker that was replaced and then wakes up does no harm.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def clear(folder: str, attempt: int) -> None:
     files, root = _open(folder)
     if _local(files):
         _refuse_link(root)
-    files.invalidate_cache()  # others write into it
+    files.invalidate_cache()  # other processes write into it
     for pattern in (f"*{_SUFFIX}", f"*{DRAFT}"):
         for name in files.glob(f"{_literal(root)}/{pattern}"):
             if _attempt(name) <= attempt:
@@ -124,7 +124,7 @@ def folders(root_url: str) -> list[str]:
 
 
 def _open(url: str) -> tuple[Any, str]:
-    if "://" not in url:  # a path, whatever its letters mean in a URL
+    if "://" not in url:  # a local path, even with characters that are special in a URL
         return fsspec.filesystem("file"), os.path.abspath(url)
     files, path = fsspec.core.url_to_fs(url)
     return files, path
@@ -146,7 +146,7 @@ def _put(url: str, data: bytes) -> None:
 
 
 def _refuse_link(folder: str) -> None:
-    """A study's folder of checkpoints is made by Driftline: a link was put in its place."""
+    """Refuses a link: Driftline creates a study's folder itself, so somebody else has put the link there."""
     if os.path.islink(folder):
         raise OSError(errno.ELOOP, f"is a link to {os.readlink(folder)!r}: remove the link", folder)
 

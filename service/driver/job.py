@@ -17,7 +17,7 @@ class PackJob:
 
     Attributes:
         pack: Id of the pack.
-        code: Digest of the driver's code, which must be the worker's; "" is not compared.
+        code: Digest of the driver's code, which the worker's must equal; "" skips the check.
         document: Trial document with members.
         prefix: Prefix of the pack's checkpoints.
         start: The driver's attempt, and the number of the pack under that attempt.
@@ -31,12 +31,12 @@ class PackJob:
         cpus: CPU cores it may use.
         gpus: GPUs it may use, below 1 a share of one.
         nodes: For a program: nodes that its trial spans, each with these CPU cores and GPUs.
-        place: For a program: path of its trial's log and working files, without their endings; "" takes a new folder
-            of the node, which is removed with the trial.
-        files: For a program: folder with the copy of its files; "" starts it in its own folder. With `archive`, path or
-            URL of that.
+        place: For a program: beginning of the paths of its trial's log and working files; "" uses a new folder on the
+            node, which is removed with the trial.
+        files: For a program: folder with the copy of its files; "" starts it in its own folder. With `archive`: path or
+            URL of the archive.
         archive: For a program of a service: digest of the archive with its files; "" if it has none.
-        urls: What the URLs of its data must begin with; None for any.
+        urls: Beginnings that the URLs of its data may have; None allows any URL.
         chunk_seconds: Duration of a step.
         checkpoint_seconds: Time between checkpoints.
     """

@@ -78,7 +78,7 @@ class Watch:
         self._moved = time.monotonic()
 
     def when_asked(self, action: Callable[[], None]) -> None:
-        """Sets what to do, once, at the first reason to stop; does it at once if there is a reason already."""
+        """Sets an action that runs once, at the first reason to stop; runs it now if there is a reason already."""
         with self._lock:
             self._asked = action
             due = bool(self.why)

@@ -52,9 +52,9 @@ class DriverOptions:
         hang_s: A pack that does not report for this long is restarted, see `ray.tune.Pulse`; a driver whose main loop
             makes no progress for this long sends no more heartbeats.
         trials: Local folder for the logs and working files of programs.
-        files: As in `job.PackJob`.
-        chunk_seconds: As in `job.PackJob`.
-        checkpoint_seconds: As in `job.PackJob`.
+        files: For a program: folder with the copy of its files; "" starts it in its own folder.
+        chunk_seconds: Duration of a step of a pack.
+        checkpoint_seconds: Time between checkpoints of a pack.
         progress: Called with one-line messages about what happens.
         taken: Called with the attempt under which the driver has acquired the study.
     """
@@ -128,14 +128,14 @@ def _drive(
     stop: threading.Event,
     options: DriverOptions,
 ) -> tuple[Ended, str]:
-    """Drives a study; releases it if it has succeeded, because Ray needs seconds to end."""
+    """Drives a study. Releases a succeeded study itself, before Ray is shut down, which takes seconds."""
     from service.driver.search.search import Search
 
     _agree(client, study_id, attempt, watch, options.progress)
     record = client.study(study_id)
     try:
         study = record.study
-    except InvalidSpec as error:  # the API checked it, and is newer than this driver while the service is upgraded
+    except InvalidSpec as error:  # the API accepted it, so the API is newer: an upgrade
         raise Unavailable(f"this driver must be as new as the API that took the study, got {error}") from error
     urls = client.data_urls(study_id) if urls_of(study.task) else None
     if record.plan is not None and record.plan.data is not None:
@@ -214,12 +214,12 @@ def _drive(
 
 
 def _agree(client: DriverClient, study_id: str, attempt: int, watch: Watch, progress: Callable[[str], None]) -> None:
-    """Waits for an API that runs this driver's code: an upgrade replaces its replicas one after the other.
+    """Waits for an API replica that runs this driver's code: an upgrade replaces the replicas one after the other.
 
-    A driver that has begun goes on whatever the API becomes later; their messages have a version of their own.
+    A driver that has begun continues even if the API is upgraded later, because their messages are versioned.
 
     Raises:
-        Unavailable: None came within `CODE_S`. The scheduler starts another driver, which may be of the API's code.
+        Unavailable: None answered within `CODE_S`. The scheduler starts another driver, which may have the API's code.
     """
     deadline = time.monotonic() + CODE_S
     told = False
@@ -260,8 +260,8 @@ def _release(client: DriverClient, study_id: str, attempt: int, state: Released,
     """Releases the study.
 
     Raises:
-        Unavailable: The service stayed unreachable; or its store refuses this end, such as a restored backup with
-            unfinished trials: the next driver begins anew from what is stored.
+        Unavailable: The service stayed unreachable, or its store refuses the state, such as a restored backup with
+            unfinished trials. The next driver starts again from the stored rows.
     """
     try:
         client.release(study_id, attempt, state, reason)

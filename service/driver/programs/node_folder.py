@@ -1,4 +1,4 @@
-"""The folder of a trial of a service's program, on the node where it is trained; it is removed with the trial."""
+"""The temporary folder of a trial on its node, for programs of a service; removed with the trial."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PRINTED_LINES, _PRINTED_BYTES = 40, 1 << 14
 
 
 class NodeFolder:
-    """A new folder of this node; those of workers that have died are removed first.
+    """A new folder on this node; folders of dead workers are removed first.
 
     Args:
-        job: A job without places of its own; the files of its archive are unpacked.
+        job: A job without `place`; the files of its archive are unpacked.
 
     Attributes:
-        job: The job with places in the folder.
+        job: The job with `place` and `files` in the folder.
 
     Raises:
         OSError: The archive cannot be read, or is damaged.
@@ -47,7 +47,7 @@ class NodeFolder:
         self.job = replace(job, place=str(files.with_name(_RUN)), files=str(files))
 
     def print_log(self) -> None:
-        """Prints the end of the program's log, which is thus in the log of the driver."""
+        """Prints the end of the program's log, so that it appears in the driver's log."""
         with contextlib.suppress(OSError), Path(f"{self.job.place}.log").open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _PRINTED_BYTES))
             for line in log.read().decode(errors="replace").splitlines()[-_PRINTED_LINES:]:

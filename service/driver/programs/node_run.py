@@ -1,7 +1,7 @@
-"""A program on one node of its trial: what it is told, and how it is started.
+"""Starts a program on one node of its trial, with its document and its environment.
 
-The first node reports, and takes checkpoints: `program_pack`. On the others, `OtherRun` starts the same program with
-the same document, but its reports go nowhere.
+On the first node, `program_pack` reads the program's reports and checkpoints. On the other nodes, `OtherRun` starts the
+same program for the same trial, but discards its reports and lets it write no checkpoints.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class TrialNode:
-    """One of the nodes of a trial, as its program knows it.
+    """A node of a trial, as described to its program.
 
     Attributes:
-        rank: Its number; the first one is 0.
-        nodes: How many there are.
+        rank: Number of the node, from 0.
+        nodes: Number of nodes of the trial.
         address: Address of the first node.
-        port: A free port there; 0 takes one of this machine.
+        port: A free port on the first node; 0 takes a free one of this machine.
     """
 
     rank: int = 0
@@ -61,12 +61,12 @@ class TrialNode:
 
 @dataclass(frozen=True)
 class NodeFault:
-    """What went wrong on another node than the first.
+    """A failure on a node other than the first.
 
     Attributes:
         rank: Number of the node.
         host: Name of its machine; "" if unknown.
-        text: What went wrong, as `ProgramError` says it.
+        text: What went wrong, worded as in a `ProgramError`.
         stderr: The last lines of stderr there.
         final: Whether another attempt would end in the same way.
     """
@@ -82,13 +82,13 @@ class OtherNodes(Protocol):
     """All nodes of a trial but the first."""
 
     def start(self, *, first: int, last: int) -> TrialNode:
-        """Starts the program on them, to train rounds after `first` until `last`; returns the first node."""
+        """Starts the program on these nodes, to train rounds after `first` until `last`; returns the first node."""
 
     def wait(self, seconds: float) -> tuple[bool, NodeFault | None]:
-        """Waits until the program has ended on all of them, or failed on one; whether all have ended, and a fault."""
+        """Waits up to `seconds` until the program has ended on all nodes; returns whether it has, and a fault."""
 
     def end(self) -> None:
-        """Ends the program on all of them."""
+        """Ends the program on all these nodes."""
 
 
 class NodeRun:
@@ -96,15 +96,15 @@ class NodeRun:
 
     Args:
         job: The trial; its place and files are on this node.
-        work: Folder of the run, with what `unpacked` wrote into ``resume``.
-        first: Round that it goes on from.
-        last: Round at which it ends.
-        reports: The file to which it appends report lines.
-        checkpoints: Folder for checkpoints; None if it is to write none.
+        work: Folder of the run, with the checkpoint of `first` unpacked in ``resume``.
+        first: Round from which the program continues; 0 at the beginning.
+        last: Round at which the program ends.
+        reports: The file to which the program appends report lines.
+        checkpoints: Folder for checkpoints; None if the program must write none.
 
     Attributes:
         document: The trial's document.
-        kind: What the program is started with; one that is reused trains trials that would start in the same way.
+        kind: What the program is started with; a reused program only trains trials of its own kind.
     """
 
     def __init__(
@@ -141,20 +141,20 @@ class NodeRun:
         """Starts the program.
 
         Raises:
-            ProgramError: It cannot be started.
+            ProgramError: The program cannot be started.
         """
         environment = {**node.variables(), **self._environment, VARIABLE: str(self.document)}
         return Process(self._command, self._folder, environment, log, reuse=self._reuse)
 
 
 class OtherRun:
-    """The program on another node than the first; it reads the checkpoint to go on from itself.
+    """The program on a node other than the first; reads the checkpoint from which it continues.
 
     Args:
         job: The trial.
         node: This node.
-        first: Round that it goes on from.
-        last: Round at which it ends.
+        first: Round from which the program continues.
+        last: Round at which the program ends.
         url: Path or URL of the checkpoint of `first`; None at the beginning.
 
     Raises:
@@ -208,7 +208,7 @@ class OtherRun:
 
 
 def other_run(job: PackJob, node: TrialNode, stop: threading.Event, *, first: int, last: int, url: str | None) -> Any:
-    """Runs the program on another node than the first until it ends or `stop` is set; what went wrong, or None."""
+    """Runs the program on a node other than the first until it ends or `stop` is set; returns a failure or None."""
     try:
         run = OtherRun(job, node, first=first, last=last, url=url)
     except (ProgramError, OSError) as error:
@@ -221,7 +221,7 @@ def other_run(job: PackJob, node: TrialNode, stop: threading.Event, *, first: in
 
 
 def failure(code: int) -> str:
-    """What an exit code says, negative for a signal."""
+    """An exit code in words; a negative code is a signal."""
     if code > 0:
         return f"ended with exit code {code}"
     name = signal_name(-code)

@@ -1,7 +1,7 @@
-"""A program with all its processes: they end with its trial, and with the worker, whatever way that ends.
+"""A program with all its processes, which end with the trial, and with the worker however the worker ends.
 
-A guard leads the program's process group, and kills it when the worker dies. Processes that leave the group, as those
-of torchrun do, are found by the variable `VARIABLE` in their environment (on Linux).
+A guard process leads the program's process group, and kills the group when the worker dies. Processes that leave the
+group, as those of torchrun do, are found by the variable `VARIABLE` in their environment (on Linux).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.driver.programs.report_lines import ProgramError
 from service.driver.programs.run_log import RunLog
 
 VARIABLE = "DRIFTLINE_TRIAL"
-"""Names the trial's document to the program; its value, which no two runs share, marks all processes of a run."""
+"""Tells the program the path of its trial's document. Each run has its own, so the value marks all its processes."""
 
 _GUARD = """trap '' HUP INT QUIT TERM
 echo
@@ -34,19 +34,19 @@ for sweep in ${1:+1 2 3}; do
     done
 done
 kill -9 0"""
-"""Kills the processes of the run when its stdin ends: with the worker, which holds the other end.
+"""Kills the processes of the run when its stdin closes, which happens when the worker at the other end dies.
 
-A program that sends SIGTERM to its whole group, as shell scripts do in a trap, does not end it: the program is started
-when the guard has said that it ignores such signals.
+The guard ignores the SIGTERM that shell scripts send to their whole group in a trap; the program is started only when
+the guard has said that it does.
 """
 
 _PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EIO, errno.ESTALE)
-"""Errors at the start of a program that may not come again."""
+"""Errors at the start of a program that may not recur at the next attempt."""
 
 _PATIENCE_S = 0.5  # for processes that end by themselves after the program, such as Python's resource tracker
-_LEAVE_S = 2.0  # for a program without a next trial
-_STARTED = 19  # place of a process's start in /proc/PID/stat, after its name
-_SWEEPS = 20  # through processes that start others while they are ended
+_LEAVE_S = 2.0  # for a reused program to exit, when there is no next trial
+_STARTED = 19  # index of a process's start time in /proc/PID/stat, counted after its name
+_SWEEPS = 20  # through the processes, which may start others while they are killed
 
 
 class Process:
@@ -56,15 +56,15 @@ class Process:
         command: The program and its arguments.
         folder: Its working directory.
         environment: Its environment.
-        log: Takes what it prints.
-        reuse: Whether it trains several trials, whose documents it is told on its stdin.
+        log: Takes the program's output.
+        reuse: Whether it trains several trials, and reads the paths of their documents from stdin.
 
     Attributes:
-        log: As above.
-        unseen: Whether a process that was not found has kept its output open, after `end`.
+        log: Takes the program's output.
+        unseen: Whether a process that `end` did not find still holds the output open.
 
     Raises:
-        ProgramError: It cannot be started.
+        ProgramError: The program cannot be started.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Process:
         return self._program.poll()
 
     def hand(self, document: Path) -> bool:
-        """Hands the document of its next trial to a program that waits for it; whether it still runs."""
+        """Hands a waiting program the document of its next trial; returns whether the program still runs."""
         assert self._program.stdin is not None
         if self.code is not None:
             return False
@@ -120,14 +120,14 @@ class Process:
         return True
 
     def dismiss(self) -> None:
-        """Ends a program that waits for its next trial: it learns that there is none, and has a moment to leave."""
+        """Ends a program that waits for its next trial: closes its stdin, and gives it `_LEAVE_S` seconds to exit."""
         self._close_stdin()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._program.wait(_LEAVE_S)
         self.end()
 
     def terminate(self, grace_s: float) -> bool:
-        """Sends SIGTERM to the program, and waits; whether it has ended in time."""
+        """Sends SIGTERM to the program, and waits; returns whether it has ended in time."""
         if self.code is None:
             self._program.terminate()
         self._close_stdin()
@@ -136,7 +136,7 @@ class Process:
         return self.code is not None
 
     def end(self) -> int:
-        """Kills all processes of the run; returns how many a program that had ended has left behind."""
+        """Kills all processes of the run; returns how many were left behind by a program that had already ended."""
         if self._guard is None:
             return 0
         group = self._guard.pid
@@ -171,7 +171,7 @@ class Process:
         return _members(self._guard.pid, self._mark) - {self._program.pid, self._guard.pid}
 
     def _guarded(self) -> subprocess.Popen[bytes]:
-        mark = "" if "\n" in self._mark else self._mark  # every line is a pattern for grep: an empty one, all processes
+        mark = "" if "\n" in self._mark else self._mark  # grep takes each line as a pattern; an empty one matches all
         try:
             guard = subprocess.Popen(
                 ["/bin/sh", "-c", _GUARD, "driftline-guard", mark],
@@ -204,14 +204,14 @@ class RestingProgram:
 
     Attributes:
         process: The program.
-        kind: What it was started with; it trains trials that would start in the same way.
+        kind: What it was started with; it only trains trials of its own kind.
     """
 
     process: Process
     kind: Any
 
     def take_on(self, kind: Any, log: Path, document: Path) -> Process | None:
-        """Begins a trial; None if the program cannot train it, and has been ended.
+        """Begins a trial; returns None if the program cannot train it, after ending the program.
 
         Raises:
             OSError: There is no room for its log.
@@ -229,10 +229,10 @@ class RestingProgram:
 
 
 def _members(group: int, mark: str) -> set[int]:
-    """The live processes of a group, those with the mark in their environment, and the children of both.
+    """The live processes of a group, those with the mark in their environment, and the descendants of both.
 
-    None where /proc does not tell. Processes that are older than the leader of the group are none of these, so that
-    few environments are read.
+    Empty where /proc cannot be read. Processes that are older than the leader of the group are skipped, so that few
+    environments are read.
     """
     parents: dict[int, int] = {}
     members: set[int] = set()
@@ -263,7 +263,7 @@ def _has(process: int, mark: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """A file of /proc; a tenth of what `Path.read_bytes` costs, for all processes of a machine."""
+    """Reads a file of /proc, ten times as fast as `Path.read_bytes`: it is called for all processes of a machine."""
     file = os.open(path, os.O_RDONLY)
     try:
         data = b""

@@ -1,4 +1,4 @@
-"""A trial that a program trains, as a pack of one: what a worker uses of `trainers.Pack`, and a few verbs more."""
+"""A program's trial as a pack of one: the part of `trainers.Pack` that a worker uses, and a few more methods."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DECISION_S = 60.0
 """How long a program waits at a rung for a decision, if the driver lives."""
 
 ENDED = b'{"ended": true}'
-"""The line with which a program that is reused says that a trial has ended, and that it waits for the next one."""
+"""The line by which a reused program reports that a trial has ended, and that it waits for the next one."""
 
 _PAUSES_S = (0.005, 0.05)  # between two looks at a program: at first, and at most
 _BLOCK_BYTES = 1 << 18  # of report lines that are read at once
-_MOST_LINES = 20_000  # about as many are handed on at once
+_MOST_LINES = 20_000  # report lines that are passed on at once, about
 _ROUNDS_COUNTED = 1000  # newest rounds whose checkpoint may still come
-_LAST_S = 2.0  # for the fault of another node of which the first node has died
+_LAST_S = 2.0  # to wait for the fault of another node that may have ended the first one
 
 
 class ProgramPack:
@@ -35,16 +35,16 @@ class ProgramPack:
 
     Args:
         job: The pack, with one member.
-        saved: A packed checkpoint to go on from; None to begin.
-        resting: A program that waits for another trial, if there is one; it is used if it is of the same kind.
+        saved: A packed checkpoint to continue from; None at the beginning.
+        resting: A program that waits for another trial, if there is one; used if it is of the trial's kind.
         others: The trial's other nodes; None if it has none.
 
     Attributes:
-        members: One.
+        members: Always 1.
         round: The last round that `advance` has returned.
-        saves: Whether the program writes checkpoints; without, it waits at rungs for a decision.
-        resting: The program, if it waits for another trial after this one; whoever takes it ends it.
-        remark: What is worth a line in the driver's log, once; None if nothing is.
+        saves: Whether the program writes checkpoints; if not, it waits at rungs for a decision.
+        resting: The program, if it waits for another trial after this one; whoever takes it must end it.
+        remark: A message for the driver's log, to be logged once; None if there is none.
 
     Raises:
         ProgramError: The program cannot be started.
@@ -64,12 +64,12 @@ class ProgramPack:
         document = job.document
         self._others = others
         self.resting = resting
-        self._through = False  # it has said that the trial has ended, and waits for another one
+        self._through = False  # whether it has reported `ENDED`, and waits for another trial
         self._program: Mapping[str, Any] = document["program"]
         self._rounds: int = document["rounds"]
         self.saves = bool(self._program["checkpoints"])
         self._reuse = bool(self._program.get("reuse"))
-        self._until = self._rounds if job.until is None else job.until  # the round to go to, as far as is decided
+        self._until = self._rounds if job.until is None else job.until  # the last round, as far as decided
         self._last = self._until if self.saves else self._rounds
         self._undecided = self._until < self._last
         self._work = Path(f"{job.place}.{job.start[0]}.{job.start[1]}.work")
@@ -118,16 +118,16 @@ class ProgramPack:
         return self._lines.diverged or self.round >= self._rounds
 
     def advance(self, max_rounds: int | None = None, seconds: float | None = None) -> list[dict[str, Any]]:
-        """The report lines of about the next `seconds`, less if the program ends.
+        """The report lines of about the next `seconds`; returns earlier if the program ends.
 
-        The line of the last round is returned when the program has ended well: its checkpoint is whole then.
+        The line of the last round is returned only when the program has ended well: its checkpoint is complete then.
 
         Args:
             max_rounds: Ignored; the program knows its last round.
             seconds: How long to wait; None waits until it ends.
 
         Raises:
-            ProgramError: It did something wrong, or ended too early; what it had reported was returned before.
+            ProgramError: The program did something wrong or ended too early; its report lines were returned before.
         """
         if self._error is not None:
             raise self._error
@@ -136,7 +136,7 @@ class ProgramPack:
         pause = _PAUSES_S[0]
         try:
             while self._process is not None:
-                code = self._process.code  # before reading: what an ended program wrote is all there
+                code = self._process.code  # before reading, so that all lines of an ended program are read
                 more = self._read(lines)
                 if self._through:
                     code = 0
@@ -200,10 +200,10 @@ class ProgramPack:
         return self._undecided and self._process is not None and self._lines.round >= self._until
 
     def go_on(self, until: int) -> bool:
-        """Tells a program that waits at a rung how far to go; whether it goes on.
+        """Tells a program that waits at a rung how far to go; returns whether it continues.
 
         Args:
-            until: The next rung, or the last round; a round that it has reached makes it end.
+            until: The next rung, or the last round; a round that the program has reached makes it end.
         """
         if not self.waits or self._process is None or self._process.code is not None:
             return False
@@ -217,12 +217,12 @@ class ProgramPack:
 
     @property
     def trace(self) -> str:
-        """What says more about a fault: the place of the log, and the last lines of stderr."""
+        """Details of a fault: where the log is, and the last lines of stderr."""
         last = self._log.last_lines()
         return f"log: {self._log_place}" + (f"; stderr: {last}" if last else "")
 
     def newest(self) -> tuple[int, bytes] | None:
-        """Round and content of a checkpoint that is newer than those before; asks for the next one."""
+        """Round and content of a checkpoint that is newer than all before, if any; requests the next one."""
         self._wanted += 1
         self._tell()
         rounds = [number for number in self._written() if self._saved_round < number <= self.round]
@@ -295,7 +295,7 @@ class ProgramPack:
             raise self._named(error) from error
 
     def _read(self, lines: list[dict[str, Any]]) -> bool:
-        """Reads a part of what the program has reported since, up to a last whole line; whether there may be more."""
+        """Reads new report lines, up to the last complete line or `_BLOCK_BYTES`; returns whether there may be more."""
         status = os.fstat(self._file)
         with contextlib.suppress(FileNotFoundError):
             if not os.path.samestat(os.stat(self._reports), status):
@@ -315,7 +315,7 @@ class ProgramPack:
         return len(data) == _BLOCK_BYTES
 
     def _read_end(self, lines: list[dict[str, Any]], *, well: bool) -> None:
-        """Takes a last line without an end; if the program has not ended well, such a line may be torn."""
+        """Takes a last line without a newline; if the program has not ended well, a torn line is ignored."""
         text, self._part = self._part, b""
         if text.strip() and not self._lines.diverged:
             with contextlib.nullcontext() if well else contextlib.suppress(LineError):
@@ -353,7 +353,7 @@ class ProgramPack:
             raise ProgramError(f"ended at the rung, {last}, without a checkpoint: write one when it is due")
 
     def _other_error(self, fault: NodeFault) -> ProgramError:
-        """The error for a fault on another node; if the first node has one too, it may only follow from this."""
+        """The error for a fault on another node; a fault of the first node may be only a consequence of it."""
         where = f"node {fault.rank}" + (f" ({fault.host})" if fault.host else "")
         text = f"{fault.text} on {where}, after round {self._lines.round} of {self._last}"
         text += f"; stderr there: {fault.stderr}" if fault.stderr else ""
@@ -374,7 +374,7 @@ class ProgramPack:
 
     @property
     def _log_place(self) -> str:
-        """Where people find the log; that of a service's program is removed with its trial."""
+        """Where users find the log; the log file of a service's program is removed with its trial."""
         return str(self._log.path) if self._program["folder"] else "driftline logs"
 
     def _end_resting(self) -> None:
@@ -390,7 +390,7 @@ class ProgramPack:
         tell(self._work, self._until, checkpoint=self._wanted, wait=self._undecided)
 
     def _written(self) -> list[int]:
-        """Rounds of the checkpoint folders that are whole."""
+        """Rounds of the checkpoint folders that are complete."""
         if not self.saves:
             return []
         with os.scandir(self._folders) as entries:

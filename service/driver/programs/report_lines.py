@@ -26,7 +26,7 @@ class ProgramError(Exception):
         final: Whether another attempt would end in the same way.
 
     Attributes:
-        final: As above.
+        final: Whether another attempt would end in the same way.
     """
 
     def __init__(self, text: str, *, final: bool = False) -> None:
@@ -35,7 +35,7 @@ class ProgramError(Exception):
 
 
 class LineError(ProgramError):
-    """A report line that says something invalid: the program says it again in every attempt."""
+    """An invalid report line. It is final, because the program would report it again in every attempt."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, final=True)
@@ -45,17 +45,17 @@ class ReportLines:
     """Turns a program's lines into those of a pack.
 
     Args:
-        metrics: What it may measure.
-        costs: What it may count.
+        metrics: Metrics that the program may report.
+        costs: Costs that the program may report.
         quality: The metric of the study's objective; a trial in which it is not finite has diverged.
-        first: Round that the program goes on from; 0 at the beginning, where it may report round 0.
+        first: Round from which the program continues; 0 at the beginning, when it may also report round 0.
         last: Last round that it may report.
         before: Costs after round `first`.
 
     Attributes:
         last: Last round that it may report.
         round: The last reported round; `first` before that.
-        costs: What the last line counted.
+        costs: Costs after the last reported round.
         diverged: Whether the trial has diverged.
         begun: Whether a line has been read.
     """
@@ -87,7 +87,7 @@ class ReportLines:
             text: One line, without its end.
 
         Raises:
-            LineError: It is no report line.
+            LineError: The line is not a valid report line.
         """
         line = self._parsed(text)
         for name in line:
@@ -95,7 +95,7 @@ class ReportLines:
                 suggestion = hint(name, self._names)
                 raise LineError(f"reported {shown(name)}, which program.metrics and costs do not have: {suggestion}")
         number = line.get(ROUND)
-        if isinstance(number, float) and number.is_integer():  # some languages write whole numbers so
+        if isinstance(number, float) and number.is_integer():  # some languages write 3 as 3.0
             number = int(number)
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= LARGEST:
             raise LineError(f"reported a line whose round must be a whole number from 0, got {shown(number)}")
@@ -135,7 +135,7 @@ class ReportLines:
 
     def _counted(self, name: str, value: int | float | None) -> int | float:
         before = self.costs[name]
-        if value is None:  # left out: nothing was counted since
+        if value is None:  # left out: as in the line before
             return before
         if not math.isfinite(value):
             raise LineError(f"reported {name}={shown(value)}, a cost must be finite")
@@ -145,7 +145,7 @@ class ReportLines:
 
 
 def stored_costs(counted: Mapping[str, int | float]) -> dict[str, int | float]:
-    """Costs as trials store them: `bytes` of both directions are kept as those that go up.
+    """Costs as trials store them: `bytes`, which counts both directions, is stored as bytes up.
 
     Examples:
         >>> stored_costs({"bytes": 8, "tokens": 3})

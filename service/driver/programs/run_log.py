@@ -1,4 +1,4 @@
-"""The output of a program: a bounded part of it is kept, whatever it prints."""
+"""The log of a program's output, bounded in size."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ MOST_BYTES = 4 * 2**20
 """Largest log: its beginning and its end, of half this size each, are kept."""
 
 LAST_LINES = 5
-"""Lines of stderr that an error names."""
+"""Lines of stderr that an error quotes."""
 
-_LONGEST = 300  # most characters of a line that is named
+_LONGEST = 300  # most characters of a quoted line
 _BLOCK = 1 << 16
-_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours and movements
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours and movements of a terminal's cursor
 
 
 class RunLog:
     """A file with what a program prints; threads drain its pipes, so that it never waits for a reader.
 
     Args:
-        path: The file; of what earlier runs of the trial printed, the beginning stays in front.
-        most_bytes: As `MOST_BYTES`.
+        path: The file; the beginning of what earlier runs of the trial printed stays in front.
+        most_bytes: Largest size of the log.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -46,7 +46,7 @@ class RunLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         self._file = os.open(path, flags, 0o600)
         self._size = os.fstat(self._file).st_size
-        if self._size > self._half:  # the end of the run before makes room for that of this one
+        if self._size > self._half:  # the end of the earlier run makes room for this one
             self._dropped = self._size - self._half
             self._size = self._half
             os.ftruncate(self._file, self._half)
@@ -56,14 +56,14 @@ class RunLog:
 
         Args:
             pipe: The pipe; it is closed at its end.
-            named: Whether its last lines are those that an error names.
+            named: Whether an error quotes its last lines.
         """
         thread = threading.Thread(target=self._read, args=(pipe, named), daemon=True)
         thread.start()
         self._threads.append(thread)
 
     def close(self, wait_s: float = 5.0) -> bool:
-        """Writes the end of the log, when the pipes have ended, or after `wait_s`; whether they had."""
+        """Writes the end of the log when the pipes have ended, or after `wait_s`; returns whether they have ended."""
         deadline = time.monotonic() + wait_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -102,7 +102,7 @@ class RunLog:
 
     def _keep(self, block: bytes) -> None:
         if self._file < 0:
-            return  # closed: a process that left the group prints on
+            return  # closed: a process that left the group still prints
         room = max(self._half - self._size, 0)
         self._write(block[:room])
         self._tail += block[room:]
@@ -122,7 +122,7 @@ class RunLog:
 
 
 def _texts(lines: Iterable[bytes]) -> Iterator[str]:
-    """Lines as a terminal would show them at the end: of a progress bar, which goes back to its start, the last one."""
+    """Lines as a terminal would show them at the end: of a progress bar, which overwrites itself, the last state."""
     for line in lines:
         text = line.decode(errors="replace").rstrip().rpartition("\r")[2]
         text = "".join(letter if letter.isprintable() else " " for letter in _ESCAPE.sub("", text)).strip()

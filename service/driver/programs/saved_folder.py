@@ -31,11 +31,11 @@ def packed(folder: Path, state: Mapping[str, Any]) -> bytes:
     """A checkpoint folder as one object.
 
     Args:
-        folder: It holds files, folders, and links to these alone.
-        state: JSON that is kept beside it.
+        folder: Folder with files, folders, and links to these only.
+        state: JSON that is stored with the folder.
 
     Raises:
-        OSError: It is too large, or holds something else.
+        OSError: The folder is too large, or holds something else.
     """
     size = 0
     for path in _paths(folder):
@@ -68,8 +68,8 @@ def unpacked(data: bytes, folder: Path) -> dict[str, Any]:
     """Unpacks a checkpoint into a new folder; returns its state.
 
     Raises:
-        Damaged: It is not what was written.
-        OSError: It cannot be written here.
+        Damaged: The content is not what was packed.
+        OSError: The files cannot be written here.
     """
     content = memoryview(data)[_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:

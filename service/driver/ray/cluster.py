@@ -97,7 +97,7 @@ class Cluster:
         return slots(self.nodes(), cpus, gpus, self.span)
 
     def room(self, cpus: float, gpus: float, progress: Progress) -> int:
-        """As `slots`; also reports when no node has room for packs any more, and when one has room again."""
+        """How many packs fit at once; reports when no node has room for packs any more, and when one has room again."""
         packs = self.slots(cpus, gpus)
         if self._without == (packs > 0):
             self._without = not packs
@@ -260,7 +260,7 @@ def _initialize(address: str | None, folder: Path, progress: Progress, num_cpus:
 
 
 def _shut_down() -> None:
-    """Ends the connection; meanwhile nothing is collected: a reference of Ray's that is dropped ends the process."""
+    """Ends the connection without garbage collection: collecting a reference of Ray's meanwhile ends the process."""
     collecting = gc.isenabled()
     gc.disable()
     try:

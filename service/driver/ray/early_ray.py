@@ -1,6 +1,6 @@
 """Starts Ray on this machine in a thread, while the program checks the study and prepares everything else.
 
-Ray takes seconds to start, most of which it waits for its own processes.
+Ray takes seconds to start, most of which it spends waiting for its own processes.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class EarlyRay:
             yield self._folder
 
     def close(self) -> None:
-        """Ends Ray; the second time, does nothing. Does not wait for one that still starts, which ends at once then.
+        """Ends Ray; a second call does nothing. Does not wait for a Ray that is still starting: it ends once started.
 
-        An error in the study is therefore not delayed: with the program, the thread and Ray's processes end, too.
+        An error in the study is therefore not delayed: the thread and Ray's processes end with the program.
         """
         atexit.unregister(self.close)
         self._over.set()

@@ -1,7 +1,7 @@
-"""Changes what Ray and Tune do at their start: leaves out what nobody here needs, and keeps signals away from Ray.
+"""Shortcuts for the start of Ray and Tune: they leave out what is not needed here, and keep signals away from Ray.
 
-Replaces private parts of the known version of Ray for a while (service/known_versions.py); with another one nothing is
-replaced. Studies then start later, have more processes, and an interrupt ends Ray's too.
+They replace private parts of the known version of Ray for a while (service/known_versions.py). With another version
+nothing is replaced: studies start later and have more processes, and an interrupt also ends Ray's processes.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def waiting_workers() -> Iterator[None]:
 def lean_fit() -> Iterator[None]:
     """For Tune's `fit`: keeps workers that are starting, and imports no MLflow, W&B and Comet to count callbacks.
 
-    Tune gives a trial whose worker is starting the worker of a trial that ends meanwhile, and ends the starting one.
-    With short packs that repeats: one worker trains everything, beside others that load their modules and end.
+    If a trial's worker is starting when another trial ends, Tune gives the trial the other's worker, and ends the
+    starting one. With short packs this repeats: one worker trains everything, while others load modules and end.
     """
     controller = import_module("ray.tune.execution.tune_controller").TuneController
     reuse = controller._maybe_reuse_cached_actor

@@ -13,7 +13,7 @@ from driftline.errors import Conflict
 _NAMESPACE = "driftline"
 _NAME = "driftline-driver"
 TURN_S = 120.0
-"""How long a driver waits for a cluster that does not answer or that another one uses; then the driver ends.
+"""How long a driver waits for a cluster that does not answer or that another driver uses; then the driver ends.
 
 The scheduler starts it again: at once if the cluster did not answer, which counts as a lost driver, otherwise later.
 """
@@ -22,7 +22,7 @@ _TURN_LOOK_S = 0.5
 
 
 class NotJoined(Conflict):
-    """The driver no longer waits for the cluster: it was told to stop, or another driver uses the cluster for long."""
+    """The driver no longer waits for the cluster: it was told to stop, or has waited too long for another driver."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The other nodes of a trial that spans several: an actor of Ray in each further bundle of its placement group."""
+"""The other nodes of a trial that spans several: a Ray actor in each further bundle of its placement group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _OtherNode:
     def run(
         self, config: dict[str, Any], node: TrialNode, rounds: tuple[int, int], url: str | None
     ) -> NodeFault | None:
-        """Runs it from its first to its last round; what went wrong, or None."""
+        """Runs the program from its first to its last round; returns what went wrong, or None."""
         job = PackJob.from_config(config)
         for stream in (sys.stdout, sys.stderr):
             print(f"{MARK}{job.pack}", file=stream, flush=True)
@@ -48,7 +48,7 @@ class RayNodes:
 
     Args:
         job: The trial.
-        url: Path or URL of the checkpoint that it goes on from; None at the beginning.
+        url: Path or URL of the checkpoint from which it continues; None at the beginning.
     """
 
     def __init__(self, job: PackJob, url: str | None) -> None:
@@ -58,7 +58,7 @@ class RayNodes:
         self._runs: dict[Any, int] = {}  # rank of each run that has not ended
 
     def start(self, *, first: int, last: int) -> TrialNode:
-        """As `OtherNodes.start`."""
+        """Starts an actor with the program on each node; returns the first node."""
         job = self._job
         util: Any = importlib.import_module("ray.util")
         strategy: Any = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
@@ -79,7 +79,7 @@ class RayNodes:
         return head
 
     def wait(self, seconds: float) -> tuple[bool, NodeFault | None]:
-        """As `OtherNodes.wait`."""
+        """Waits up to `seconds` until the program has ended on all nodes; returns whether it has, and a fault."""
         ended, _ = ray.wait(list(self._runs), num_returns=len(self._runs), timeout=seconds) if self._runs else ([], [])
         for run in ended:
             rank = self._runs.pop(run)
@@ -92,7 +92,7 @@ class RayNodes:
         return not self._runs, None
 
     def end(self) -> None:
-        """As `OtherNodes.end`."""
+        """Ends the program on all nodes, and their actors."""
         with contextlib.suppress(RayError):
             for actor in self._actors:
                 actor.stop.remote()

@@ -12,7 +12,7 @@ from service.known_versions import known
 
 _TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
 _MOST_EARLY = 8
-"""Most cores with which Ray starts its workers before they have work: a study may have fewer packs than that."""
+"""Most cores with which Ray starts its workers before they have work; with more, a study may have fewer packs."""
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 """Attempts to join a cluster, 20 by default. Each waits 40 s for an answer where something accepts connections."""
@@ -24,7 +24,7 @@ def read_again() -> None:
     A process that still expects the token of an earlier Ray rejects every call from the new one, and its actors are
     destroyed as if nothing referred to them. The settings come before the token: a thread of the earlier Ray may still
     be ending; if the settings require a token, it asks for one and must find it. With an unknown version Ray keeps what
-    it read first: one process uses one way to prove who it is.
+    it read first, so that a process can use only one kind of authentication.
     """
     ray = sys.modules.get("ray")
     if ray is None or ray.is_initialized() or not known("ray"):
@@ -64,6 +64,6 @@ def _token() -> str:
 
 
 def passed_on() -> dict[str, str]:
-    """Environment variables for workers on other machines; none in a Ray Job, whose workers have those of the job."""
+    """Environment variables for workers on other machines; none in a Ray Job, whose workers have the job's."""
     names = () if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else ("DATA_DIR", "OMP_NUM_THREADS")
     return {name: os.environ[name] for name in names if name in os.environ}

@@ -1,6 +1,6 @@
-"""Becomes a worker of a private Ray: the program that Ray's own `setup_worker.py` becomes, a third of a second earlier.
+"""Runs a worker of a private Ray, as Ray's own `setup_worker.py` does, but a third of a second earlier.
 
-Ray's imports Ray to read the runtime environment, which the workers of a private Ray do not have.
+Ray's script imports Ray to read the runtime environment, which the workers of a private Ray do not have.
 """
 
 from __future__ import annotations

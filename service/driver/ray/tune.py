@@ -59,7 +59,7 @@ class PackSearcher(Searcher):
         self._watch = watch
         self._packs: dict[str, str] = {}  # by Tune's trial id
         self._hung: dict[str, str] = {}  # why a worker was killed, by Tune's trial id
-        self._further: dict[str, int] = {}  # how far a program goes on that waits at a rung, by Tune's trial id
+        self._further: dict[str, int] = {}  # until which round a waiting program continues, by Tune's trial id
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its searcher to restore it; a driver is restored from the store instead
@@ -102,7 +102,7 @@ class PackSearcher(Searcher):
         self.on_trial_result(trial_id, result)
 
     def further(self, trial_id: str) -> int | None:
-        """How far the worker's program goes on from the rung at which it waits; once, None if nothing was decided."""
+        """The round until which a program that waits at a rung continues, once; None if nothing was decided."""
         return self._further.pop(trial_id, None)
 
     def hung(self, trial_id: str, reason: str) -> None:
@@ -121,7 +121,7 @@ class PackSearcher(Searcher):
             self._watch.ask("stale", error.message)
         except Unavailable as error:
             self._watch.ask("lost", error.message, at_once=isinstance(error, Broken))
-        except (Conflict, NotFound) as error:  # the store holds something else, such as a backup: begin anew from it
+        except (Conflict, NotFound) as error:  # the store has changed, such as to a backup: start again
             self._watch.ask("lost", error.message)
         except DriftlineError as error:
             self._watch.ask("failed", error.message)
@@ -157,8 +157,8 @@ class _Heard:
         actor: The worker.
         at: When it last started, reported or was killed, on the loop's clock.
         reported: Whether it has reported.
-        longest: Its longest silence between two reports, in seconds; not the one before the first report, in which it
-            builds the pack.
+        longest: Its longest silence between two reports, in seconds; the time before the first report, in which it
+            builds the pack, does not count.
         killed: Whether it was killed for its silence.
     """
 
@@ -178,7 +178,7 @@ class Pulse(tune.Callback):
     Args:
         watch: Learns of every turn of the loop; a silence of its `hang_s` seconds is always allowed.
         hung: Called with the id of a Tune trial whose worker is about to be killed, and the reason.
-        further: Says how far a Tune trial that waits at a rung goes on; None if nothing was decided.
+        further: Gives the round until which a Tune trial that waits at a rung continues; None if nothing was decided.
         kill: Ends an actor; tests pass their own.
         stop: Tells an actor to end its pack with a checkpoint; tests pass their own.
         go_on: Tells an actor how far to go; tests pass their own.
@@ -211,7 +211,7 @@ class Pulse(tune.Callback):
         return tune.Callback, ()  # Tune pickles it; there is no state to keep
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A worker starts a pack. One that still waits for its node is not watched: it does not hang."""
+        """Watches the worker of a started pack; a pack that still waits for its node is not watched."""
         heard = self._workers[trial.trial_id] = _Heard(trial.temporary_state.ray_actor, self._now)
         if self._watch.why:  # the reason to stop came before this worker
             self._stop(heard.actor)

@@ -1,7 +1,7 @@
-"""Reads a study's data at URLs before its first trial, on a worker, and checks what follows from them.
+"""Reads a study's data at URLs on a worker, before the first trial, and checks the study with them.
 
-The API that took the study has not read them. What was read first is what the study means: a driver that comes later,
-and every worker, refuses data with another checksum.
+The API accepts a study without reading its data. The data of the first read belong to the study: later drivers, and all
+workers, refuse data with another checksum.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LOOK_S = 0.5
 def examined(
     study: Study, urls: Sequence[str], *, cpus: float, stopped: Callable[[], object], progress: Callable[[str], None]
 ) -> Study | None:
-    """The study with the checksum of its data, which fit it.
+    """Reads the data of a study and checks it; returns the study with the checksum of its data.
 
     Args:
         study: The study, with the checksum if that is known.
-        urls: What the URLs must begin with.
+        urls: Beginnings that the URLs may have.
         cpus: CPU cores of a worker.
-        stopped: Whether nobody waits for it any more.
+        stopped: Gives something true when the result is no longer needed.
         progress: Called with remarks about the study.
 
     Returns:
@@ -37,7 +37,7 @@ def examined(
 
     Raises:
         InvalidSpec: The data cannot be read, have another checksum, or do not fit the study.
-        DriftlineError: Reading them failed in a way that no other attempt would change.
+        DriftlineError: Reading failed in a way that another attempt would not change.
         Unavailable: Ray broke.
     """
     progress("reading the data at a URL ...")
@@ -67,11 +67,11 @@ def examined(
 
 
 def read(document: Mapping[str, Any], urls: Sequence[str]) -> dict[str, Any]:
-    """The checksum of a study's data and remarks, or a problem; reads the data.
+    """Reads a study's data and checks it; returns the checksum and remarks, or a problem.
 
     Args:
         document: The study.
-        urls: What the URLs must begin with.
+        urls: Beginnings that the URLs may have.
     """
     from driftline.study.trial_document import trial_document
     from trainers import parse

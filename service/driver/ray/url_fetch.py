@@ -1,4 +1,4 @@
-"""Copies the data at a task's URLs, again if a server is away for a moment; imports the trainers alone."""
+"""Copies the data at a task's URLs, with retries if a server is briefly unavailable; imports only the trainers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from trainers import MissingDataError, SpecError, local_copy, reading_only, urls_of
 
 PAUSES_S = (2.0, 10.0)
-"""How long to wait after each attempt to fetch data, but the last: a server may be away for a moment."""
+"""How long to wait between attempts to fetch data: a server may be unavailable for a moment."""
 
 
 def fetch(task: Any, *, fresh: bool = False) -> None:
-    """Copies the data at a task's URLs, if they can be had; otherwise, whoever reads them next says why they cannot.
+    """Copies the data at a task's URLs. Raises no error if they are unavailable: the next reader says why.
 
     Args:
         task: A task's document.
-        fresh: Looks for another version than the one that this process has found.
+        fresh: Whether to look for another version than the one that this process has found.
     """
     for key_path, url in urls_of(task):
         for pause in (*PAUSES_S, None):
@@ -34,11 +34,11 @@ def fetch(task: Any, *, fresh: bool = False) -> None:
 
 
 class Fetching:
-    """Copies a pack's data at URLs in a thread, so that a worker reports meanwhile and is not taken for a hung one.
+    """Copies a pack's data at URLs in a thread, so that a worker can report meanwhile and does not count as hung.
 
     Args:
         task: The task of the pack.
-        urls: What the URLs must begin with.
+        urls: Beginnings that the URLs may have.
     """
 
     def __init__(self, task: Any, urls: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class Fetching:
         self._thread.start()
 
     def over(self, seconds: float) -> bool:
-        """Whether the data are here, or cannot be had; waits for that for so long."""
+        """Waits up to `seconds`; returns whether the copying has ended, with the data or without."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

@@ -1,7 +1,5 @@
 """Trains one pack at a time, or runs the program of one trial: the Ray Tune Trainable.
 
-Imports Ray, the trainers, `checkpoints`, `job`, `programs`, `curve_codec`.
-
 A pack arrives as one JSON string (`PackJob`), and a report goes back as one JSON string (see `Worker.step`), so that
 Tune does not resolve, flatten or copy their content. Each step trains for about two seconds. The report of a step has
 been stored by the time the next step begins. Checkpoints are therefore written at the *beginning* of a step: they never
@@ -124,7 +122,7 @@ class Worker(Trainable):
             * checkpoint: path or URL of the one that this step wrote or restored; null if there is none
             * error: why the pack cannot continue, or null; out_of_memory: whether it is a lack of memory
             * final: whether another attempt would end with the same error
-            * ends: whether the error is the whole study's
+            * ends: whether the error ends the whole study
             * remark: a warning, or null
             * code: digest of the worker's code if that is not the driver's, else null
         """
@@ -217,12 +215,12 @@ class Worker(Trainable):
         return lines
 
     def _at_rung(self) -> bool:
-        """Whether it has reported all rounds until the rung at which it ends."""
+        """Whether the pack has reported all rounds until the rung at which it ends."""
         running = isinstance(self.pack, ProgramPack) and self.pack.running  # it waits there, or is about to end
         return self.job.until is not None and self.pack.round >= self.job.until and not running
 
     def _save_members(self, report: dict[str, Any]) -> None:
-        """Writes a checkpoint for each trial; one whose checkpoint is missing starts again if it continues."""
+        """Writes a checkpoint for each trial; without one, a trial that continues goes back to an earlier round."""
         job = self.job
         if isinstance(self.pack, ProgramPack) and not self.pack.saves:
             return
@@ -255,7 +253,7 @@ def build(
     """The pack of a job, the checkpoint that it was restored from, and a remark if a checkpoint was unusable.
 
     Args:
-        job: The job, with places on this node.
+        job: The job, with `place` and `files` on this node.
         resting: A program that waits for its next trial.
         original: The job as it was given, for the other nodes of a trial; by default `job`.
     """
@@ -294,7 +292,7 @@ def build(
 def _build_program(
     job: PackJob, resting: RestingProgram | None, original: PackJob
 ) -> tuple[ProgramPack, str | None, str | None]:
-    """As `build`, for the one trial of a program."""
+    """The pack of a program's trial, the checkpoint that it was restored from, and a remark as in `build`."""
     bad: list[str] = []
     job_urls = checkpoints.names(job.prefix, job.rounds_known) if job.resume else ()
     later = [url for url in job_urls if checkpoints.round_of(url) > job.since]
@@ -313,14 +311,14 @@ def _build_program(
 
 
 def _others(job: PackJob, url: str | None) -> OtherNodes | None:
-    """The other nodes of a program's trial, which goes on from this checkpoint."""
+    """The other nodes of a program's trial, which continues from this checkpoint."""
     return RayNodes(job, url) if job.nodes > 1 else None
 
 
 def _rungs(job: PackJob) -> list[list[str]]:
-    """For each rung of which every trial has a checkpoint, these checkpoints; the latest rung first.
+    """The checkpoints of each rung at which every trial has one, the latest rung first.
 
-    A trial has none of its last rung if its worker died between its last report and its checkpoint.
+    A trial has none at its last rung if its worker died between the last report and the checkpoint.
     """
     by_round = [
         {checkpoints.round_of(url): url for url in reversed(list(checkpoints.names(prefix, job.since)))}

@@ -98,11 +98,11 @@ class Output:
 def logged() -> Iterator[None]:
     """Logs what workers print, until the block ends. Ray must have been started with ``log_to_driver``.
 
-    With an unknown version Ray prints it itself, all of it and without the names of packs.
+    With an unknown version, Ray itself prints the output, all of it and without the ids of packs.
     """
     dispatcher = importlib.import_module("ray._private.ray_logging").global_worker_stdstream_dispatcher
     output = Output()
-    dispatcher.remove_handler(_RAYS)  # it would print them here as well
+    dispatcher.remove_handler(_RAYS)  # Ray's own would print the lines here as well
     dispatcher.add_handler(_OWN, output.take)
     try:
         yield

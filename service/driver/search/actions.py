@@ -1,4 +1,4 @@
-"""The plan by which `policy` decides, and what it can decide."""
+"""The plan on which `policy` bases its decisions, and the actions that it decides."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SearchPlan:
         seed: Seed of the study.
         generation: Configurations that a label's samplers are asked for at once; 0 waits for no results.
         stages: Label -> its generations where it is tuned in stages; see `StudyPlan`.
-        families: All labels, those together whose trials may share packs; without any, each label has its own packs.
-        asked: Configurations that they are asked for at once without generations; 0 is a pack of each search.
+        families: Groups of labels whose trials may share packs; without any, each label has its own packs.
+        asked: Configurations that samplers are asked for at once without generations; 0 is a pack of each search.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
         rule: Decides which trials continue beyond a rung.
-        rungs: Label -> its rungs, where they are not the budget's; their number alone counts if trials have their own.
+        rungs: Label -> its rungs, if not the budget's; only their number counts if trials have rungs of their own.
     """
 
     labels: tuple[str, ...]
@@ -55,7 +55,7 @@ class SearchPlan:
         rungs: Mapping[str, tuple[int, ...]] | None = None,
         families: Families = (),
     ) -> SearchPlan:
-        """What a study with these labels, this budget, this plan, these rungs and these families asks for."""
+        """The search plan of a study."""
         rule, at_once = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
         widths = plan.width, plan.confirmation_width
         return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, at_once, families, plan.stages)
@@ -92,7 +92,7 @@ class SearchPlan:
         return generation, (generation + 1) * self.asked_at_once
 
     def waits(self, label: str) -> bool:
-        """Whether a label's samplers are asked when trials of earlier generations have ended."""
+        """Whether a label's samplers are asked only when trials of earlier generations have ended."""
         return self.generation > 0 or label in self.stages
 
     def learned_from(self, first: int, label: str = "") -> int:

@@ -1,4 +1,4 @@
-"""A program's files from the service, beside the checkpoints, where every node that trains reads them."""
+"""Copies a program's files from the service to the folder of checkpoints, which every node that trains can read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PREFIX = "files"
 
 
 def archive_copy(client: DriverClient, study_id: str, program: Program, folder: str, attempt: int) -> dict[str, Any]:
-    """Copies a program's files beside the checkpoints; returns what jobs need to know of them.
+    """Copies a program's files beside the checkpoints; returns the fields of `PackJob` that describe them.
 
     The copy is named as a checkpoint of round 0, so that it is replaced and removed like one.
 

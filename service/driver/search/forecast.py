@@ -1,7 +1,7 @@
 """What a trial may still reach: its curve, continued from a rung to the last round, with its uncertainty.
 
-On quadratics, and near a minimum, the loss of a local update method is a limit plus decaying exponentials in rounds. So
-is a curve here, on the scale on which areas are measured (logarithmic for positive losses):
+On quadratics, and near a minimum, the loss of a local update method is a limit plus decaying exponentials in rounds. A
+curve is modelled in this way on the scale on which areas are measured (logarithmic for positive losses):
 
     merit(t) = limit + sum over one or two time constants of amplitude · exp(-t / time constant)
 
@@ -10,7 +10,7 @@ each choice of time constants is a linear regression in closed form. A forecast 
 well they explain the curve. Nothing is iterated: a forecast takes 0.1 ms, and short, flat, noisy or falling curves are
 no special cases.
 
-A cut of a rate begins another curve, as plateau decay does: what came before is left out of the fit.
+When a rate is cut, as by plateau decay, another curve begins: evaluations before the cut are left out of the fit.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Prospect:
     logarithmic: bool = False
 
     def linear(self) -> Prospect:
-        """The same on the metric's own scale, which trials with negative values need."""
+        """The prospect on the metric's own scale, for comparison with trials that have negative values."""
         if not self.logarithmic:
             return self
         merits = -(10.0 ** -np.array(self.merits))
@@ -134,7 +134,7 @@ def forecast(rounds: Array, merits: Array, later: Array, last: int) -> tuple[Arr
 
 @lru_cache(maxsize=512)
 def _basis(rounds: tuple[float, ...], last: int) -> Array:
-    """(choices, rounds, 3): 1 and one or two decays, for each choice of time constants. The third is 0 for one."""
+    """(choices, rounds, 3): 1 and one or two decays, for each choice of time constants; 0 for a missing decay."""
     constants = np.geomspace(1.0, max(last, 2), CONSTANTS)
     decays = np.exp(-np.array(rounds)[None] / constants[:, None])
     choices = [*combinations(range(CONSTANTS), 1), *combinations(range(CONSTANTS), 2)]
@@ -151,7 +151,7 @@ def _grid(rounds: int) -> Array:
 
 
 def _costs(curve: TrialCurve, name: str, rounds: Array) -> Array:
-    """Cost up to each of these rounds, at least `Cost.first`; it grows beyond the curve as it did on average."""
+    """Cost up to each of these rounds, at least `Cost.first`; beyond the curve, it grows at its mean rate."""
     counted = curve.cost(name)
     so_far = counted[np.maximum(np.searchsorted(curve.rounds, rounds, side="right") - 1, 0)]
     done = max(curve.rounds_done, 1)

@@ -8,9 +8,9 @@ that its checkpoint fits.
 
 A label's samplers are asked for one generation of configurations after the other. Generation g waits until generation
 g-2 is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in
-which trials end changes a proposal. A stage, the generation of a label that is tuned in stages, waits for the one
-before it. The labels of a family are asked in turns, and their trials of a generation, or of
-confirmation, are packed once all labels have theirs, so that it changes no pack either.
+which trials end changes a proposal. For a label tuned in stages, each generation is a stage, which waits for the one
+before it. The labels of a family are asked in turns. Their trials of a generation, or of confirmation, are packed once
+all labels have theirs, so that packs do not depend on the number of workers or on that order either.
 
 With rungs, a pack of the search ends at the next rung. Trials that are not promoted there end as STOPPED; the others
 are packed again, with trials of their generation that continue until the same rung (see `rungs`).
@@ -91,7 +91,7 @@ def packs(plan: SearchPlan) -> int:
 
 
 def search_packs(plan: SearchPlan) -> int:
-    """Number of these packs that belong to the search."""
+    """Number of the packs of `packs` that belong to the search."""
     at_once = plan.asked_at_once // plan.budget.searches
     generations, rest = divmod(plan.budget.trials_per_search, at_once)
     families = {family for family in plan.family_of.values() if family[0] not in plan.stages}
@@ -110,7 +110,7 @@ def _stage_sizes(plan: SearchPlan, label: str) -> Iterator[int]:
 
 
 def confirmation_packs(plan: SearchPlan) -> int:
-    """Number of these packs that belong to confirmation."""
+    """Number of the packs of `packs` that belong to confirmation."""
     confirmed = plan.budget.confirmed_per_search
     by_family = (-(-len(family) * confirmed // plan.confirmation_width) for family in set(plan.family_of.values()))
     return plan.budget.seeds * plan.budget.searches * sum(by_family)
@@ -253,7 +253,7 @@ class _Order:
         }
 
     def key(self, labels: Iterable[str], rank: int, question: int, number: int) -> _Key:
-        """The place of a pack with trials of these labels, or of a question for one."""
+        """The sort key of a pack with trials of these labels, or of an `Ask` for one label."""
         handed, position = min((self._handed[label], self._place[label]) for label in labels)
         return (rank, handed, position, question, number)
 
@@ -303,7 +303,7 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
 
 
 def _wholly_asked(plan: SearchPlan, rows: TrialRows, family: Sequence[str]) -> dict[Phase, int]:
-    """How many generations of the search all labels of a family have, and whether (1) all have their confirmation."""
+    """Generations of the search that all labels of a family have; for confirmation, 1 if all searches have finished."""
     least = min(len(rows.of(label, "search")) for label in family)
     whole = least >= plan.budget.trials_per_method
     generations = -(-least // plan.asked_at_once) if whole else least // plan.asked_at_once
@@ -333,8 +333,8 @@ def _ordered(plan: SearchPlan, rows: Iterable[Row]) -> list[Row]:
 def _at_goal(row: Row, goal: Goal, rungs: int) -> bool:
     """Whether a trial waits at a rung for a decision.
 
-    Its rounds alone do not tell: if its worker or driver died after its last report, it has still to end as COMPLETE,
-    DIVERGED or FAILED, and trains this part again, with its whole pack.
+    Its rounds alone do not show this: if its worker or driver died after its last report, it must still end as
+    COMPLETE, DIVERGED or FAILED, and trains this part again with its whole pack.
     """
     return goal.rung < rungs - 1 and len(row.arrivals) > goal.rung
 

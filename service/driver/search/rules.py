@@ -71,7 +71,7 @@ class Halving:
     then by number. Trials that diverged or failed are never promoted.
 
     Attributes:
-        factor: One trial in so many is promoted.
+        factor: One in `factor` trials is promoted.
     """
 
     looks_ahead: ClassVar[bool] = False
@@ -126,7 +126,7 @@ class Forecast:
     best, then the best by their rank among all that have arrived. Trials that diverged or failed are never promoted.
 
     Attributes:
-        factor: One trial in so many is promoted.
+        factor: One in `factor` trials is promoted.
     """
 
     looks_ahead: ClassVar[bool] = True
@@ -176,7 +176,7 @@ def ends(values: Sequence[Values]) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _ranked(values: tuple[Values, ...]) -> tuple[list[int], list[int]]:
-    """Indices of these values, best first, and of the ends of their Pareto set. Needed for every decision again."""
+    """Indices of these values, best first, and of the ends of their Pareto set; cached for all decisions."""
     return select(values, len(values)), ends(values)
 
 
@@ -191,7 +191,7 @@ def _comparable(prospects: tuple[Prospect, ...]) -> tuple[Prospect, ...]:
 
 @lru_cache(maxsize=256)
 def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
-    """Of each trial, the share of the expected frontier's area that it is expected to add. Needed again and again."""
+    """Of each trial, the share of the expected frontier's area that it is expected to add; cached."""
     if not prospects:
         return ()
     from scipy.special import ndtr  # slow to import
@@ -206,7 +206,7 @@ def _promises(prospects: tuple[Prospect, ...]) -> tuple[float, ...]:
     area = float(np.maximum(frontier - start, 0.0).sum())
     if area <= 0:
         return (0.0,) * len(comparable)
-    others = np.tile(frontier, (len(comparable), 1))  # the best of all others: that of the leader is the second
+    others = np.tile(frontier, (len(comparable), 1))  # the best of all others; for the leader, the second best
     others[merits.argmax(axis=0), np.arange(GRID)] = np.sort([*merits, np.full(GRID, start)], axis=0)[-2]
     gap = merits - others
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -2,7 +2,7 @@
 
 A decision belongs to a generation and a rung. It is made when all trials of this and of earlier generations that train
 until this rung have arrived there or ended before, and depends on these trials only. So neither the number of workers
-nor the order in which trials arrive changes a decision, and no later trial does.
+nor the order in which trials arrive changes a decision, nor does any later trial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Climb:
         generation: Number of the generation in which it was proposed.
         arrivals: At each rung that it has reached, in order, what it has reached.
         ended: Whether it diverged or failed after the last of these rungs.
-        passed: Beyond how many rungs it is known to have trained, or more.
+        passed: Number of rungs beyond which it is known to have trained; there may be more.
         stopped: Whether it is known to have been stopped at the next rung.
     """
 
@@ -63,7 +63,7 @@ def goals(rule: Rule, rungs: int, climbs: Iterable[Climb], together: bool = True
     are tried again.
 
     Args:
-        rule: Decides who continues.
+        rule: Decides which trials continue.
         rungs: Number of rungs, the last round included.
         climbs: All trials of the search, in any order; generations are whole.
         together: Whether a generation waits until all its trials have arrived. Otherwise each trial is compared with

@@ -65,7 +65,7 @@ class Search:
         table: The study's trials, curves and packs.
         folder: Folder of its checkpoints.
         desired: What the study's owner wants, according to the last answer to a report.
-        further: How far packs that wait at a rung go on, by id; whoever tells their workers removes it.
+        further: Pack id -> round until which a pack waiting at a rung continues; whoever tells its worker removes it.
         finished: Whether `next_job` found that nothing is left to do.
     """
 
@@ -294,14 +294,14 @@ class Search:
             self._replan(plan, reason)
 
     def _adopt(self, plan: StudyPlan) -> None:
-        """Works by this plan from now on."""
+        """Uses this plan from now on."""
         self.study_plan = plan
         study = self._study
         self.plan = SearchPlan.of(study.labels, study.budget, plan, study.seed, study.rungs, self._families)
         self._waiting_at = None
 
     def _replan(self, plan: StudyPlan, reason: str = "") -> None:
-        """Stores another plan, and works by it."""
+        """Stores another plan, and uses it from now on."""
         self._adopt(self._client.store_plan(self._study_id, self._attempt, plan, reason))
 
     # ---- packs
@@ -355,7 +355,7 @@ class Search:
     def _separate(self, launch: LaunchPack) -> bool:
         """Whether a pack is computed trial by trial, so that no trial's bits depend on the others.
 
-        Trials then keep their bits when they are packed again after a rung, and those that are still the same are
+        Trials then keep their bits when they are packed again after a rung, and trials that do not differ yet are
         computed once.
         """
         entry = self._study.entry(self.table.trials[launch.trials[0]].label)
@@ -390,7 +390,7 @@ class Search:
         return columns if self._study.objective.quality in columns else decode(block)
 
     def _decide_here(self, pack: RunningPack) -> None:
-        """Says how far a program goes on that has reached a rung and waits; without a decision it ends there."""
+        """Decides how far a program that waits at a rung continues; without a decision, it ends there."""
         (trial,) = pack.trials
         row = self.table.trials[trial]
         rounds_done, rungs = row.rounds_done, self.plan.rungs_of_trial(row)
@@ -468,5 +468,5 @@ class Search:
 
 
 def _digest(text: str) -> str:
-    """A short hash. That of a pack's trials names its checkpoints, so that the next worker finds them."""
+    """A short hash. The hash of a pack's trials names its checkpoints, so that the next worker finds them."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,8 +14,8 @@ from driftline.wire.records import StudyPlan
 NARROWEST, WIDEST = 4, 16
 """Least and most configurations in a generation, and trials in a pack whose width the study leaves open."""
 
-_WIDEST_ON_GPUS = 512  # without generations: there a launch costs as much for a pack as for a trial
-_PACKS = 8  # at least as many in the search of a study whose sampler does not learn, so that workers are busy
+_WIDEST_ON_GPUS = 512  # without generations; on a GPU, a launch costs the same for a pack as for a trial
+_PACKS = 8  # least packs in the search of a study whose sampler does not learn, so that workers are busy
 _MANY_LABELS = 4  # two generations of each are under way, which are again 8 packs
 _SORTED = 64  # trials that such a sampler proposes at once, to be sorted by their work
 

@@ -1,4 +1,4 @@
-"""The trials of a study in the memory of its driver: little of each, and at hand what decisions need of them."""
+"""The trials of a study in the memory of its driver, reduced to what decisions need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Row:
     Attributes:
         structure: Trials of equal structure may share a pack.
         rungs: Its own rungs, as rounds, where they are not those of its label.
-        values: The values that its sampler is told, until it is told.
+        values: The values that its sampler is to be told; None once it has been told.
         arrivals: At each rung that it has reached, in order, what it has reached.
     """
 
@@ -51,7 +51,7 @@ class Row:
         return self.state in TRIAL_FINISHED
 
     def rungs_or(self, of_label: tuple[int, ...]) -> tuple[int, ...]:
-        """Its own rungs, otherwise these of its label: as rounds, the last round included."""
+        """Its own rungs, otherwise the given ones of its label; as rounds, the last round included."""
         return self.rungs or of_label
 
     @classmethod
@@ -100,7 +100,7 @@ class TrialRows(Mapping[str, Row]):
     """All trials by id, in the order of their creation.
 
     Attributes:
-        unfinished: Those that have not ended, by id: a decision looks at these, however many have ended.
+        unfinished: Trials that have not ended, by id, so that most of a decision looks only at these.
     """
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
