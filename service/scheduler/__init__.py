@@ -1,5 +1,5 @@
 """Gives every study its driver.
 
 `loop` looks at all studies, `reconcile` decides what to do (pure), `fair_order` orders the waiting studies, `gpu_hours`
-pauses those of projects that have used theirs up. `cleanup` deletes what remains of deleted studies.
+pauses studies of projects that have used up their GPU-hours. `cleanup` deletes what remains of deleted studies.
 """

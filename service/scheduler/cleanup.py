@@ -47,7 +47,7 @@ _EVERYTHING = sys.maxsize  # later than every attempt
 
 
 class Removed(NamedTuple):
-    """What the thread has removed: the studies without checkpoints now, and errors of the others."""
+    """What the thread has done: the studies whose checkpoints it has removed, and the errors of the others."""
 
     studies: list[str]
     errors: list[Exception]
@@ -78,9 +78,9 @@ class Cleanup:
         self._last = ""  # last folder of the previous sweep, if others remain
         self._removal: Future[Removed] | None = None
         self._clock_ahead = store.session.clock() - steady()  # at the last look
-        self._trust_clock_at = float("-inf")  # before, nothing expires
-        self._page: Sequence[str] = ()  # deleted studies that are dealt with now
-        self._after = ""  # the last study of the pages of this round of which some files remain
+        self._trust_clock_at = float("-inf")  # until then, nothing expires
+        self._page: Sequence[str] = ()  # deleted studies whose files are being removed
+        self._after = ""  # id up to which this round has tried all deleted studies
 
     def step(self) -> None:
         """Do some of the pending work.
@@ -132,9 +132,9 @@ class Cleanup:
             self._after = self._page[-1]
 
     def _without_driver(self, studies: Sequence[str]) -> tuple[Sequence[str], list[str]]:
-        """The deleted studies up to the first about which the launcher cannot say anything, and those without a driver.
+        """The deleted studies up to the first that the launcher cannot report on, and those of them without a driver.
 
-        The launcher may be unreachable, which takes time: the next look asks about the others.
+        Asking an unreachable launcher takes time, so the next look asks about the remaining studies.
         """
         gone: list[str] = []
         for number, study_id in enumerate(studies, 1):

@@ -22,8 +22,8 @@ END_SECONDS = 60.0
 """How long a driver may take to clean up after it has released its study; then it is stopped."""
 
 PATIENCE_SECONDS = 900.0
-"""A driver that is silent for this long hangs whether the API answers or not: one that cannot reach the API ends by
-itself before that."""
+"""A driver that is silent for this long counts as hung even if the API does not answer: a driver that cannot reach the
+API ends by itself before that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ def reconcile(
         cluster = clusters.get(study.id, study.id)
         if cluster in busy:
             project, name = busy[cluster]
-            which = f"study {name}" if project == study.project else "another study"  # of which it may not know
+            which = f"study {name}" if project == study.project else "another study"  # whose name it may not see
             actions += _queue(study, f"waits until {which} has finished: one study at a time on a Ray cluster")
         elif per_project is not None and running.get(study.project, 0) >= per_project:
             actions += _queue(study, f"waits for another study of its project: {per_project} at a time")
