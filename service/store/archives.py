@@ -1,4 +1,4 @@
-"""The files of programs, packed: stored once for a project, by their digest, as long as a study needs them."""
+"""The packed files of programs, stored once per project and digest as long as a study needs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.store.schema import ARCHIVES, STUDY_ARCHIVES
 from service.store.session import StorePart, check_exists
 
 UNUSED_S = 3600.0
-"""For how long an archive is kept without a study: its client is about to submit one."""
+"""How long an archive is kept without a study, because its client is about to submit one."""
 
 
 class Archives(StorePart):
@@ -22,10 +22,10 @@ class Archives(StorePart):
             project: The project.
             digest: Digest of the archive, which was checked.
             content: The archive.
-            most_bytes: Bytes that all archives of the project may have; None is no limit.
+            most_bytes: Bytes that all archives of the project may have; None sets no limit.
 
         Raises:
-            QuotaExceeded: The project would have more.
+            QuotaExceeded: The archives of the project would exceed `most_bytes`.
         """
         archives, now = ARCHIVES.c, self._session.clock()
         with self._session.write() as connection:

@@ -15,10 +15,10 @@ from service.store.schema import CURVE_SEGMENTS, TRIALS
 from service.store.session import StorePart, check_exists
 
 RESTORED = "a backup was restored; stop this driver"
-"""Ends the refusals of a driver that has reported more than the database holds."""
+"""End of the error message for a driver that has reported more than the database holds."""
 
 _Part = TypeVar("_Part")
-_TRIALS = 100  # whose segments are fetched and decoded at a time
+_TRIALS = 100  # trials whose segments are fetched and decoded at a time
 _KEY: dict[str, sa.BindParameter[Any]] = {"trial_id": sa.bindparam("trial"), "segment": sa.bindparam("part")}
 _INSERT = sa.insert(CURVE_SEGMENTS).values(**_KEY)
 _SELECT = sa.select(CURVE_SEGMENTS.c.payload).where(*(CURVE_SEGMENTS.c[name] == value for name, value in _KEY.items()))
@@ -67,7 +67,7 @@ class Curves(StorePart):
         Args:
             study_id: Id of the study.
             names: Only these columns, and ``round``. All by default.
-            trials: As for `columns`.
+            trials: Ids of trials, in the order wanted; None for all that have reported something.
             keep: What to keep of each trial's arrays; called as soon as they are read.
 
         Returns:
@@ -75,7 +75,7 @@ class Curves(StorePart):
             nothing.
 
         Raises:
-            NotFound: As for `columns`.
+            NotFound: No such study, or no such trial in it.
         """
         columns = None if names is None else {"round", *names}
         parts = self._parts(study_id, trials, lambda payload: arrays(payload, columns))
@@ -117,7 +117,7 @@ class Curves(StorePart):
         Args:
             study_id: Id of the study.
             report: Blocks by trial id, and the progress of the pack. Fields that are None change nothing.
-            nonce: The driver's, as it was given to `Leases.acquire`.
+            nonce: The driver's nonce, as given to `Leases.acquire`.
 
         Returns:
             The study's version afterwards, and what its owner wants the driver to do.
@@ -185,14 +185,14 @@ class Curves(StorePart):
         return payloads
 
     def _check_rounds(self, running: Sequence[sa.Row[Any]], report: Report) -> None:
-        """Refuse progress without rounds: an earlier report has brought them to another database."""
+        """Refuse progress without rounds: an earlier report stored the rounds before a backup replaced the database."""
         behind = [row for row in running if row.rounds_done < report.rounds_done]
         if behind and not any(report.reports.values()):
             problem = f"got round {report.rounds_done} without curves after round {behind[0].rounds_done}: {RESTORED}"
             raise StaleDriver(f"trial {behind[0].id} must report every round, {problem}")
 
     def _stores(self, connection: sa.Connection, trial: str, number: int) -> bool:
-        """Whether this round of a trial is stored: of one that began anew, later ones may be."""
+        """Whether this round of a trial is stored; later rounds may be stored if the trial began anew."""
         parameters = {"trial": trial, "part": number // SEGMENT_ROUNDS}
         payload = connection.scalar(_SELECT, parameters)
         return payload is not None and number in decode(payload, {"round"})["round"]

@@ -101,13 +101,13 @@ class Database:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Turns errors of the database, and what a damaged file leads to, into errors of one line."""
+        """Turns errors of the database, and errors that a damaged file causes, into one-line Driftline errors."""
         try:
             yield
         except (DriftlineError, MemoryError):
             raise
         except (OperationalError, PoolTimeout) as error:
-            code = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF  # without its extension
+            code = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF  # the primary result code
             if code == sqlite3.SQLITE_FULL:
                 raise Unavailable(
                     f"the disk must have room for {self.url.database}, got a full one: free some space; nothing that "
@@ -181,7 +181,7 @@ def migrate(url: str | Path) -> tuple[str | None, str]:
     others wait and then find nothing to do.
 
     Args:
-        url: As for `Database`.
+        url: URL of the database, or path of a SQLite file.
 
     Returns:
         The revision before (None for an empty database), and the present one.
@@ -205,7 +205,7 @@ def take_back(url: str | Path, revision: str) -> None:
     """Downgrade a database to an earlier revision; later changes are lost.
 
     Args:
-        url: As for `Database`.
+        url: URL of the database, or path of a SQLite file.
         revision: Identifier of the revision, such as "0003".
 
     Raises:
@@ -302,7 +302,7 @@ def _cause(error: Exception) -> str:
 
 
 def _json(text: str) -> Any:
-    """A stored JSON value: three times as fast as `json.loads`, which alone takes halves of surrogate pairs."""
+    """Parses stored JSON three times as fast as `json.loads`, which is used only for halves of surrogate pairs."""
     try:
         return from_json(text)
     except ValueError:
@@ -318,7 +318,7 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Sets WAL mode. Of connections that do so at once in a new file, SQLite refuses some without waiting."""
+    """Sets WAL mode, with retries: if several connections do so at once in a new file, SQLite refuses some at once."""
     until = time.monotonic() + _BUSY_S
     while True:
         try:

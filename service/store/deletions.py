@@ -75,7 +75,7 @@ class Deletions(StorePart):
             self._session.audit(connection, actor, "study.delete", study_id, study.project, details)
 
     def expire(self, defaults: Quota, limit: int) -> list[str]:
-        """Delete studies that finished longer ago than their projects keep studies, the first finished first.
+        """Delete studies that finished longer ago than their projects keep studies, in the order of their ends.
 
         Args:
             defaults: Limits of projects without their own.
@@ -113,7 +113,7 @@ class Deletions(StorePart):
             return True
 
     def purge(self, rows: int = ROWS) -> bool:
-        """Delete some rows of hidden studies, those hidden first before the others.
+        """Delete some rows of hidden studies, in the order in which the studies were hidden.
 
         Args:
             rows: Maximum number of rows.
@@ -186,7 +186,7 @@ class Deletions(StorePart):
             connection.execute(sa.insert(PAST_USE).values(project=study.project, gpu_seconds=seconds))
 
 
-# Referring ones first; rows of small tables are deleted with the study's own row.
+# Referring tables first; rows of small tables are deleted with the study's own row.
 _LARGE_TABLES: tuple[tuple[sa.Table, Sequence[str]], ...] = (
     (CURVE_SEGMENTS, ("trial_id", "segment")),
     (TRIALS, ("id",)),

@@ -39,7 +39,7 @@ class Locks(StorePart):
         """Renew a lock that no other process has taken since the holder took it, even if it has expired.
 
         Returns:
-            Whether that is so.
+            Whether the lock was renewed.
         """
         conditions = (LOCKS.c.name == name, LOCKS.c.holder == holder)
         with self._session.write() as connection:

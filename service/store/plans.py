@@ -21,7 +21,7 @@ class Plans(StorePart):
             attempt: The driver's attempt.
             plan: The plan; its exceptions are added to the stored ones.
             reason: Why the plan changes: becomes an event and an exception. "" for none.
-            nonce: The driver's, as it was given to `Leases.acquire`.
+            nonce: The driver's nonce, as given to `Leases.acquire`.
 
         Returns:
             The plan as stored.

@@ -36,7 +36,7 @@ _OF_THE_SERVER = frozenset(
 
 
 def listen(engine: sa.Engine) -> None:
-    """Make an engine use such connections. Imports psycopg only here, because SQLite does not need it."""
+    """Make an engine use connections with timeouts. Imports psycopg only here, because SQLite does not need it."""
     import psycopg
 
     class Answering(psycopg.Connection[Any]):
@@ -89,7 +89,7 @@ def check_encoding(connection: sa.Connection) -> None:
     """Check that a new database holds all characters: logs and reasons must be storable, whatever they quote.
 
     Raises:
-        Conflict: It does not.
+        Conflict: The database does not hold all characters.
     """
     encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
     if encoding not in ("UTF8", "SQL_ASCII"):

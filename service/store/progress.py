@@ -54,7 +54,7 @@ def _label(budget: Budget, counts: list[tuple[str, str, int, int]]) -> LabelProg
     existing = sum(count for _, _, count, _ in counts)
     left = max(budget.trials, existing) - finished
     searching = min(left, max(budget.trials_per_method - searched, 0))
-    if budget.rounds is None:  # trials have rounds of their own: as many as those so far, in the mean
+    if budget.rounds is None:  # trials have rounds of their own: assume the mean so far
         begun = sum(count for _, state, count, rounds in counts if rounds) or 1
         rounds_left = left * max(-(-done // begun), 1)
     else:

@@ -78,9 +78,9 @@ class Quotas(StorePart):
         """Allow a project to resume a paused study.
 
         Args:
-            connection: Of a running transaction.
+            connection: Connection of a running transaction.
             project: The project.
-            defaults: As in `allow`.
+            defaults: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
             QuotaExceeded: Its GPU-hours are used up, and its quota then pauses studies.

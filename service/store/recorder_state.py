@@ -55,7 +55,7 @@ class RecorderState(StorePart):
     """What the recorder has written about each study."""
 
     def read(self, study_id: str, kind: str | None = None, *, but: str | None = None) -> list[Recorded]:
-        """What the recorder has written about a study, by kind and key: of one kind, or of all but one."""
+        """What the recorder has written about a study, sorted by kind and key; only one kind, or all kinds but one."""
         columns = RECORDER_STATE.c
         query = sa.select(*columns["kind", "key", "run_id", "version", "rounds"]).where(columns.study_id == study_id)
         if kind is not None:
@@ -66,7 +66,7 @@ class RecorderState(StorePart):
             return [Recorded(**row._mapping) for row in connection.execute(query.order_by(columns.kind, columns.key))]
 
     def unrecorded(self, study_id: str) -> list[Unrecorded]:
-        """Trials whose present end is not recorded, and those that run, in the order of `Trials.find`."""
+        """Ended trials whose end is not recorded, and unfinished ones with rounds, in the order of `Trials.find`."""
         trials, noted = TRIALS.c, RECORDER_STATE.c
         same_trial = sa.and_(noted.study_id == trials.study_id, noted.kind == "trial", noted.key == trials.id)
         ended = trials.state.in_(TRIAL_FINISHED)

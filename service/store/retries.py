@@ -52,7 +52,7 @@ class Retries:
             key: Idempotency key: a second request with the key changes nothing.
             request_hash: Hash of the request, stored with the key.
             actor: Holder of the request's token, for the audit trail.
-            limits: As in `Studies.create`.
+            limits: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
             NotFound: No such study, or no such trial in it.

@@ -82,7 +82,7 @@ ARCHIVES = Table(  # the files of programs
     Column("project", String(64), primary_key=True),
     Column("digest", String(64), primary_key=True),  # SHA-256 of the tar in `content`
     Column("size", BigInteger, nullable=False),
-    Column("used_at", Double, nullable=False),  # when it was sent, or a study submitted, last
+    Column("used_at", Double, nullable=False),  # when it was last sent, or last used by a new study
     Column("content", LargeBinary, nullable=False),
 )
 
@@ -156,7 +156,7 @@ DRIVERS = Table(
     Column("study_id", String(64), ForeignKey("studies.id", ondelete="CASCADE"), primary_key=True),
     Column("attempt", Integer, nullable=False),  # the fencing token
     Column("holder", String(255), nullable=False),
-    Column("nonce", String(64), nullable=False, server_default=""),  # of its requests; "" if it sends none
+    Column("nonce", String(64), nullable=False, server_default=""),  # sent with its requests; "" if it sends none
     Column("acquired_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("released", Boolean, nullable=False),

@@ -67,7 +67,7 @@ class Logs:
         return len(lines)
 
     def read(self, study_id: str, *, after: int = 0, limit: int | None = None) -> list[LogLine]:
-        """Lines in order; a note before the oldest one if older ones were dropped.
+        """Lines in order, after a note if older lines were dropped.
 
         Args:
             study_id: Id of the study.

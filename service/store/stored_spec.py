@@ -45,7 +45,7 @@ class StoredSpec:
 
     @property
     def samplers(self) -> list[Any]:
-        """Of each entry, the name or the document of its sampler."""
+        """The name or the document of each entry's sampler."""
         return [entry.get("sampler", self.document.get("sampler", "tpe")) for entry in self.entries]
 
     @cached_property
@@ -66,5 +66,5 @@ class StoredSpec:
 
     @property
     def trials(self) -> int:
-        """All trials: searches, and confirmations on fresh seeds."""
+        """Number of all trials: of searches, and of confirmations on fresh seeds."""
         return len(self.entries) * self.budget.trials

@@ -191,7 +191,7 @@ class StoredStudies:
             fingerprint: Fingerprint of the extended study.
             was: Fingerprint of the study before.
             actor: Holder of the request's token, for the audit trail.
-            limits: As in `create`.
+            limits: Limits of projects without a quota of their own; None skips the check for all projects.
 
         Raises:
             Conflict: The study's state does not allow it, or another request extended it meanwhile.
@@ -268,7 +268,7 @@ class StoredStudies:
             return list(connection.execute(query).scalars())
 
     def ended(self, study_ids: Sequence[str], failed_before: float) -> dict[str, int]:
-        """Those of these studies that no longer need checkpoints, with the attempt of their newest driver.
+        """Studies among these that no longer need checkpoints -> the attempt of their newest driver.
 
         Args:
             study_ids: At most a few hundred ids; unknown ones are left out.
@@ -294,7 +294,7 @@ class StoredStudies:
 
 
 def _newest(query: sa.Select[Any], project: str | None, before: str | None) -> sa.Select[Any]:
-    """Of the studies that were not deleted, newest first."""
+    """Limits a query to studies that were not deleted, newest first."""
     query = query.where(KEPT).order_by(STUDIES.c.id.desc())
     if project is not None:
         query = query.where(STUDIES.c.project == project)

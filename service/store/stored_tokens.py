@@ -33,7 +33,7 @@ class StoredTokens(StorePart):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._noted: dict[str, float] = {}  # token's id to the last use that was stored, or could not be
+        self._noted: dict[str, float] = {}  # token id -> time of the last use that was stored or failed to be
 
     def create(self, new: NewToken, actor: Actor | None = None) -> MadeToken:
         """Make a token.
@@ -101,7 +101,7 @@ class StoredTokens(StorePart):
         return self._valid(TOKENS.c.digest == digest(token))
 
     def valid_id(self, token_id: str) -> TokenRecord | None:
-        """The same for the id of a token whose holder has signed in with it earlier."""
+        """The record of a valid token by its id, for a holder who signed in with the token earlier; otherwise None."""
         return self._valid(TOKENS.c.id == token_id)
 
     def _valid(self, where: sa.ColumnElement[bool]) -> TokenRecord | None:

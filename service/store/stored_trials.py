@@ -74,7 +74,7 @@ class Trials(StorePart):
             return [_trial(dict(zip(names, row, strict=True))) for row in result]
 
     def reported_rounds(self, study_id: str) -> int:
-        """How many rounds all trials of a study have reported; 0 if there is no such study."""
+        """Rounds of all trials of a study, each trial's round 0 included; 0 if there is no such study."""
         total = sa.func.coalesce(sa.func.sum(TRIALS.c.rounds_done + 1), 0)
         with self._session.read() as connection:
             return int(connection.execute(sa.select(total).where(TRIALS.c.study_id == study_id)).scalar_one())
@@ -95,7 +95,7 @@ class Trials(StorePart):
             study_id: Id of the study.
             attempt: The driver's attempt.
             trials: The trials to create.
-            nonce: The driver's, as it was given to `Leases.acquire`.
+            nonce: The driver's nonce, as given to `Leases.acquire`.
 
         Returns:
             The trials, in the order given.
@@ -135,7 +135,7 @@ class Trials(StorePart):
             pack: Id of the pack.
             trials: Ids of its trials, in the order of its members.
             gpus: GPUs of the pack, or its share of one; counted against the project's quota.
-            nonce: The driver's, as it was given to `Leases.acquire`.
+            nonce: The driver's nonce, as given to `Leases.acquire`.
 
         Raises:
             NotFound: The study has no such trial.
@@ -215,8 +215,8 @@ class Trials(StorePart):
         Args:
             rows: The trials' rows by id.
             results: The results; a trial may occur more than once.
-            retried: Whether the owner has retried trials under this driver. That a WAITING trial has failed is then
-                what the driver has said before, in case the answer was lost: the next driver runs the trial.
+            retried: Whether the owner has retried trials under this driver. A report that a WAITING trial has failed
+                then repeats one whose answer was lost, and is ignored: the next driver runs the trial.
         """
         now = self._session.clock()
         stands = {trial: (row.state, row.values, row.error) for trial, row in rows.items()}

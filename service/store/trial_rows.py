@@ -21,7 +21,7 @@ def chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
 
 def existing(connection: sa.Connection, study_id: str, ids: Sequence[str]) -> list[sa.Row[Any]]:
     """The rows of the given ids that exist, in no particular order."""
-    # Asked also for the study, SQLite would read all its trials.
+    # With a condition on the study, SQLite would read all its trials.
     results = (connection.execute(sa.select(TRIALS).where(TRIALS.c.id.in_(part))) for part in chunks(ids))
     return [row for rows in results for row in rows if row.study_id == study_id]
 

@@ -1,6 +1,6 @@
-"""Which driver holds a study, beyond the number of its attempt, which a restored backup gives out again.
+"""Adds the nonce of the driver that holds a study: a restored backup gives out the number of an attempt again.
 
-Only adds: a Driftline of the revision before works on with these tables.
+Only adds a column: a Driftline of the previous revision still works with these tables.
 """
 
 import sqlalchemy as sa

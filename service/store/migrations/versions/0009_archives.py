@@ -1,6 +1,6 @@
-"""The files of programs, packed, and which studies use them.
+"""Adds the packed files of programs, and which studies use them.
 
-Only adds: a Driftline of the revision before works on with these tables.
+Only adds tables: a Driftline of the previous revision still works with this database.
 """
 
 import sqlalchemy as sa
