@@ -1,6 +1,6 @@
 """Configurations that satisfy an entry's constraints (`search_spaces.constraints`) and are new, from any sampler.
 
-A configuration that breaks a constraint is drawn again before anybody hears of it:
+A configuration that breaks a constraint is replaced before it is proposed:
 
 * Samplers that do not learn are sequences. Trial n gets configuration n of the sequence. If that breaks a constraint
   (`Filtered`) or, in a space with finitely many configurations, has been tried (`Distinct`), it gets the next allowed
@@ -34,7 +34,7 @@ def reserve(sampler: Sampler, part: int = 1) -> Iterator[Hyperparameters]:
     """The configurations far behind in a sampler's sequence, which replace those that cannot be used.
 
     Args:
-        sampler: Its proposals depend on their number alone.
+        sampler: A sampler whose proposals depend on their number alone.
         part: Which part of the sequence; parts share no numbers.
     """
     return map(sampler.ask, itertools.count(part * _RESERVE))
@@ -60,7 +60,7 @@ class Filtered(LearnsNothing):
     """A sampler that does not learn, without the configurations that break a constraint.
 
     Args:
-        inner: Its proposals depend on their number alone.
+        inner: A sampler whose proposals depend on their number alone.
         constraints: What every proposal satisfies.
         endless: Whether the sequence has a reserve; a grid has none.
     """
@@ -84,7 +84,7 @@ class Distinct(LearnsNothing):
     """A sampler that does not learn, over a finite space, without repeats while there are other configurations.
 
     Args:
-        inner: Its proposals depend on their number alone.
+        inner: A sampler whose proposals depend on their number alone.
         space: Parameters by dotted name; finitely many configurations.
         constraints: What every proposal satisfies.
         without: Configurations that are tried anyway.
@@ -127,7 +127,7 @@ class Replaced(PassesOn):
     """A sampler whose proposals are replaced where they break a constraint.
 
     Args:
-        inner: Hears of the replacements.
+        inner: The sampler that proposes; told of the replacements.
         constraints: What every proposal satisfies.
         spare: Proposes the replacements.
     """

@@ -38,7 +38,7 @@ def build(
         space: Parameters by dotted name.
         objectives: Names of the values to maximise.
         seed: Seed of all random draws.
-        start: Configurations inside the space that are tried first, as trials 0, 1, ... Values that one leaves out come
+        start: Configurations inside the space that are tried first, as trials 0, 1, ... Missing values come
             from the random or grid sampler's own proposal for this trial; for all other samplers, from the quasi-random
             one, and in stages from the first values of the space. A grid then proposes every other configuration once.
         constraints: What every configuration satisfies.

@@ -2,7 +2,7 @@
 
 A rung's sampler is told values at this rung only, of the trials that trained until it, so that values after different
 numbers of rounds never meet in one model. A trial that was stopped before stays pending there: the rung's sampler does
-not propose it again, and hears no value that the trial does not have. A diverged trial is told to all of them.
+not propose it again, and hears no value that the trial does not have. All samplers are told of a diverged trial.
 
 A configuration is proposed by the sampler of the highest rung at which enough trials have arrived.
 """

@@ -91,7 +91,7 @@ class Sampler(Learner):
 
 
 def _place(parameter: Parameter, value: Any) -> float:
-    """The place of a value from 0 to 1."""
+    """The place of a value in its range, from 0 to 1."""
     if isinstance(parameter, Choice):
         return sorted(parameter.options).index(value) / (len(parameter.options) - 1)
     return parameter.place(value)

@@ -33,8 +33,8 @@ def unused(
 
     Args:
         space: Parameters by dotted name.
-        constraints: What it satisfies.
-        tried: Configurations that are not wanted.
+        constraints: What the configuration must satisfy.
+        tried: Configurations to leave out.
     """
     if count(space) > LARGEST:
         return None

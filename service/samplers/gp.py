@@ -37,7 +37,7 @@ __all__ = ["CANDIDATES", "CAP", "chosen", "raised"]
 
 CAP = 64
 CANDIDATES = 1024
-"""Random configurations among which to look for the best one, where the best of all breaks a constraint."""
+"""Random configurations to choose from where the best proposal breaks a constraint."""
 
 
 class Sampler(Learner):

@@ -32,7 +32,7 @@ class Informed(PassesOn):
     """Proposes around good configurations, or what an inner sampler proposes.
 
     Args:
-        inner: Proposes the others, and is told of all trials.
+        inner: Proposes the other configurations, and is told of all trials.
         space: Parameters by dotted name.
         seed: Seed of all random draws.
         prior: Good configurations inside the space; what one leaves out is drawn from the whole range.

@@ -52,7 +52,7 @@ class Learner:
     tries: ClassVar[int]
     """How many proposals to draw until one is new; if none is, the configuration is quasi-random."""
     constrained_tries: ClassVar[int] = 64
-    """The same where a proposal must also break no constraint."""
+    """How many proposals to draw where a proposal must also break no constraint."""
 
     def __init__(self, space: Space, objectives: Sequence[str], seed: int) -> None:
         self._space = {name: space[name] for name in sorted(space)}

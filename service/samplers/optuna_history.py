@@ -19,7 +19,7 @@ Heard = dict[int, tuple[Hyperparameters, tuple[float, ...] | None]]
 """Finished trials by number: configuration and values, larger is better; None if the trial diverged."""
 
 _Outcome = tuple[tuple[float, ...], float | None] | None
-"""Values of a finished trial, and whether it diverged if any did; None for a running trial."""
+"""Values of a finished trial, and, if any trial diverged, 1 if this one did or 0; None for a running trial."""
 
 
 class History:
@@ -31,7 +31,7 @@ class History:
     Args:
         free: The hyperparameters with more than one value.
         objectives: How many values a trial has.
-        fixed: As `encode` takes it.
+        fixed: Whether every configuration has the same coordinates, as in `encode`.
     """
 
     def __init__(self, free: Mapping[str, Parameter], objectives: int, *, fixed: bool) -> None:
@@ -136,7 +136,7 @@ def common_parameters(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistributi
 
 
 class SharedTrial(FrozenTrial):
-    """A trial of which facts are computed once that TPE needs again for each hyperparameter of each proposal."""
+    """A trial that caches what TPE needs again for each hyperparameter of each proposal."""
 
     @cached_property
     def constraints(self) -> dict[str, float]:

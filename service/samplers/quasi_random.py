@@ -51,6 +51,6 @@ class Sampler(LearnsNothing):
             sequence = qmc.Sobol(len(self._dimensions), scramble=True, rng=np.random.default_rng(self._seed))
             if block:  # fast_forward(0) fails
                 sequence.fast_forward(block * _BLOCK)
-            kept = list(self._blocks.items())[-1:]  # another block is read in turns where points are replaced
+            kept = list(self._blocks.items())[-1:]  # where points are replaced, reads alternate between two blocks
             self._blocks = {**dict(kept), block: sequence.random(_BLOCK)}
         return [float(u) for u in self._blocks[block][row]]

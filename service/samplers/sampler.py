@@ -58,7 +58,7 @@ class Sampler(Protocol):
 
 
 class LearnsNothing:
-    """What a sampler that does not learn does with results: nothing."""
+    """Base of samplers that do not learn: ignores results."""
 
     def pending(self, number: int, hyperparameters: Mapping[str, Any]) -> None:
         """Does nothing."""
@@ -74,7 +74,7 @@ class LearnsNothing:
 
 
 class PassesOn:
-    """What a sampler around another one does with results: it passes them on.
+    """Base of samplers around another one: passes results on.
 
     Args:
         inner: The sampler that proposes.
@@ -104,7 +104,7 @@ class SamplerModule(Protocol):
     Attributes:
         Sampler: Its class; settings are passed by keyword.
         SETTINGS: Settings of an entry point's sampler; those of the samplers here are in `driftline.study.sampler`.
-        LEARNS: Whether proposals of an entry point's sampler depend on results; if not, they wait for none.
+        LEARNS: Whether proposals of an entry point's sampler depend on results; if not, they do not wait for results.
     """
 
     Sampler: type[Sampler]

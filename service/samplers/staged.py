@@ -1,11 +1,11 @@
 """Tuning in stages, for grids of few values: one hyperparameter, or one group of them, after the other.
 
-Which hyperparameters a stage varies and how many trials it has: `driftline.study.stages`. In a stage all trials but the
-varied values have the configuration with the best result of the earlier stages; a diverged or failed one is never the
+Which hyperparameters a stage varies and how many trials it has: `driftline.study.stages`. All other values in a
+stage are those of the configuration with the best result of the earlier stages; a diverged or failed one is never the
 best. The driver asks for a stage when all trials of the stage before have ended.
 
-A stage may have tried all its values, after constraints or in later turns. It then takes values around the next best
-configuration, of the next stages, and at last what is left of the grid in its order. The seed changes nothing.
+If all values of a stage have been tried, because of constraints or in later turns, the stage varies the next best
+configurations, then the hyperparameters of the next stages, and last takes the rest of the grid. The seed is not used.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Sampler:
         return self._varied({}, self._values)
 
     def ask(self, number: int) -> Hyperparameters:
-        """The first configuration of the stage of trial `number` that was not tried."""
+        """The first untried configuration of the stage of trial `number`."""
         self._tried[number] = next(self._candidates(number))
         return dict(self._tried[number])
 
@@ -78,14 +78,14 @@ class Sampler:
         values: Mapping[str, float] | None,
         diverged: bool = False,
     ) -> None:
-        """Takes the result of trial `number`; without values it is no best configuration."""
+        """Takes the result of trial `number`; without values, it is never the best."""
         del diverged
         self._tried[number] = dict(hyperparameters)
         if values is not None:
             self._results[number] = values[self._objective]
 
     def _candidates(self, number: int) -> Iterator[Hyperparameters]:
-        """What trial `number` may be, the most wanted first; if all was tried, the best comes again."""
+        """Configurations for trial `number`, in order of preference; if all were tried, the best one again."""
         stage, first, _ = stage_of(self._sizes, number)
         earlier = sorted((-value, trial) for trial, value in self._results.items() if trial < first)
         bases = [*(self._tried[trial] for _, trial in earlier), self._begin]

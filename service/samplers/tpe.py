@@ -121,9 +121,9 @@ class SplitTrials:
 
 
 class _SplitOnce(optuna.samplers.TPESampler):
-    """Optuna's TPE with trials that are split once; proposes the same, to the bit.
+    """Optuna's TPE with trials that are split once; its proposals equal Optuna's to the bit.
 
-    This needs private parts of Optuna. With another version than the known one, Optuna splits them itself.
+    This needs private parts of Optuna. With another version than the known one, Optuna splits the trials itself.
 
     Args:
         split: The split of the study's trials.
