@@ -233,7 +233,7 @@ class Replay:
         return [(row, trained(number)) for number, row in enumerate(rows)]
 
     def _sampler_seed(self, study_seed: int, name: str, search: int) -> int:
-        """The seed that the study's sampler would have; one that names do not share if a label occurs several times."""
+        """The seed of the study's sampler; if a label occurs several times, each name has a seed of its own."""
         if len(self._grids) == len(self.names):
             return sampler_seed(study_seed, search)
         return independent_sampler_seed(study_seed, name, search)
@@ -314,7 +314,7 @@ def _require_rungs(grids: Iterable[Grid], rungs: Sequence[int]) -> None:
 
 
 def lifted(curve: TrialCurve, metric: str, axis: Axis, factor: float) -> TrialCurve:
-    """The trial with all its qualities farther from its untrained model's, by this factor on the axis.
+    """The trial with all its qualities moved away from its untrained model's, by this factor on the axis.
 
     Examples:
         >>> columns = {"round": np.array([0.0, 1.0]), "test_loss": np.array([4.0, 1.0])}

@@ -32,7 +32,7 @@ def share(count: int, studies: int) -> Json:
 
 
 def possible(claim: Mapping[str, Any]) -> bool:
-    """Whether a claim of `compare` could have had a verdict: only the size of the difference was against it."""
+    """Whether a claim of `compare` has a verdict, or has none only because the difference is too small."""
     return claim["verdict"] is not None or claim["reasons"] in [[reason] for reason in UNDECIDED]
 
 
