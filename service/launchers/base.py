@@ -102,7 +102,7 @@ class Launcher(Protocol):
 
     @abstractmethod
     def kill(self, study_id: str) -> None:
-        """Kills the study's driver with all its processes: it hangs, and will write no more checkpoints.
+        """Kills the study's driver, which hangs, with all its processes; they write no more checkpoints.
 
         Returns at once, and is called again until `seen` says that the driver is no longer alive.
         """
@@ -124,7 +124,7 @@ class Launcher(Protocol):
         """Closes connections; drivers keep running."""
 
     def end(self, seconds: float) -> None:
-        """Ends together with the API: drivers that need this process stop within this many seconds.
+        """Shuts down with the API: drivers that need this process stop within this many seconds.
 
         Args:
             seconds: How long they may take to write their checkpoints.

@@ -1,6 +1,6 @@
-"""What a launcher has for studies: pools of workers, among which they choose with `resources.pool`, and their room.
+"""The pools of workers of a launcher, among which studies choose with `resources.pool`, and the room in each.
 
-The scheduler stores it in the database, where the API finds it.
+The scheduler stores them in the database, where the API reads them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Room(Section):
             nodes: How many nodes it needs.
 
         Raises:
-            InvalidSpec: There is too little.
+            InvalidSpec: The pack needs more than there is.
         """
         has = f"what {self.worker} has"
         for key, amount, most, what in (

@@ -33,7 +33,7 @@ GPU_LABELS = {
         )
     ),
 }
-"""Labels that operators and clouds give to nodes with GPUs, with the value that says so; None is any."""
+"""Labels that operators and clouds give to nodes with GPUs, with the value that says so; None is any value."""
 
 _NO_GPUS = [
     {"key": key, "operator": "NotIn", "values": [value]} if value else {"key": key, "operator": "DoesNotExist"}
@@ -88,7 +88,7 @@ class Placement(Section):
     pod_patch: PodPatch = PodPatch()
 
     def off_gpu_nodes(self) -> Self:
-        """The same pods, but not on nodes with GPUs; unchanged if the settings choose nodes themselves."""
+        """The settings, but with GPU nodes excluded; unchanged if the settings choose nodes themselves."""
         if self.node_selector or "nodeAffinity" in self.affinity:
             return self
         return self.model_copy(update={"affinity": {**self.affinity, "nodeAffinity": NO_GPU_NODES}})
@@ -326,7 +326,7 @@ class Config(Section):
     def bringing(self, image: str) -> Config:
         """The settings for workers in an image that a study brings.
 
-        It is pulled each time, so that the registry decides each time who may have it.
+        The image is pulled at each start, so that the registry decides each time who may have it.
         """
         pull_secrets = (*self.image_pull_secrets, *self.images_pull_secrets)
         return self.model_copy(
@@ -346,14 +346,14 @@ class Config(Section):
         )
 
     def variants(self) -> Iterator[tuple[str, str, Config]]:
-        """Each project ("" is all without settings) with each pool that its studies may use, and the settings there."""
+        """Each project ("" is any without settings) with each pool that its studies may use, and their settings."""
         pools = self.worker_pools()
         for project in ("", *self.projects):
             for pool in pools.of(project):
                 yield project, pool, self.of(project, pool)
 
     def of(self, project: str, pool: str = DEFAULT_POOL) -> Config:
-        """The settings for the studies of a project in a pool; what both set is the project's."""
+        """The settings for the studies of a project in a pool; the project's settings override the pool's."""
         pools = self._workers()
         workers, head = pools[pool], self.head
         if not workers.gpus and any(other.gpus for other in pools.values()):
@@ -382,7 +382,7 @@ class Config(Section):
         """Checks that pods can reach all folders for checkpoints.
 
         Args:
-            folder: That of projects that name none: a URL, or a path on a mounted volume.
+            folder: Folder of projects that name none: a URL, or a path on a mounted volume.
 
         Raises:
             InvalidSpec: One is a path that lies on no mounted volume.

@@ -16,7 +16,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 ELASTIC = "kueue.x-k8s.io/elastic-job"
 JOB_UID = "kueue.x-k8s.io/job-uid"
-"""The label of Kueue's Workload that has its object's uid."""
+"""The label of Kueue's Workload with the uid of the object that waits."""
 GROUP = "kueue.x-k8s.io"
 _TAKEN_UP_S = 60.0
 

@@ -239,8 +239,8 @@ class KubernetesLauncher(Launcher):
 def _own(api: Api, objects: Mapping[str, Item], new: bool) -> None:
     """Applies what a RayJob owns.
 
-    An object that is there before its RayJob belonged to a deleted RayJob of the same name. The garbage collector may
-    have decided to delete it, and some versions do so even after it has changed: then it is created again.
+    An object that exists before its RayJob belonged to a deleted RayJob of the same name. The garbage collector may
+    have decided to delete it, and some versions do so even after it has changed; it is then created again.
     """
     existing = [kind for kind, body in objects.items() if not api.apply(kind, body)]
     if new and existing:

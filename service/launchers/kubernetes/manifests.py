@@ -46,10 +46,10 @@ def labels(config: Config, launch: Launch) -> dict[str, str]:
 
 
 def check(config: Config, launch: Launch, worker: str = "a worker") -> None:
-    """Checks that a pack of the study fits a worker, which messages call `worker`, and what its program brings.
+    """Checks that a pack fits a worker, which messages call `worker`, and that image and Secrets are allowed.
 
     Raises:
-        InvalidSpec: It does not fit; the message says what a worker has. Or its image or a Secret is not allowed.
+        InvalidSpec: The pack does not fit (the message says what a worker has), or one of these is not allowed.
     """
     config.workers.room(worker).require(launch.cpus, launch.gpus, launch.nodes)
     images = () if launch.image is None else (launch.image,)
@@ -197,7 +197,7 @@ def _owned(config: Config, launch: Launch, job: Mapping[str, Any], name: str) ->
 
 
 def secret_name(job: Mapping[str, Any]) -> str:
-    """The Secret that a RayJob's pods read; "" if it names none."""
+    """The name of the Secret that a RayJob's pods read; "" if it names none."""
     options = job.get("spec", {}).get("rayClusterSpec", {}).get("authOptions", {})
     return str(options.get("secretName", ""))
 
@@ -291,7 +291,7 @@ def _amounts(pods: Head | Autoscaler | Workers) -> dict[str, dict[str, str]]:
 
 def _container(config: Config, name: str, amounts: Mapping[str, Any]) -> dict[str, Any]:
     env = {"HOME": _SCRATCH["mountPath"], "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    if config.scratch:  # what the cache keeps, what is being added, and Ray's files
+    if config.scratch:  # a third each: cached data, data being added, Ray's files
         env["DRIFTLINE_CACHE_GIB"] = f"{float(parse_quantity(config.scratch)) / 3 / 2**30:.3g}"
     env |= config.env
     return {
@@ -322,7 +322,7 @@ def _template(
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
-            "fsGroupChangePolicy": "OnRootMismatch",  # a large volume is not gone through at each start
+            "fsGroupChangePolicy": "OnRootMismatch",  # do not go through a large volume at each start
             **{key: value for key, value in user.items() if value is not None},
         },
         "serviceAccountName": config.service_account or job,

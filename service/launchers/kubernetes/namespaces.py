@@ -25,7 +25,7 @@ class Namespace:
 
 
 class Namespaces:
-    """All namespaces of a launcher. One that is closed to the service affects only its own studies.
+    """All namespaces of a launcher. A namespace that is closed to the service affects only its own studies.
 
     Args:
         api: The namespace of projects that name none.
@@ -93,7 +93,7 @@ class Namespaces:
             space.api.close()
 
     def _gather(self, look: Callable[[Namespace], list[Item]], forgiven: type[DriftlineError]) -> list[Item]:
-        """What all namespaces hold. If that is nothing, raises errors: forgiven ones only if no namespace answered."""
+        """The objects of all namespaces. Without any, raises errors; forgiven ones only if no namespace answered."""
         items: list[Item] = []
         errors: list[DriftlineError] = []
         for space in self._all.values():

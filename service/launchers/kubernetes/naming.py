@@ -41,7 +41,7 @@ def job_name(study_id: str, attempt: int, again: int = 0) -> str:
 
 
 def is_job_name(name: str) -> bool:
-    """Whether a name may be that of a start, and of the Secret with its tokens.
+    """Whether a name may be that of a RayJob, and of the Secret with its tokens.
 
     Examples:
         >>> is_job_name("driftline-01k6vq8r9s2t3v4w5x6y7z8abc-2"), is_job_name("wandb")

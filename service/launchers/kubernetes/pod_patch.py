@@ -38,11 +38,11 @@ class PodPatch(Section):
         """Refuses changes of a container that is not there.
 
         Args:
-            path: Where the pod's settings stand.
+            path: Key of the pod's settings.
             container: The name of its container.
 
         Raises:
-            InvalidSpec: One has another name, and no image.
+            InvalidSpec: A changed container has another name, and no image.
         """
         for entry in self.spec.get("containers", []):
             if entry.get("name") != container and not entry.get("image"):
@@ -55,10 +55,10 @@ class PodPatch(Section):
 
 
 def patched(old: Any, new: Any, key: str = "") -> Any:
-    """A value that a patch changes.
+    """A value with a patch applied.
 
-    Objects are merged; so are lists of objects with a name, by it (volumeMounts by mountPath), where new init
-    containers go first, and a volume is replaced whole. Anything else is replaced.
+    Objects are merged, and lists of named objects by name (volumeMounts by mountPath). New init containers go first.
+    A volume is replaced as a whole, and so is anything else.
 
     Args:
         old: The value; it is not changed.

@@ -82,7 +82,7 @@ def runs(pod: Pod) -> bool:
 
 
 def end_of(pod: Pod) -> str:
-    """How a pod, or its container the last time, ended; "" if it has not."""
+    """How a pod ended, or a container of it the last time; "" if none has ended."""
     status = pod.get("status", {})
     if status.get("reason") in ("Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown"):
         return f"it was evicted ({status['reason']}: {shortened(status.get('message', ''))})"
@@ -176,7 +176,7 @@ def _waiting(pod: Pod, what: str, patience: Patience, now: float) -> Trouble | N
 
 
 def _prepared(pod: Pod, what: str, now: float) -> Trouble | None:
-    """A pod that its node has been preparing for long: it may still come."""
+    """The problem of a pod that its node has been preparing for long; it may still start."""
     lasted = now - _placed_at(pod)
     for container in _containers(pod) if lasted > _PREPARED_S else ():
         reason = (container.get("state", {}).get("waiting") or {}).get("reason", "")
@@ -216,7 +216,7 @@ def _containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
 
 
 def _endings(pod: Pod) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Containers with their ends, now or the last time."""
+    """Containers that have ended, now or the last time, with their ends."""
     for container in _containers(pod):
         for state in (container.get("state", {}), container.get("lastState", {})):
             if state.get("terminated"):

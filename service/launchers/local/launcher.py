@@ -148,7 +148,7 @@ class LocalLauncher(Launcher):
         """Starts the study's driver; does nothing if it is running.
 
         Raises:
-            InvalidSpec: The service has no variable of the name of a secret.
+            InvalidSpec: The service has no environment variable with the name of a secret.
             Unavailable: Processes of an earlier driver of the study cannot be ended, and may still write; or its log or
                 lock cannot be written.
         """
@@ -177,7 +177,7 @@ class LocalLauncher(Launcher):
                 )
             for checkpoints in self._checkpoints:
                 checkpoints.mkdir(parents=True, exist_ok=True)  # a folder that does not exist cannot be allowed
-            # The driver may write beside no hidden file, so not in /tmp.
+            # The driver may not write to folders that hold hidden files, so not to /tmp.
             folder, folder_lock = own_folder(_PREFIX, _LONGEST)
             environment = child_environment(os.environ, more=self._inherit)
             environment |= {SECRET + name: os.environ[name] for name in launch.secrets}

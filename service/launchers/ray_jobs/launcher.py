@@ -116,7 +116,7 @@ class RayJobsLauncher(Launcher):
         self._url = url
         self._checkpoints = checkpoints
         self._refused: dict[str, str] = {}  # by study: why it can never run on this cluster
-        self._waiting: dict[str, tuple[Launch, float]] = {}  # by study: for a node, and since when
+        self._waiting: dict[str, tuple[Launch, float]] = {}  # by study: a driver waiting for a node, and since when
         self._reasons: dict[str, str] = {}  # by job: why it failed, so that its log is read once
         self._killed: dict[str, float] = {}  # by job: when Ray was told to end it because its driver hangs
         self._listed: tuple[float, list[RayJob]] = (float("-inf"), [])
@@ -208,7 +208,7 @@ class RayJobsLauncher(Launcher):
                 self._ray.stop(job.id)
 
     def close(self) -> None:
-        """Closes the connection; drivers run on."""
+        """Closes the connection; drivers keep running."""
         self._ray.close()
 
     def _jobs(self, study_id: str, *, fresh: bool = False) -> list[RayJob]:

@@ -2,7 +2,7 @@
 
     checks          all checks, in order, for `driftline doctor kubernetes`
     chart_release   what is to run on the cluster: the chart's objects and settings
-    cluster_access  what a check sees of the cluster, and what it says
+    cluster_access  read access to the cluster for checks, and their findings
     kuberay         versions, CRDs, the operator, and whether a RayJob is accepted
     rights          rights of Helm or of the launcher
     storage         storage classes for the chart's claims

@@ -28,7 +28,7 @@ _TRY = "docs/kubernetes.md has a command that tries it"
 
 
 def check_policies(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
-    """Whether a network plug-in is known that enforces NetworkPolicies; nothing is sent through the network."""
+    """Whether a known network plug-in enforces NetworkPolicies; sends nothing through the network."""
     if release.objects and not release.of_kind("NetworkPolicy"):
         yield Finding("network policies", "ok", "the manifest has none")
         return
@@ -52,7 +52,7 @@ def check_policies(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Fi
 
 
 def check_kueue(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
-    """Whether the queues and priorities of studies exist, and the queues are active; nothing without queues."""
+    """Whether the queues and priorities of studies exist, and the queues are active; no finding without queues."""
     variants = [(namespace, config) for namespace, _, _, config in release.variants(cluster) if config.queue]
     version = cluster.preferred(kueue.GROUP) if variants else None
     for namespace, queue_name in dict.fromkeys((namespace, config.queue) for namespace, config in variants):
@@ -82,7 +82,7 @@ def check_kueue(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Findi
 
 
 def check_metrics(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
-    """Whether the metrics are there by which the API is scaled; nothing without autoscaling."""
+    """Whether the metrics for scaling the API are available; no finding without autoscaling."""
     if not release.of_kind("HorizontalPodAutoscaler"):
         return
     if cluster.preferred("metrics.k8s.io"):

@@ -21,7 +21,7 @@ class ChartRelease:
 
     Attributes:
         objects: The chart's objects; empty if only the settings are known.
-        settings: Those of the launcher; None if they are not known, or if studies do not run on Kubernetes.
+        settings: The launcher's settings; None if they are not known, or if studies do not run on Kubernetes.
     """
 
     objects: tuple[Item, ...] = ()
@@ -32,7 +32,7 @@ class ChartRelease:
         return [item for item in self.objects if item["kind"] == kind]
 
     def variants(self, cluster: ClusterAccess) -> Iterator[tuple[str, str, str, Config]]:
-        """Each project with each of its pools, as `Config.variants`, after the namespace of their studies."""
+        """(namespace, project, pool, settings) of each project with each of its pools."""
         for project, pool, config in self.settings.variants() if self.settings else ():
             yield config.namespace or cluster.namespace, project, pool, config
 
@@ -41,7 +41,7 @@ def read_manifest(text: str) -> ChartRelease:
     """Reads what `helm template` or `helm get manifest` prints for Driftline's chart.
 
     Raises:
-        InvalidSpec: It is something else.
+        InvalidSpec: The text is something else.
     """
     try:
         documents = list(yaml.load_all(text, Loader=_LOADER))  # a SafeLoader
@@ -58,10 +58,10 @@ def read_manifest(text: str) -> ChartRelease:
 
 
 def read_settings(text: str, origin: str) -> Config | None:
-    """Reads the launcher's settings; None for {}, those of local drivers.
+    """Reads the launcher's settings; None for {}, the settings of local drivers.
 
     Raises:
-        InvalidSpec: They are invalid.
+        InvalidSpec: The settings are invalid.
     """
     document = parse(text, origin)
     return Config.from_json(document) if document else None

@@ -34,7 +34,7 @@ _CHECKS: dict[str, Callable[[ClusterAccess, ChartRelease], Iterator[Finding]]] =
 
 
 def diagnose(api: Api, release: ChartRelease) -> Iterator[Finding]:
-    """Runs all checks; one that gets no answer is unknown, with the reason.
+    """Runs all checks; a check without an answer is unknown, with the reason.
 
     Args:
         api: Access to the cluster.

@@ -1,4 +1,4 @@
-"""What a check sees of a cluster, and what it says."""
+"""Read access to a cluster for checks, and their findings."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ class ClusterAccess:
             return None
 
     def try_create(self, path: str, body: Item) -> None:
-        """Has the API server check a new object, unknown fields included, and forget it.
+        """Has the API server validate a new object, unknown fields included, without storing it.
 
         Raises:
-            InvalidSpec: It refuses the object.
+            InvalidSpec: The API server refuses the object.
             NotFound: The namespace does not exist.
             Forbidden: The account may not create it, or admission refuses it.
         """

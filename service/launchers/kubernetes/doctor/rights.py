@@ -62,7 +62,7 @@ def _of_launcher(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Righ
 
 
 def _of_helm(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Right]:
-    """Rights on the kinds of the manifest, on Helm's own Secrets, and those that the manifest's Roles give away.
+    """Rights on the kinds of the manifest, on Helm's own Secrets, and those that the manifest's Roles grant.
 
     Kubernetes lets nobody grant rights that they do not have, unless they may `escalate` Roles.
     """

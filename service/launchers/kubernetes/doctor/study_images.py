@@ -14,7 +14,7 @@ _IMAGES, _SECRETS = "images of studies", "secrets of programs"
 
 
 def check_brought(cluster: ClusterAccess, release: ChartRelease) -> Iterator[Finding]:
-    """Whether the patterns are narrow, and the Secrets to pull images exist; nothing without patterns."""
+    """Whether the patterns are narrow, and the Secrets to pull images exist; no finding without patterns."""
     if release.settings is None:
         return
     settings = release.settings
